@@ -1,0 +1,51 @@
+# Every target sets up what it needs: a fresh machine with Python 3.11+ and make is enough.
+PYTHON  ?= python3
+WORKERS ?= 2
+VENV    := .venv
+BIN     := $(VENV)/bin
+PIP     := $(BIN)/python -m pip install -q -c constraints.txt
+READY   := $(VENV)/.ready
+TORCH   := $(shell grep '^torch==' constraints.txt)
+# One thread a worker: two test processes with two threads each would fight over two cores.
+PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-long lint types bench clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+
+demo: $(READY)  ## watch a dictionary look-up relax into attention
+	@$(BIN)/regard demo
+
+test: lint types  ## lint, types and every test but the long ones
+	@$(PYTEST)
+
+test-long: lint types  ## everything, with the long sweeps
+	@$(PYTEST) -m "not gpu" --hypothesis-profile=long --timeout=3600
+
+lint: $(READY)  ## ruff: rules and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(READY)  ## mypy on src/regard
+	@$(BIN)/mypy
+
+bench: $(READY)  ## side by side with peers, printed as ratios
+	@$(BIN)/python -m benchmarks
+
+clean:  ## remove the environment and everything that was built
+	rm -rf $(VENV) build dist out regard-demo .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# torch comes first and pinned, so that no other dependency can draw in a different one.
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "regard needs Python 3.11 or newer; '$(PYTHON)' was not found. Install it, or name one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "regard needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1). Name a newer one: make PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "'$(PYTHON)' lacks the venv module. On Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@echo "Setting up $(VENV) (once; some minutes) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) $(TORCH)
+	@$(PIP) hatchling editables
+	@$(PIP) --no-build-isolation -e '.[dev]'
+	@touch $@

@@ -1,0 +1,266 @@
+"""START HERE. Attention is a weighted average: score every key against every query, turn the scores into weights
+that sum to one, average the values.
+
+    w = softmax(score(q, k) + bias)        over the keys that the mask allows
+    output = w v
+
+`plain` below is that sentence in code and the truth for every other backend; `attend` is the one door to all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from regard.attention import masks
+from regard.attention.biases import Bias, as_bias
+from regard.attention.kernels import sdpa, stream
+from regard.attention.masks import Grid, Mask, as_mask
+from regard.attention.observe import Attended, Observe, describe
+from regard.attention.prepared import Prepared, grouped, share_heads, working
+from regard.attention.scores import Dot, Score, as_score
+from regard.attention.windows import LocalM, LocalP, as_window
+from regard.errors import BackendError, DeviceError, DtypeError, SettingError, ShapeError, unknown
+
+
+def plain(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> Attended:
+    """The definition: the whole map at once, T x S."""
+    prepared = prepared.precise()
+    scores = prepared.scores()  # (..., T, S), -inf where a query may not look
+    nowhere = (scores == -torch.inf).all(-1, keepdim=True)
+    hidden = scores == -torch.inf
+    scores = scores.masked_fill(nowhere, 0.0)  # such a row has no softmax; its weights become 0 below
+    weights = scores.softmax(-1).masked_fill(nowhere, 0.0)
+    lse = scores.logsumexp(-1).masked_fill(nowhere.squeeze(-1), -torch.inf)
+    if prepared.window is not None:
+        weights = weights * prepared.gain()  # Luong's equation 10: not renormalised
+    output = average(torch.nn.functional.dropout(weights, dropout), v, prepared.grid)
+    return Attended(output, lse, "plain", **describe(weights, hidden, observe))
+
+
+def average(weights: Tensor, v: Tensor, grid: Grid) -> Tensor:
+    """sum_j w_j v_j for every query, (..., T, Dv), computed in the precision of the weights."""
+    return (weights @ share_heads(v, grid).to(weights.dtype)).to(v.dtype)
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor | None = None,
+    *,
+    score: Score | object | None = None,
+    mask: Mask | None = None,
+    bias: Bias | object | None = None,
+    window: LocalM | LocalP | None = None,
+    dropout: float = 0.0,
+    observe: Observe | None = None,
+    backend: str = "auto",
+) -> Attended:
+    """The weighted average of the values v for each query q, by how its score with each key k compares.
+
+    q (..., T, Dq), k (..., S, Dk), v (..., S, Dv), by default v = k; leading dimensions broadcast. With four or more
+    dimensions, the third from the end is heads, and keys may have fewer: query head h reads key head h // (Hq / Hk).
+
+    score    a Score, or a callable (q, k) -> (..., T, S) that depends on each pair alone; default ScaledDot()
+    mask     who may look where; default Everything()
+    bias     added to the scores: DenseBias, Alibi, Relative, or any object with tile(rows, cols)
+    window   Luong's local attention: LocalM, LocalP
+    observe  what to report beside output and lse; it never changes one bit of them
+    backend  "auto", or one of BACKENDS; `Attended.backend` and `choose` tell what auto picked
+
+    >>> got = attend(torch.eye(2), torch.eye(2), score=Dot(), observe=Observe(weights=True))
+    >>> got.weights.sum(-1)
+    tensor([1., 1.])
+    """
+    prepared, v, dropout = _prepare(q, k, v, score, mask, bias, window, dropout)
+    name = _choose(prepared, v, dropout, backend).backend
+    observe = Observe() if observe is None else observe
+    with torch.autocast(v.device.type, enabled=False):  # the precision is the inputs' own; see `working`
+        got = BACKENDS[name](prepared, v, dropout, observe)
+    return replace(got, prepared=replace(prepared, lse=got.lse.detach())) if observe.prepared else got
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which backend serves a request, why, and what the others say they cannot do."""
+
+    backend: str
+    because: str
+    refused: dict[str, str]
+
+
+def choose(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor | None = None,
+    *,
+    score: Score | object | None = None,
+    mask: Mask | None = None,
+    bias: Bias | object | None = None,
+    window: LocalM | LocalP | None = None,
+    dropout: float = 0.0,
+    backend: str = "auto",
+) -> Choice:
+    """What `attend` would pick for the same request, without computing it."""
+    return _choose(*_prepare(q, k, v, score, mask, bias, window, dropout), backend)
+
+
+class Compute(Protocol):
+    """A way to compute the average."""
+
+    def __call__(self, prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> Attended: ...
+
+
+BACKENDS: MappingProxyType[str, Compute] = MappingProxyType(
+    {"plain": plain, "sdpa": sdpa.compute, "stream": stream.compute}
+)
+
+SMALL = 2**22  # numbers: a map of this size is quicker to hold than to walk through
+MASKED = 2**24  # numbers: a mask of this size may be written out for a fused kernel
+
+
+def _choose(prepared: Prepared, v: Tensor, dropout: float, backend: str) -> Choice:
+    """The choice looks at shapes and kinds alone, never at what is observed, so observing cannot change the output."""
+    reason = sdpa.refuses(prepared, v, dropout)
+    refused = {} if reason is None else {"sdpa": reason}
+    if backend != "auto":
+        if backend not in BACKENDS:
+            raise unknown(backend, ["auto", *BACKENDS], kind="backend", where="attend")
+        if backend in refused:
+            able = ", ".join(repr(name) for name in BACKENDS if name not in refused)
+            raise BackendError(
+                f"a request that backend {backend!r} cannot serve: {refused[backend]}",
+                f"one of the backends {able}, or 'auto'",
+                where="attend",
+            )
+        return Choice(backend, "asked for by name", refused)
+    if not refused and sdpa.mask_size(prepared) <= MASKED:
+        return Choice("sdpa", "dot products, and a mask that the fused kernel takes", refused)
+    held = prepared.grid.T * prepared.grid.S * prepared.score.pair_size(prepared.k)
+    for size in prepared.grid.lead:
+        held *= size
+    if held <= SMALL:
+        return Choice("plain", f"no fused kernel, and {held} numbers are few enough to hold", refused)
+    return Choice("stream", f"no fused kernel, and {held} numbers are too many to hold at once", refused)
+
+
+def _prepare(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor | None,
+    score: object,
+    mask: Mask | None,
+    bias: object,
+    window: object,
+    dropout: float,
+) -> tuple[Prepared, Tensor, float]:
+    """Check everything, clean what nobody may look at, and let the score prepare queries and keys."""
+    v = k if v is None else v
+    _check_tensors(q, k, v)
+    if not 0 <= dropout < 1:
+        raise SettingError(f"dropout={dropout}", "a share of at least 0 and below 1", where="attend")
+    grid = Grid(_lead(q, k, v), q.size(-2), k.size(-2), q.device)
+    asked, near = as_score(score), as_window(window)
+    where = as_mask(mask)
+    if isinstance(near, LocalM):
+        where, near = where & near.mask, None
+    where.check(grid)
+    added = as_bias(bias)
+    added = None if added is None else added.placed(grid)
+    _check_parameters(asked, near, q)
+    q, k, v, aim = _clean(q, k, v, where, near, grid)
+    asking, keys = asked.prepare(q, k)
+    if _joint(asking, keys, grid) != grid.lead:  # a mask or the values have more leading dimensions than q and k
+        asking = asking.expand(*grid.lead, *asking.shape[-2:])
+    return Prepared(asked, asking, keys, where, added, near, aim, grid), v, dropout
+
+
+def _clean(
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, window: LocalP | None, grid: Grid
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Zeros for queries that look nowhere and keys that nobody sees: they may hold NaN or inf, and 0 x NaN is NaN.
+
+    On the CPU a glance at the sums tells that there is nothing to clean; elsewhere it would wait for the device.
+    """
+    calm = window is None and masks.all_take_part(mask, grid)
+    if calm or (q.device.type == "cpu" and all(bool(torch.isfinite(x.detach().sum())) for x in (q, k, v))):
+        return q, k, v, None if window is None else window.aim(q)
+    looks, seen = masks.looks_and_seen(mask, grid)
+    q = torch.where(looks.unsqueeze(-1), q, 0.0)
+    aim = None
+    if window is not None:
+        aim = window.aim(q)
+        rest = Prepared(Dot(), q, k, mask, None, window, aim.detach().to(working(q.dtype)), grid)
+        _, seen = masks.looks_and_seen(mask, grid, more=rest.allowed)
+    return q, _unseen_to_zero(k, seen, grid), _unseen_to_zero(v, seen, grid), aim
+
+
+def _unseen_to_zero(x: Tensor, seen: Tensor, grid: Grid) -> Tensor:
+    if grouped(x, grid) and seen.dim() >= 2 and seen.size(-2) > 1:
+        seen = seen.unflatten(-2, (x.size(-3), -1)).any(-2)
+    return torch.where(seen.unsqueeze(-1), x, 0.0)
+
+
+def _lead(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, ...]:
+    """The leading dimensions of the result, heads last if there are four dimensions or more."""
+    shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+    if k.size(-2) != v.size(-2):
+        raise ShapeError(
+            f"{k.size(-2)} keys and {v.size(-2)} values ({shapes})", "one value for each key", where="attend"
+        )
+    by_head = max(q.dim(), k.dim(), v.dim()) >= 4
+    try:
+        outer = torch.broadcast_shapes(*(x.shape[: -3 if by_head else -2] for x in (q, k, v)))
+    except RuntimeError:
+        raise ShapeError(shapes, "leading dimensions that broadcast", where="attend") from None
+    if not by_head:
+        return tuple(outer)
+    asking, *others = (x.size(-3) if x.dim() >= 3 else 1 for x in (q, k, v))
+    heads = asking if asking > 1 else max(others)
+    for name, own in zip(("key", "value"), others, strict=True):
+        if own < 1 or heads % own or (asking == 1 and own not in (1, heads)):
+            raise ShapeError(
+                f"{asking} query heads and {own} {name} heads ({shapes})",
+                f"a number of {name} heads that divides {heads}",
+                where="attend",
+            )
+    return (*outer, heads)
+
+
+def _joint(q: Tensor, k: Tensor, grid: Grid) -> tuple[int, ...]:
+    """The leading dimensions that the scores of prepared q and k would have."""
+    k_lead = (*k.shape[:-3], grid.lead[-1]) if grouped(k, grid) else k.shape[:-2]
+    return tuple(torch.broadcast_shapes(q.shape[:-2], k_lead))
+
+
+def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
+    named = {"q": q, "k": k, "v": v}
+    for name, x in named.items():
+        if not isinstance(x, Tensor):
+            raise DtypeError(f"{name} of type {type(x).__name__}", "a tensor", where="attend")
+        if x.dim() < 2:
+            raise ShapeError(f"{name} of shape {tuple(x.shape)}", "(..., length, width)", where="attend")
+        if not x.is_floating_point():
+            raise DtypeError(f"{name} of {x.dtype}", "floating-point numbers", where="attend")
+    if len({x.device for x in named.values()}) > 1:
+        came = ", ".join(f"{name} on {x.device}" for name, x in named.items())
+        raise DeviceError(came, "all on one device", where="attend")
+    if len({x.dtype for x in named.values()}) > 1:
+        came = ", ".join(f"{name} of {x.dtype}" for name, x in named.items())
+        raise DtypeError(came, "one dtype", where="attend")
+
+
+def _check_parameters(score: Score, window: LocalP | None, q: Tensor) -> None:
+    """A learned score or window must lie where the queries lie, in their dtype (autocast may mix dtypes)."""
+    mixed = torch.is_autocast_enabled(q.device.type)
+    for part in (score, window):
+        for name, parameter in () if part is None else part.named_parameters():
+            where = f"attend {type(part).__name__}.{name}"
+            if parameter.device != q.device:
+                raise DeviceError(f"a parameter on {parameter.device}", f"the queries' {q.device}", where=where)
+            if parameter.dtype != q.dtype and not mixed and not name.startswith("function."):
+                raise DtypeError(f"a parameter of {parameter.dtype}", f"the queries' {q.dtype}", where=where)

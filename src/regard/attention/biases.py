@@ -1,0 +1,126 @@
+"""What is added to the scores before the softmax: values that can give any tile of themselves.
+
+A bias is any object with `tile(rows, cols)`: for the queries `rows` (t,) and the keys `cols` (s,), index tensors, it
+returns what to add, broadcasting to (*lead, t, s). Alibi and Relative live in positions.py.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.masks import Grid, Lead, check_table, cut, pick
+from regard.errors import DtypeError, ShapeError
+
+
+@runtime_checkable
+class Tiled(Protocol):
+    """All that a user's own bias has to offer."""
+
+    def tile(self, rows: Tensor, cols: Tensor) -> Tensor: ...
+
+
+class Bias(ABC):
+    """A bias that also knows where the queries sit and how to give a part of itself."""
+
+    finite = False  # True: it never gives -inf, which hides a key
+
+    @abstractmethod
+    def tile(self, rows: Tensor, cols: Tensor) -> Tensor:
+        """What to add to the scores of these queries (t,) and keys (s,); broadcasts to (*lead, t, s)."""
+
+    def placed(self, grid: Grid) -> Bias:
+        """The same bias, told how many queries and keys there are and on which device; refuses what does not fit."""
+        return self
+
+    def part(self, lead: Lead) -> Bias:
+        """The same bias for a part of the leading dimensions."""
+        return self
+
+    def tensors(self) -> Iterable[Tensor]:
+        """What this bias is made of (so that one can ask whether it learns)."""
+        return ()
+
+
+@dataclass(frozen=True, eq=False)
+class DenseBias(Bias):
+    """A float tensor that broadcasts to (*lead, T, S): T5's position bias, or a float attention mask (-inf hides)."""
+
+    table: Tensor
+
+    def __post_init__(self) -> None:
+        if not self.table.is_floating_point():
+            raise DtypeError(
+                f"a tensor of {self.table.dtype}",
+                "floats",
+                where="DenseBias",
+                advice="Booleans are a mask: masks.Dense.",
+            )
+
+    def tile(self, rows: Tensor, cols: Tensor) -> Tensor:
+        return pick(self.table, rows, cols)
+
+    def placed(self, grid: Grid) -> Bias:
+        check_table(self.table, grid, "DenseBias")
+        return DenseBias(self.table.to(grid.device))
+
+    def part(self, lead: Lead) -> Bias:
+        return DenseBias(cut(self.table, lead))
+
+    def tensors(self) -> Iterable[Tensor]:
+        return (self.table,)
+
+
+@dataclass(frozen=True, eq=False)
+class Borrowed(Bias):
+    """Somebody's own bias, of which we know only `tile`; a part of it is cut out of the whole tile."""
+
+    source: Tiled
+    grid: Grid | None = None
+    lead: Lead | None = None
+
+    def tile(self, rows: Tensor, cols: Tensor) -> Tensor:
+        tile = self.source.tile(rows, cols)
+        if self.grid is not None:
+            sizes = Grid(self.grid.lead, len(rows), len(cols), self.grid.device)
+            check_table(tile, sizes, f"{type(self.source).__name__}.tile")
+        return tile if self.lead is None else cut(tile, self.lead)
+
+    def placed(self, grid: Grid) -> Bias:
+        return Borrowed(self.source, grid)
+
+    def part(self, lead: Lead) -> Bias:
+        return Borrowed(self.source, self.grid, lead)
+
+    def tensors(self) -> Iterable[Tensor]:
+        if isinstance(self.source, nn.Module):
+            return self.source.parameters()
+        return (value for value in vars(self.source).values() if isinstance(value, Tensor))
+
+
+def as_bias(bias: object) -> Bias | None:
+    """The bias a user passed, as a Bias."""
+    if bias is None or isinstance(bias, Bias):
+        return bias
+    if isinstance(bias, Tensor):
+        kind = "masks.Dense(tensor) as mask=" if bias.dtype == torch.bool else "DenseBias(tensor)"
+        raise DtypeError("a tensor", "a bias value", where="attend bias", advice=f"Wrap it: {kind}.")
+    if isinstance(bias, Tiled):
+        return Borrowed(bias)
+    raise DtypeError(f"bias={bias!r}", "an object with tile(rows, cols), such as DenseBias or Alibi", where="attend")
+
+
+def offset_by(offset: int | Tensor | None, grid: Grid, where: str) -> int | Tensor:
+    """Where the first query sits: an int, or (B, 1, ..., 1) for offsets (B,); None means S - T."""
+    if offset is None:
+        return grid.S - grid.T
+    if isinstance(offset, Tensor) and offset.dim():
+        if not grid.lead or offset.size(0) != grid.lead[0]:
+            raise ShapeError(f"{offset.size(0)} offsets", f"one for each row of the batch {grid.lead}", where=where)
+        return grid.by_batch(offset, trailing=2)
+    return int(offset)

@@ -1,0 +1,128 @@
+"""The average in linear memory, on any device, for every score, mask, bias and window: some rows at a time.
+
+A block of rows against all of its keys is computed, observed and forgotten; when gradients are wanted, it is computed
+again in the backward pass (torch.utils.checkpoint), so that neither pass ever holds T x S numbers.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from regard.attention.kernels.blocks import Block, blocks, parts
+from regard.attention.kernels.statistics import Statistics
+from regard.attention.observe import Attended, Observe
+from regard.attention.prepared import Prepared, cut_heads, share_heads, working
+from regard.attention.scores import Custom
+
+NAME = "stream"
+
+
+def refuses(prepared: Prepared, v: Tensor, dropout: float) -> str | None:
+    """Why this kernel cannot serve the request; None: it can. It serves everything."""
+    return None
+
+
+def compute(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> Attended:
+    """The whole average, block by block."""
+    precise = prepared.precise()
+    values = v.to(working(v.dtype))
+    statistics = Statistics(observe, prepared.grid, values.dtype) if observe.statistics else None
+    learns = _learns(precise, v)
+    with torch.set_grad_enabled(learns):
+        results = []
+        for lead, part in parts(precise):
+            walk = Walk(part, cut_heads(values, lead, prepared.grid), dropout, observe.weights, statistics)
+            results.append(walk.all_rows(lead, again=learns))
+        if statistics is not None:
+            statistics.sealed = True
+        output, lse, weights = _assemble(results, prepared.grid.lead)
+    found = {} if statistics is None else statistics.found()
+    return Attended(output.to(v.dtype), lse, NAME, weights=weights if observe.weights else None, **found)
+
+
+class Walk:
+    """One part of the leading dimensions, walked through by blocks of rows."""
+
+    def __init__(
+        self, part: Prepared, values: Tensor, dropout: float, weights: bool, statistics: Statistics | None
+    ) -> None:
+        self.part, self.dropout, self.weights, self.statistics = part, dropout, weights, statistics
+        self.values = share_heads(values, part.grid)
+
+    def all_rows(self, lead: tuple[slice, ...], *, again: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """output (..., T, Dv), lse (..., T), weights (..., T, S or 0); `again`: computed anew in the backward pass."""
+        done: list[tuple[Tensor, Tensor, Tensor]] = []
+        at = 0
+        for block in blocks(lead, self.part):
+            if block.rows.start > at:
+                done.append(self.nowhere(block.rows.start - at))
+            if again:
+                rows = checkpoint(self.block, block, use_reentrant=False, preserve_rng_state=self.dropout > 0)
+            else:
+                rows = self.block(block)
+            done.append(rows)
+            at = block.rows.stop
+        if at < self.part.grid.T or not done:
+            done.append(self.nowhere(self.part.grid.T - at))
+        output, lse, weights = zip(*done, strict=True)
+        return torch.cat(output, -2), torch.cat(lse, -1), torch.cat(weights, -2)
+
+    def block(self, block: Block) -> tuple[Tensor, Tensor, Tensor]:
+        """The rows of one block: softmax of whole rows, averaged."""
+        if block.cols.start >= block.cols.stop:
+            return self.nowhere(block.rows.stop - block.rows.start)
+        logs, powers, total, peak = self.exponentials(block)
+        empty = total == 0
+        total = total.masked_fill(empty, 1.0)
+        lse = (total.log() + peak).masked_fill(empty, -torch.inf).squeeze(-1)
+        values = self.values[..., block.cols, :]
+        faded = self.part.window is not None
+        if faded:
+            powers = powers / total * self.part.gain(block.rows, block.cols)
+        output = torch.nn.functional.dropout(powers, self.dropout) @ values
+        weights = powers.new_empty(*powers.shape[:-1], 0)
+        if self.weights:
+            weights = powers if faded else powers / total
+            weights = torch.nn.functional.pad(weights, (block.cols.start, self.part.grid.S - block.cols.stop))
+        output = output if faded else output / total
+        if self.statistics is not None and not self.statistics.sealed:
+            self.statistics.add(block, powers, logs, None if faded else total, faded=faded)
+        return output, lse, weights
+
+    def exponentials(self, block: Block) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """ln w, w and its sum before division, and the peak that was taken off the scores."""
+        scores = self.part.scores(block.rows, block.cols, block.inner)
+        peak = scores.detach().amax(-1, keepdim=True)
+        peak = peak.masked_fill(peak == -torch.inf, 0.0)
+        logs = scores - peak if torch.is_grad_enabled() else scores.sub_(peak)
+        powers = logs.exp()
+        return logs, powers, powers.sum(-1, keepdim=True), peak
+
+    def nowhere(self, rows: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows that may look at no key: zeros, and a log-sum-exp of -inf."""
+        lead = self.part.grid.lead
+        nothing = sum(x[..., :0, :].sum() for x in (self.part.q, self.part.k, self.values))  # 0, with a zero gradient
+        return (
+            self.values.new_zeros(*lead, rows, self.values.size(-1)) + nothing,
+            self.values.new_full((*lead, rows), -torch.inf) + nothing,
+            self.values.new_zeros(*lead, rows, self.part.grid.S if self.weights else 0) + nothing,
+        )
+
+
+def _assemble(results: list[tuple[Tensor, Tensor, Tensor]], lead: tuple[int, ...]) -> list[Tensor]:
+    """The parts together again: they come in order, so stacking them restores the dimensions that were split."""
+    if len(results) == 1:
+        return list(results[0])
+    return [torch.stack(pieces).reshape(*lead, *pieces[0].shape[len(lead) :]) for pieces in zip(*results, strict=True)]
+
+
+def _learns(prepared: Prepared, v: Tensor) -> bool:
+    """Whether any gradient could be wanted. A function of the user's may hold parameters that we cannot see."""
+    if not torch.is_grad_enabled():
+        return False
+    tensors = [prepared.q, prepared.k, v, *prepared.score.parameters()]
+    tensors += [] if prepared.aim is None else [prepared.aim]
+    tensors += [] if prepared.bias is None else list(prepared.bias.tensors())
+    return isinstance(prepared.score, Custom) or any(tensor.requires_grad for tensor in tensors)

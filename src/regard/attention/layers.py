@@ -1,0 +1,328 @@
+"""The blocks that models are built from: heads, residual sums, feed-forward layers, and pooling to a fixed size.
+
+Every layer attends through a Tap and leaves nothing on itself. Vectors are (B, T, D) throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.masks import Mask
+from regard.attention.positions import Rotary
+from regard.attention.scores import Score
+from regard.attention.tap import Tap
+from regard.errors import SettingError, ShapeError
+
+
+class MultiHead(nn.Module):
+    """Several attentions side by side: project, split into heads, attend, join, project back.
+
+    heads = MultiHead(512, 8)                              # look at oneself: heads(x, mask=Causal())
+    heads = MultiHead(512, Separate(512, 8, key_heads=2))  # grouped heads; look across: heads(x, memory)
+
+    `heads`: how many, projected by three matrices, or the projections themselves (Separate, Fused).
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int | Projections = 8,
+        *,
+        score: Score | None = None,
+        rotary: Rotary | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.dim = dim
+        self.project = Separate(dim, heads) if isinstance(heads, int) else heads
+        self.score, self.rotary, self.dropout = score, rotary, dropout
+        self.tap = Tap()
+        self.out = nn.Linear(self.project.heads * self.project.width, dim, bias=self.project.bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        *,
+        mask: Mask | None = None,
+        bias: object | None = None,
+        cache: Cache | None = None,
+        offset: int | Tensor | None = None,
+    ) -> Tensor:
+        """x (B, T, D) looks at itself, or at memory (B, S, M): (B, T, D).
+
+        `cache`: keys and values of the steps before, to which the new ones are added; of a memory they are kept.
+        `offset`: where x begins, for rotary positions; by default after what the cache holds.
+        """
+        before = 0 if cache is None else cache.length
+        start = before if offset is None else offset
+        if memory is not None:
+            q = self.project.queries(x)
+            k, v = self.project.keys_values(memory) if cache is None or not before else cache.kept()
+            if cache is not None and not before:
+                k, v = cache.extend(k, v)
+        else:
+            q, k, v = self.project.all(x)
+            if self.rotary is not None:
+                q, k = self.rotary(q, start), self.rotary(k, start)
+            if cache is not None:
+                k, v = cache.extend(k, v)
+        dropout = self.dropout if self.training else 0.0
+        got = self.tap(q, k, v, score=self.score, mask=mask, bias=bias, dropout=dropout)
+        return self.out(got.output.transpose(1, 2).flatten(2))
+
+
+class Projections(Protocol):
+    """How queries, keys and values (B, H, T, width) come from vectors (B, T, D)."""
+
+    heads: int
+    width: int
+    bias: bool
+
+    def queries(self, x: Tensor) -> Tensor: ...
+
+    def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]: ...
+
+    def all(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
+
+
+class Separate(nn.Module):
+    """Three matrices. `key_heads`: fewer heads for keys and values, each shared by a group of query heads.
+
+    `memory`: the width of what is looked at, if it is not dim. `width`: of one head, if it is not dim / heads.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        key_heads: int | None = None,
+        memory: int | None = None,
+        width: int | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.heads, self.key_heads, self.width = _heads(dim, heads, key_heads, width)
+        self.bias = bias
+        self.query = nn.Linear(dim, heads * self.width, bias=bias)
+        self.key = nn.Linear(memory or dim, self.key_heads * self.width, bias=bias)
+        self.value = nn.Linear(memory or dim, self.key_heads * self.width, bias=bias)
+        for matrix in (self.query, self.key, self.value):
+            _fresh(matrix)
+
+    def queries(self, x: Tensor) -> Tensor:
+        return split_heads(_through(self.query, x), self.heads)
+
+    def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        k, v = _through(self.key, memory), _through(self.value, memory)
+        return split_heads(k, self.key_heads), split_heads(v, self.key_heads)
+
+    def all(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return (self.queries(x), *self.keys_values(x))
+
+
+class Fused(nn.Module):
+    """One matrix for queries, keys and values together, one product instead of three; for looking at oneself."""
+
+    def __init__(
+        self, dim: int, heads: int, *, key_heads: int | None = None, width: int | None = None, bias: bool = True
+    ) -> None:
+        super().__init__()
+        self.heads, self.key_heads, self.width = _heads(dim, heads, key_heads, width)
+        self.bias = bias
+        self.joint = nn.Linear(dim, (heads + 2 * self.key_heads) * self.width, bias=bias)
+        for part in self.joint.weight.split(self._sizes()):
+            nn.init.xavier_uniform_(part)
+        if bias:
+            nn.init.zeros_(self.joint.bias)
+
+    def queries(self, x: Tensor) -> Tensor:
+        size = self._sizes()[0]
+        bias = self.joint.bias[:size] if self.bias else None
+        return split_heads(nn.functional.linear(x, self.joint.weight[:size], bias), self.heads)
+
+    def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        size = self._sizes()[0]
+        bias = self.joint.bias[size:] if self.bias else None
+        k, v = nn.functional.linear(memory, self.joint.weight[size:], bias).chunk(2, -1)
+        return split_heads(k, self.key_heads), split_heads(v, self.key_heads)
+
+    def all(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = _through(self.joint, x).split(self._sizes(), -1)
+        return split_heads(q, self.heads), split_heads(k, self.key_heads), split_heads(v, self.key_heads)
+
+    def _sizes(self) -> list[int]:
+        return [self.heads * self.width, self.key_heads * self.width, self.key_heads * self.width]
+
+
+class Cache:
+    """Keys and values of the steps before, (B, H, length, width); one for each attention, handed in by the caller.
+
+    Without gradients it grows by doubling, so a step copies only itself; with gradients it concatenates.
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._k: Tensor | None = None
+        self._v: Tensor | None = None
+
+    def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Add new keys and values at the end and return all of them."""
+        if self._k is None or self._v is None:
+            self._k, self._v = k, v
+        elif torch.is_grad_enabled() and (k.requires_grad or self._k.requires_grad):
+            old_k, old_v = self.kept()
+            self._k, self._v = torch.cat((old_k, k), -2), torch.cat((old_v, v), -2)
+        else:
+            self._k = _appended(self._k, k, self.length)
+            self._v = _appended(self._v, v, self.length)
+        self.length += k.size(-2)
+        return self.kept()
+
+    def kept(self) -> tuple[Tensor, Tensor]:
+        """All keys and values so far."""
+        if self._k is None or self._v is None:
+            raise ShapeError("an empty cache", "one that something was added to", where="Cache")
+        return self._k[..., : self.length, :], self._v[..., : self.length, :]
+
+    def reorder(self, rows: Tensor) -> None:
+        """Go on with these rows of the batch, (B',): the survivors of a beam."""
+        if self._k is not None and self._v is not None:
+            self._k, self._v = self._k.index_select(0, rows), self._v.index_select(0, rows)
+
+
+class FeedForward(nn.Module):
+    """Two matrices with a bend between them, applied to every vector alike."""
+
+    def __init__(self, dim: int, hidden: int, activation: nn.Module | None = None, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
+        self.activation = nn.ReLU() if activation is None else activation
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.outer(self.dropout(self.activation(self.inner(x))))
+
+
+class AddNorm(nn.Module):
+    """A residual sum and a layer norm around some work: order "post" norms the sum, "pre" norms what goes in.
+
+    post: norm(x + work(x)), as published in 2017; pre: x + work(norm(x)), which trains without a warm-up.
+    """
+
+    def __init__(
+        self, dim: int, order: str = "post", dropout: float = 0.0, norm: Callable[[int], nn.Module] = nn.LayerNorm
+    ) -> None:
+        super().__init__()
+        if order not in ("post", "pre"):
+            raise SettingError(f"order={order!r}", "'post' or 'pre'", where="AddNorm")
+        self.order, self.norm, self.dropout = order, norm(dim), nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, work: Callable[[Tensor], Tensor]) -> Tensor:
+        if self.order == "pre":
+            return x + self.dropout(work(self.norm(x)))
+        return self.norm(x + self.dropout(work(x)))
+
+
+AddNorms = Callable[[int], AddNorm]
+"""Makes the AddNorm for a width: `AddNorm` itself, or partial(AddNorm, order="pre", dropout=0.1)."""
+
+
+class EncoderBlock(nn.Module):
+    """Look at one another, then think: self-attention and a feed-forward layer, each inside an AddNorm."""
+
+    def __init__(self, attention: MultiHead, feed: nn.Module, add_norm: AddNorms = AddNorm) -> None:
+        super().__init__()
+        self.self, self.feed = attention, feed
+        self.after_self, self.after_feed = add_norm(attention.dim), add_norm(attention.dim)
+
+    def forward(
+        self, x: Tensor, *, mask: Mask | None = None, bias: object | None = None, cache: Cache | None = None
+    ) -> Tensor:
+        """x (B, T, D) to (B, T, D); with mask=Causal() this is GPT's block."""
+        x = self.after_self(x, lambda y: self.self(y, mask=mask, bias=bias, cache=cache))
+        return self.after_feed(x, self.feed)
+
+
+class DecoderBlock(nn.Module):
+    """Look back at oneself, look across at the source, then think."""
+
+    def __init__(self, attention: MultiHead, cross: MultiHead, feed: nn.Module, add_norm: AddNorms = AddNorm) -> None:
+        super().__init__()
+        self.self, self.cross, self.feed = attention, cross, feed
+        self.after_self, self.after_cross, self.after_feed = (add_norm(attention.dim) for _ in range(3))
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        *,
+        mask: Mask | None = None,
+        memory_mask: Mask | None = None,
+        caches: tuple[Cache, Cache] | None = None,
+    ) -> Tensor:
+        """x (B, T, D), memory (B, S, M); `caches`: one for itself, one for the memory."""
+        own, other = caches or (None, None)
+        x = self.after_self(x, lambda y: self.self(y, mask=mask, cache=own))
+        x = self.after_cross(x, lambda y: self.cross(y, memory, mask=memory_mask, cache=other))
+        return self.after_feed(x, self.feed)
+
+
+class AttentionPooling(nn.Module):
+    """A summary of fixed size of any number of vectors: `queries` learned questions, each answered by an average."""
+
+    def __init__(self, dim: int, score: Score | None = None, queries: int = 1) -> None:
+        super().__init__()
+        self.questions = nn.Parameter(torch.randn(queries, dim) * dim**-0.5)
+        self.score = score
+        self.tap = Tap()
+
+    def forward(self, x: Tensor, *, mask: Mask | None = None) -> Tensor:
+        """x (B, S, D) to (B, D), or to (B, queries, D) with several questions."""
+        questions = self.questions.expand(*x.shape[:-2], *self.questions.shape)
+        got = self.tap(questions, x, score=self.score, mask=mask)
+        return got.output.squeeze(-2) if self.questions.size(0) == 1 else got.output
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """(B, T, heads * width) to (B, heads, T, width)."""
+    return x.unflatten(-1, (heads, -1)).transpose(-2, -3)
+
+
+def _heads(dim: int, heads: int, key_heads: int | None, width: int | None) -> tuple[int, int, int]:
+    if heads < 1 or (width is None and dim % heads):
+        raise SettingError(f"{heads} heads for a width of {dim}", "a number that divides the width", where="MultiHead")
+    key_heads = heads if key_heads is None else key_heads
+    if key_heads < 1 or heads % key_heads:
+        raise SettingError(
+            f"{key_heads} key heads", f"a number that divides the {heads} query heads", where="MultiHead"
+        )
+    return heads, key_heads, width or dim // heads
+
+
+def _fresh(matrix: nn.Linear) -> None:
+    nn.init.xavier_uniform_(matrix.weight)
+    if matrix.bias is not None:
+        nn.init.zeros_(matrix.bias)
+
+
+def _through(matrix: nn.Linear, x: Tensor) -> Tensor:
+    if x.size(-1) != matrix.in_features:
+        raise ShapeError(f"vectors of width {x.size(-1)}", f"width {matrix.in_features}", where="MultiHead")
+    return matrix(x)
+
+
+def _appended(held: Tensor, new: Tensor, length: int) -> Tensor:
+    """`held` with `new` written after its first `length` places, twice as long if there is no room."""
+    need = length + new.size(-2)
+    if held.size(-2) < need or held.requires_grad:
+        larger = held.new_empty(*held.shape[:-2], max(2 * length, need), held.size(-1))
+        larger[..., :length, :] = held[..., :length, :]
+        held = larger
+    held[..., length:need, :] = new
+    return held

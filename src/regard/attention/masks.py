@@ -1,0 +1,494 @@
+"""Who may look where: small values, joined with & | ~, each a predicate on (query, key).
+
+Where a query sits: query i is at position i + offset, and the offset is S - T unless said otherwise, because cached
+keys lie left of the new ones. A mask is asked for tiles, so that nobody need hold the whole map:
+
+>>> (Causal() & Window(left=1, right=0)).dense(3, 3).int()
+tensor([[1, 0, 0],
+        [1, 1, 0],
+        [0, 1, 1]], dtype=torch.int32)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.errors import DtypeError, SettingError, ShapeError
+
+Lead = tuple[slice, ...]
+"""A part of the leading dimensions, one slice for each."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The map a mask is asked about: leading dimensions, T queries, S keys, and the device it lies on."""
+
+    lead: tuple[int, ...]
+    T: int
+    S: int
+    device: torch.device
+
+    def by_batch(self, values: Tensor, *, trailing: int) -> Tensor:
+        """Values (B, ...) of the first leading dimension, shaped to broadcast against (*lead, ...trailing dims)."""
+        values = values.to(self.device)
+        ones = (1,) * (len(self.lead) - 1 + trailing - (values.dim() - 1))
+        return values.reshape(values.size(0), *ones, *values.shape[1:])
+
+
+def cut(x: Tensor, lead: Lead, *, trailing: int = 2) -> Tensor:
+    """The part of x (*any that broadcasts to lead, *trailing dims) that belongs to these leading slices."""
+    own = x.dim() - trailing
+    picks = zip(x.shape[:own], lead[len(lead) - own :], strict=True)
+    return x[tuple(slice(None) if size == 1 else piece for size, piece in picks)]
+
+
+class Mask(ABC):
+    """A predicate on (query, key); True where the query may look."""
+
+    solid = False  # True: between the two ends that `span` gives, everything is allowed
+
+    @abstractmethod
+    def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
+        """Booleans that broadcast to (*lead, t, s) for the queries `rows` (t,) and the keys `cols` (s,)."""
+
+    def span(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        """For every query the first key, and one past the last key, that it could look at; broadcast to (*lead, T)."""
+        return torch.zeros(1, dtype=torch.long, device=grid.device), torch.full((1,), grid.S, device=grid.device)
+
+    def part(self, lead: Lead) -> Mask:
+        """The same mask for a part of the leading dimensions."""
+        return self
+
+    def check(self, grid: Grid) -> None:
+        """Raise ShapeError if this mask does not fit the map."""
+
+    def own_lead(self) -> tuple[int, ...]:
+        """The leading dimensions that this mask alone implies."""
+        return ()
+
+    def dense(self, T: int, S: int, lead: tuple[int, ...] | None = None) -> Tensor:
+        """The whole mask as booleans (*lead, T, S); by default with the leading dimensions that it implies itself."""
+        grid = Grid(self.own_lead() if lead is None else lead, T, S, torch.device("cpu"))
+        self.check(grid)
+        return self.allowed(torch.arange(T), torch.arange(S), grid).expand(*grid.lead, T, S)
+
+    def __and__(self, other: Mask) -> Mask:
+        return All(self, _mask(other))
+
+    def __or__(self, other: Mask) -> Mask:
+        return Any(self, _mask(other))
+
+    def __invert__(self) -> Mask:
+        return Not(self)
+
+
+@dataclass(frozen=True)
+class Everything(Mask):
+    """Every query looks at every key."""
+
+    solid = True
+
+    def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
+        return torch.ones(1, 1, dtype=torch.bool, device=grid.device)
+
+    def __and__(self, other: Mask) -> Mask:
+        return _mask(other)
+
+
+@dataclass(frozen=True, eq=False)
+class Window(Mask):
+    """Keys from `left` places before the query's own to `right` places after; None means without end.
+
+    `offset`: an int, a tensor (B,), or None for S - T.
+    """
+
+    left: int | None
+    right: int | None
+    offset: int | Tensor | None = None
+    solid = True
+
+    def __post_init__(self) -> None:
+        if self.left is not None and self.right is not None and self.left + self.right < 0:
+            raise SettingError(
+                f"left={self.left}, right={self.right}",
+                "left + right of at least 0, else nothing is inside",
+                where="Window",
+            )
+
+    def reach(self, positions: Tensor | int, S: int) -> tuple[Tensor | int, Tensor | int]:
+        """First key, and one past the last, that queries at these positions may look at, before clipping to S keys."""
+        lo = 0 if self.left is None else positions - self.left
+        hi = S if self.right is None else positions + self.right + 1
+        return lo, hi
+
+    def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
+        lo, hi = self.reach(rows.unsqueeze(-1) + self._offset(grid, trailing=2), grid.S)
+        return (cols >= lo) & (cols < hi)
+
+    def span(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        here = torch.arange(grid.T, device=grid.device) + self._offset(grid, trailing=1)
+        lo, hi = (torch.as_tensor(end, device=grid.device) for end in self.reach(here, grid.S))
+        return lo.clamp(0, grid.S).reshape(lo.shape or (1,)), hi.clamp(0, grid.S).reshape(hi.shape or (1,))
+
+    def part(self, lead: Lead) -> Mask:
+        if isinstance(self.offset, Tensor) and self.offset.dim():
+            return Window(self.left, self.right, self.offset[lead[0]])
+        return self
+
+    def check(self, grid: Grid) -> None:
+        if isinstance(self.offset, Tensor) and self.offset.dim():
+            _check_batch(self.offset, grid, f"{type(self).__name__} offset")
+
+    def own_lead(self) -> tuple[int, ...]:
+        return tuple(self.offset.shape[:1]) if isinstance(self.offset, Tensor) else ()
+
+    def _offset(self, grid: Grid, *, trailing: int) -> int | Tensor:
+        if self.offset is None:
+            return grid.S - grid.T
+        if isinstance(self.offset, Tensor) and self.offset.dim():
+            return grid.by_batch(self.offset, trailing=trailing)
+        return int(self.offset)
+
+
+class Causal(Window):
+    """The present and the past: key j is allowed to a query at position p when j <= p."""
+
+    def __init__(self, offset: int | Tensor | None = None) -> None:
+        super().__init__(None, 0, offset)
+
+
+class Past(Window):
+    """Strictly the past: j < p. The first query of a sequence looks nowhere."""
+
+    def __init__(self, offset: int | Tensor | None = None) -> None:
+        super().__init__(None, -1, offset)
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Padding(Mask):
+    """The real keys of each row of the batch: `lengths` (B,) of them, at the left end (padding on the right) or not.
+
+    With `queries` (B,), padded queries look nowhere, so that sums over queries count real ones only.
+    """
+
+    lengths: Tensor
+    queries: Tensor | None
+    side: str
+    solid = True
+
+    def __init__(
+        self, lengths: Tensor | Sequence[int], queries: Tensor | Sequence[int] | None = None, side: str = "right"
+    ) -> None:
+        if side not in ("left", "right"):
+            raise SettingError(f"side={side!r}", "'left' or 'right', where the padding is", where="Padding")
+        object.__setattr__(self, "lengths", _counts(lengths, "lengths"))
+        object.__setattr__(self, "queries", None if queries is None else _counts(queries, "queries"))
+        object.__setattr__(self, "side", side)
+
+    def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
+        real = self._real(cols, grid.by_batch(self.lengths, trailing=2), grid.S)
+        if self.queries is None:
+            return real
+        return real & self._real(rows.unsqueeze(-1), grid.by_batch(self.queries, trailing=2), grid.T)
+
+    def span(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        lengths = grid.by_batch(self.lengths, trailing=1)
+        lo, hi = (
+            (torch.zeros_like(lengths), lengths) if self.side == "right" else (grid.S - lengths, lengths * 0 + grid.S)
+        )
+        if self.queries is not None:
+            here = torch.arange(grid.T, device=grid.device)
+            hi = torch.where(self._real(here, grid.by_batch(self.queries, trailing=1), grid.T), hi, lo)
+        return lo, hi
+
+    def part(self, lead: Lead) -> Mask:
+        return Padding(self.lengths[lead[0]], None if self.queries is None else self.queries[lead[0]], self.side)
+
+    def check(self, grid: Grid) -> None:
+        for name, counts, most in (("lengths", self.lengths, grid.S), ("queries", self.queries, grid.T)):
+            if counts is not None:
+                _check_batch(counts, grid, f"Padding {name}")
+                if counts.device.type == "cpu" and counts.numel() and int(counts.max()) > most:
+                    raise ShapeError(f"a length of {int(counts.max())}", f"at most {most}", where=f"Padding {name}")
+
+    def own_lead(self) -> tuple[int, ...]:
+        return tuple(self.lengths.shape)
+
+    def _real(self, index: Tensor, counts: Tensor, size: int) -> Tensor:
+        return index < counts if self.side == "right" else index >= size - counts
+
+
+@dataclass(frozen=True, eq=False)
+class Documents(Mask):
+    """Only keys of the query's own document, for several texts packed into one row.
+
+    `ids`: the document of each key, (S,) or (B, S). `queries`: of each query, (T,) or (B, T); by default the last T of
+    `ids`, as when cached keys lie left of the new ones.
+    """
+
+    ids: Tensor
+    queries: Tensor | None = None
+
+    def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
+        asking, asked = self._both(grid)
+        return asking[..., rows, None] == asked[..., None, cols]
+
+    def span(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        asking, asked = self._both(grid)
+        names, index = torch.cat([asking, asked], -1).unique(return_inverse=True)
+        asking, asked = index[..., : asking.size(-1)], index[..., asking.size(-1) :]
+        where = torch.arange(grid.S, device=grid.device).expand(asked.shape)
+        first = torch.full((*asked.shape[:-1], len(names)), grid.S, device=grid.device)
+        last = torch.zeros_like(first)
+        first = first.scatter_reduce(-1, asked, where, "amin")
+        last = last.scatter_reduce(-1, asked, where + 1, "amax")
+        return first.gather(-1, asking), last.gather(-1, asking)
+
+    def part(self, lead: Lead) -> Mask:
+        return Documents(
+            self.ids[lead[0]] if self.ids.dim() > 1 else self.ids,
+            self.queries[lead[0]] if self.queries is not None and self.queries.dim() > 1 else self.queries,
+        )
+
+    def check(self, grid: Grid) -> None:
+        for name, ids, size in (("ids", self.ids, grid.S), ("queries", self.queries, grid.T)):
+            if ids is None:
+                continue
+            if ids.dim() not in (1, 2) or ids.size(-1) != size or ids.is_floating_point():
+                raise ShapeError(
+                    f"{ids.dtype} of shape {tuple(ids.shape)}",
+                    f"integers ({size},) or (B, {size})",
+                    where=f"Documents {name}",
+                )
+            if ids.dim() == 2:
+                _check_batch(ids, grid, f"Documents {name}")
+        if self.queries is None and grid.T > grid.S:
+            raise ShapeError(f"{grid.T} queries and ids of {grid.S} keys", "ids of the queries too", where="Documents")
+
+    def own_lead(self) -> tuple[int, ...]:
+        return tuple(self.ids.shape[:-1])
+
+    def _both(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        queries = self.ids[..., grid.S - grid.T :] if self.queries is None else self.queries
+        asking, asked = (
+            grid.by_batch(x, trailing=1) if x.dim() > 1 else x.to(grid.device) for x in (queries, self.ids)
+        )
+        shape = torch.broadcast_shapes(asking.shape[:-1], asked.shape[:-1])
+        return asking.expand(*shape, -1), asked.expand(*shape, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Dense(Mask):
+    """A boolean tensor that broadcasts to (*lead, T, S), True where a query may look."""
+
+    table: Tensor
+
+    def __post_init__(self) -> None:
+        if self.table.dtype != torch.bool:
+            raise DtypeError(
+                f"a tensor of {self.table.dtype}",
+                "booleans",
+                where="masks.Dense",
+                advice="Numbers to add are a DenseBias.",
+            )
+
+    def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
+        return pick(self.table.to(grid.device), rows, cols)
+
+    def part(self, lead: Lead) -> Mask:
+        return Dense(cut(self.table, lead))
+
+    def check(self, grid: Grid) -> None:
+        check_table(self.table, grid, "masks.Dense")
+
+    def own_lead(self) -> tuple[int, ...]:
+        return tuple(self.table.shape[:-2])
+
+
+class Joined(Mask):
+    """Several masks under one word: the parent of All (&) and Any (|)."""
+
+    def __init__(self, *masks: Mask) -> None:
+        self.masks: tuple[Mask, ...] = tuple(
+            inner
+            for mask in masks
+            for inner in (mask.masks if isinstance(mask, Joined) and type(mask) is type(self) else (mask,))
+        )
+
+    def part(self, lead: Lead) -> Mask:
+        return type(self)(*(mask.part(lead) for mask in self.masks))
+
+    def check(self, grid: Grid) -> None:
+        for mask in self.masks:
+            mask.check(grid)
+
+    def own_lead(self) -> tuple[int, ...]:
+        leads = [mask.own_lead() for mask in self.masks]
+        longest = max(leads, key=len)
+        first = max((lead[0] for lead in leads if lead), default=1)  # lengths (B,) beside a table (1, H, T, S)
+        return (max(first, longest[0]), *longest[1:]) if longest else ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.masks))})"
+
+
+class All(Joined):
+    """Allowed where every one of its masks allows it: a & b."""
+
+    @property
+    def solid(self) -> bool:  # type: ignore[override]
+        return all(mask.solid for mask in self.masks)
+
+    def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
+        return _fold(torch.logical_and, [mask.allowed(rows, cols, grid) for mask in self.masks])
+
+    def span(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        los, his = zip(*(mask.span(grid) for mask in self.masks), strict=True)
+        lo, hi = _fold(torch.maximum, los), _fold(torch.minimum, his)
+        return lo, torch.maximum(lo, hi)
+
+
+class Any(Joined):
+    """Allowed where one of its masks allows it: a | b."""
+
+    def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
+        return _fold(torch.logical_or, [mask.allowed(rows, cols, grid) for mask in self.masks])
+
+
+@dataclass(frozen=True)
+class Not(Mask):
+    """Allowed where its mask forbids it: ~a."""
+
+    mask: Mask
+
+    def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
+        return ~self.mask.allowed(rows, cols, grid)
+
+    def part(self, lead: Lead) -> Mask:
+        return Not(self.mask.part(lead))
+
+    def check(self, grid: Grid) -> None:
+        self.mask.check(grid)
+
+    def own_lead(self) -> tuple[int, ...]:
+        return self.mask.own_lead()
+
+    def __invert__(self) -> Mask:
+        return self.mask
+
+
+def hides_nothing(mask: Mask, grid: Grid) -> bool:
+    """Whether this mask surely leaves every key to every query, told from shapes alone."""
+    if isinstance(mask, All):
+        return all(hides_nothing(inner, grid) for inner in mask.masks)
+    if isinstance(mask, Window) and not isinstance(mask.offset, Tensor):
+        first = grid.S - grid.T if mask.offset is None else mask.offset
+        return (mask.left is None or first + grid.T - 1 - mask.left <= 0) and (
+            mask.right is None or first + mask.right + 1 >= grid.S
+        )
+    return isinstance(mask, Everything)
+
+
+def all_take_part(mask: Mask, grid: Grid) -> bool:
+    """Whether surely every query looks somewhere and every key is seen by someone, told from shapes alone."""
+    if isinstance(mask, Window) and not isinstance(mask.offset, Tensor) and grid.T and grid.S:
+        first = grid.S - grid.T if mask.offset is None else mask.offset
+        start, stop = mask.reach(first, grid.S)  # of the first query
+        begin, end = mask.reach(first + grid.T - 1, grid.S)  # of the last one
+        return bool(start <= 0 < stop and begin < grid.S <= end)
+    return isinstance(mask, Everything)
+
+
+def looks_and_seen(
+    mask: Mask, grid: Grid, more: Callable[[Tensor, Tensor], Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
+    """Which queries may look anywhere, booleans broadcasting to (*lead, T), and which keys anyone sees, (*lead, S).
+
+    `more(rows, cols)`: booleans of something else that hides keys, such as a predicted window.
+    """
+    if mask.solid and more is None:
+        return _from_spans(*mask.span(grid), grid)
+    looks, seen = [], torch.zeros(1, grid.S, dtype=torch.bool, device=grid.device)
+    cols = torch.arange(grid.S, device=grid.device)
+    for rows in torch.arange(grid.T, device=grid.device).split(64):
+        tile = mask.allowed(rows, cols, grid)
+        tile = tile if more is None else tile & more(rows, cols)
+        tile = tile.expand(*tile.shape[:-2], len(rows), grid.S)
+        looks.append(tile.any(-1))
+        seen = seen | tile.any(-2)
+    return torch.cat(looks, -1), seen
+
+
+def pick(table: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
+    """The tile (..., t, s) of a table (..., T, S) in which a dimension of size 1 stands for all."""
+    table = table if table.size(-2) == 1 else table[..., rows, :]
+    return table if table.size(-1) == 1 else table[..., cols]
+
+
+def check_table(table: Tensor, grid: Grid, where: str) -> None:
+    """Raise ShapeError unless the table broadcasts to (*lead, T, S) without growing it."""
+    full = (*grid.lead, grid.T, grid.S)
+    sizes = list(zip(reversed(table.shape), reversed(full), strict=False))
+    if not 2 <= table.dim() <= len(full) or any(own not in (1, size) for own, size in sizes):
+        raise ShapeError(f"shape {tuple(table.shape)}", f"one that broadcasts to {full}", where=where)
+
+
+def _from_spans(lo: Tensor, hi: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
+    lo, hi = torch.broadcast_tensors(lo, hi)
+    lo, hi = (end.expand(*end.shape[:-1], grid.T) for end in (lo, hi))
+    opens = (hi > lo).long()
+    change = torch.zeros(*lo.shape[:-1], grid.S + 1, dtype=torch.long, device=grid.device)
+    change = change.scatter_add(-1, lo, opens).scatter_add(-1, hi, -opens)
+    return hi > lo, change.cumsum(-1)[..., : grid.S] > 0
+
+
+def _fold(join: Callable[[Tensor, Tensor], Tensor], tensors: Sequence[Tensor]) -> Tensor:
+    result = tensors[0]
+    for tensor in tensors[1:]:
+        result = join(result, tensor)
+    return result
+
+
+def _mask(value: object) -> Mask:
+    if isinstance(value, Mask):
+        return value
+    raise DtypeError(
+        f"{type(value).__name__}",
+        "a mask",
+        where="masks",
+        advice="A boolean tensor becomes one through masks.Dense(tensor).",
+    )
+
+
+def as_mask(mask: object) -> Mask:
+    """The mask a user passed, as a Mask: None means Everything()."""
+    return Everything() if mask is None else _mask(mask)
+
+
+def _counts(values: Tensor | Sequence[int], name: str) -> Tensor:
+    counts = torch.as_tensor(values)
+    if counts.dim() != 1 or counts.is_floating_point() or counts.dtype == torch.bool:
+        raise ShapeError(
+            f"{counts.dtype} of shape {tuple(counts.shape)}",
+            "one integer for each row of the batch, (B,)",
+            where=f"Padding {name}",
+        )
+    if counts.device.type == "cpu" and counts.numel() and int(counts.min()) < 0:
+        raise SettingError(f"a length of {int(counts.min())}", "lengths of at least 0", where=f"Padding {name}")
+    return counts
+
+
+def _check_batch(values: Tensor, grid: Grid, where: str) -> None:
+    if not grid.lead or values.size(0) != grid.lead[0]:
+        raise ShapeError(
+            f"{values.size(0)} rows",
+            f"{grid.lead[0]} rows, the first leading dimension of {grid.lead}"
+            if grid.lead
+            else "a leading dimension to index",
+            where=where,
+        )

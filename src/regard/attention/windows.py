@@ -1,0 +1,102 @@
+"""Luong's local attention: look only near a place, either the query's own (local-m) or a predicted one (local-p).
+
+Luong, Pham & Manning 2015, section 3.2. Positions count from 0. His location score (equation 8) is here too, since it
+scores places, not contents.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import masks
+from regard.attention.scores import Dot
+from regard.errors import DtypeError, SettingError, ShapeError
+
+
+class LocalM:
+    """local-m: softmax over the keys from t - D to t + D; the window of half-width D moves along with the query.
+
+    It is a mask and nothing else, so every backend serves it. `offset` as in masks.Window, but 0 by default.
+    """
+
+    def __init__(self, half_width: int, offset: int | Tensor | None = 0) -> None:
+        self.half_width = _half_width(half_width, "LocalM")
+        self.mask = masks.Window(half_width, half_width, offset)
+
+    def __repr__(self) -> str:
+        return f"LocalM({self.half_width})"
+
+
+class LocalP(nn.Module):
+    """local-p: predict a place p_t, softmax over the keys within D of it, then fade them with a Gaussian around it.
+
+    p_t = S sigmoid(v.tanh(W h_t)) (equation 9) and a_t(s) = softmax(score)(s) exp(-(s - p_t)^2 / (2 sigma^2)) with
+    sigma = D / 2 (equation 10). S is the row's own number of keys, and the result is not renormalised. The window's
+    edges have no gradient; p_t learns through the Gaussian.
+    """
+
+    def __init__(self, dim: int, half_width: int, hidden: int | None = None) -> None:
+        super().__init__()
+        self.half_width = _half_width(half_width, "LocalP")
+        self.hidden = nn.Linear(dim, hidden or dim, bias=False)
+        self.vector = nn.Parameter(torch.empty(hidden or dim).uniform_(-(dim**-0.5), dim**-0.5))
+
+    def aim(self, q: Tensor) -> Tensor:
+        """Where each query points, as a share of its keys: (..., T) in (0, 1)."""
+        if q.size(-1) != self.hidden.in_features:
+            raise ShapeError(f"queries of width {q.size(-1)}", f"width {self.hidden.in_features}", where="LocalP")
+        return torch.sigmoid(torch.tanh(self.hidden(q)) @ self.vector)
+
+    def centre(self, aim: Tensor, allowed: Tensor) -> Tensor:
+        """p_t (..., t, 1) among the keys that the mask leaves to each query, allowed (..., t, S)."""
+        count = allowed.sum(-1, keepdim=True)
+        first = allowed.byte().argmax(-1, keepdim=True)  # argmax gives the first of equals
+        return first + count * aim.unsqueeze(-1)
+
+    def inside(self, centre: Tensor, cols: Tensor) -> Tensor:
+        return (cols - centre).abs() <= self.half_width
+
+    def gain(self, centre: Tensor, cols: Tensor) -> Tensor:
+        """The Gaussian (..., t, s) that the weights are multiplied with."""
+        sigma = self.half_width / 2
+        return torch.exp(-((cols - centre) ** 2) / (2 * sigma**2))
+
+    def extra_repr(self) -> str:
+        return f"half_width={self.half_width}"
+
+
+class Location(Dot):
+    """Luong's location score, a_t = softmax(W h_t) (equation 8): row j of W is what key number j is compared by.
+
+    So it is a dot product of the query with a learned key for each place; the contents of k are ignored.
+    """
+
+    def __init__(self, dim: int, longest: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(longest, dim))
+        nn.init.xavier_uniform_(self.weight)
+
+    def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        longest, dim = self.weight.shape
+        if q.size(-1) != dim:
+            raise ShapeError(f"queries of width {q.size(-1)}", f"width {dim}", where="Location")
+        if k.size(-2) > longest:
+            raise ShapeError(
+                f"{k.size(-2)} keys", f"at most the {longest} places that it has rows for", where="Location"
+            )
+        return q, self.weight[: k.size(-2)].expand(*k.shape[:-1], dim)
+
+
+def as_window(window: object) -> LocalM | LocalP | None:
+    """The window a user passed."""
+    if window is None or isinstance(window, LocalM | LocalP):
+        return window
+    advice = "A masks.Window goes into mask=." if isinstance(window, masks.Mask) else ""
+    raise DtypeError(f"window={window!r}", "windows.LocalM or windows.LocalP", where="attend", advice=advice)
+
+
+def _half_width(value: int, where: str) -> int:
+    if value < 1:
+        raise SettingError(f"half_width={value}", "at least 1", where=where)
+    return value

@@ -1,0 +1,72 @@
+"""The command line: one thin file a verb, and one place where errors turn into words and exit codes."""
+
+import sys
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from regard import __version__
+from regard.cli import demo
+from regard.errors import RegardError
+
+# Verb files keep torch, numpy and matplotlib inside their functions, so that `regard --help` stays quick.
+app = typer.Typer(
+    name="regard",
+    help="Attention: train it, use it, see it, test it.",
+    epilog="`regard VERB --help` says what a verb takes.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("demo")(demo.demo)
+
+
+@dataclass
+class Settings:
+    """What the options before the verb say; it outlives the verb, so that a failure can be shown accordingly."""
+
+    debug: bool = False
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"regard {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback when something fails.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """Take the options that stand before the verb."""
+    context.ensure_object(Settings).debug = debug
+
+
+def main() -> None:
+    """Run the command line. Exit codes: 0 done, 1 unexpected failure, 2 something the user can mend, 130 Ctrl-C."""
+    settings = Settings()
+    try:
+        app(obj=settings, prog_name="regard")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except RegardError as error:
+        if settings.debug:
+            raise
+        typer.echo(f"regard: {error}", err=True)
+        sys.exit(2)
+    except Exception as error:  # the last resort; --debug shows it in full
+        if settings.debug:
+            raise
+        typer.echo(f"regard: {_one_line(error)}; `regard --debug VERB ...` shows the traceback", err=True)
+        sys.exit(1)
+
+
+def _one_line(error: Exception) -> str:
+    """The exception's name and the first line of what it says."""
+    said = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
