@@ -32,7 +32,7 @@ types: $(READY)  ## mypy on src/regard
 	@$(BIN)/mypy
 
 bench: $(READY)  ## side by side with peers, printed as ratios
-	@$(BIN)/python -m benchmarks
+	@$(BIN)/python benchmarks/attend.py
 
 clean:  ## remove the environment and everything that was built
 	rm -rf $(VENV) build dist out regard-demo .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -42,12 +42,19 @@ class Prepared:
         weights = torch.exp(precise.scores(rows, cols) - lse.masked_fill(lse == -torch.inf, 0.0))
         return weights if self.window is None else weights * precise.gain(rows, cols)
 
-    def scores(self, rows: Where = slice(None), cols: Where = slice(None), inner: slice | None = None) -> Tensor:
-        """The scores (..., t, s) with bias, -inf wherever a query may not look; a fresh tensor.
+    def scores(
+        self,
+        rows: Where = slice(None),
+        cols: Where = slice(None),
+        inner: slice | None = None,
+        out: Tensor | None = None,
+    ) -> Tensor:
+        """The scores (..., t, s) with bias, -inf wherever a query may not look; a tensor that nobody else holds.
 
         `inner`: keys that all these queries are known to be allowed, so that the mask is asked only about the rest.
+        `out`: memory that may be used for the result.
         """
-        scores = self.score.compare(self.q[..., rows, :], share_heads(self.k[..., cols, :], self.grid))
+        scores = self.score.compare(self.q[..., rows, :], share_heads(self.k[..., cols, :], self.grid), out=out)
         in_place = not torch.is_grad_enabled()
         if self.bias is not None:
             tile = self.bias.tile(self.index(rows, self.grid.T), self.index(cols, self.grid.S)).to(scores.dtype)

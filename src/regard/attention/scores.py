@@ -29,8 +29,11 @@ class Score(nn.Module, ABC):
         return q, k
 
     @abstractmethod
-    def compare(self, q: Tensor, k: Tensor) -> Tensor:
-        """Scores (..., T, S) of prepared queries and keys; a tensor of its own, that the caller may overwrite."""
+    def compare(self, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
+        """Scores (..., T, S) of prepared queries and keys, in a tensor that the caller may overwrite.
+
+        `out`: memory of the right shape that may be used for it; those that cannot leave it alone.
+        """
 
     def pair_size(self, k: Tensor) -> int:
         """How many numbers `compare` holds for one pair of prepared queries and keys."""
@@ -55,9 +58,9 @@ class Dot(Score):
         """The number that multiplies every dot product of prepared vectors of this width."""
         return 1.0
 
-    def compare(self, q: Tensor, k: Tensor) -> Tensor:
+    def compare(self, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
         scale = self.scale(k.size(-1))
-        return torch.matmul(q if scale == 1.0 else q * scale, k.mT)
+        return torch.matmul(q if scale == 1.0 else q * scale, k.mT, out=out)
 
 
 class ScaledDot(Dot):
@@ -128,7 +131,7 @@ class Additive(Score):
         _expect_width(k, self.key.in_features, "keys", "Additive")
         return self.query(q), self.key(k)
 
-    def compare(self, q: Tensor, k: Tensor) -> Tensor:
+    def compare(self, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
         return (q.unsqueeze(-2) + k.unsqueeze(-3)).tanh_() @ self.vector.to(q.dtype)
 
     def pair_size(self, k: Tensor) -> int:
@@ -140,7 +143,7 @@ class Match(Score):
 
     finite = False
 
-    def compare(self, q: Tensor, k: Tensor) -> Tensor:
+    def compare(self, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
         _same_width(q, k, where="Match")
         equal = (q.unsqueeze(-2) == k.unsqueeze(-3)).all(-1)
         return torch.zeros_like(equal, dtype=q.dtype).masked_fill_(~equal, -torch.inf)
@@ -159,7 +162,7 @@ class Custom(Score):
         super().__init__()
         self.function = function
 
-    def compare(self, q: Tensor, k: Tensor) -> Tensor:
+    def compare(self, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
         scores = self.function(q, k)
         asked = (q.size(-2), k.size(-2))
         if not isinstance(scores, Tensor) or scores.dim() < 2 or tuple(scores.shape[-2:]) != asked:

@@ -8,6 +8,7 @@ from itertools import product
 from math import prod
 
 import torch
+from torch import Tensor
 
 from regard.attention.masks import Everything, Lead
 from regard.attention.prepared import Prepared
@@ -27,6 +28,10 @@ class Block:
     inner: slice | None  # keys that the mask leaves to every one of these queries; None: it must be asked about all
     finite: bool  # no score or bias is -inf, so that only the mask hides keys
 
+    def shape(self, part: Prepared) -> tuple[int, ...]:
+        """The shape of this block's scores."""
+        return (*part.grid.lead, self.rows.stop - self.rows.start, self.cols.stop - self.cols.start)
+
     @property
     def edges(self) -> list[slice]:
         """The keys that may be hidden from some of these queries, counted from cols.start."""
@@ -35,6 +40,21 @@ class Block:
             return [slice(0, last - first)]
         ends = (slice(0, self.inner.start - first), slice(self.inner.stop - first, last - first))
         return [end for end in ends if end.start < end.stop]
+
+
+class Scratch:
+    """Memory that every block is computed in: to ask for new memory each time would cost as much as the sums."""
+
+    def __init__(self, like: Tensor) -> None:
+        self.like = like
+        self.held: dict[str, Tensor] = {}
+
+    def table(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """A table of this shape, whose numbers are whatever was there; valid until the name is asked for again."""
+        size = prod(shape)
+        if name not in self.held or self.held[name].numel() < size:
+            self.held[name] = self.like.new_empty(size)
+        return self.held[name][:size].view(shape)
 
 
 def parts(prepared: Prepared) -> Iterator[tuple[Lead, Prepared]]:

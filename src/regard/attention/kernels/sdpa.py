@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels import stream
-from regard.attention.kernels.blocks import blocks, parts
+from regard.attention.kernels.blocks import Scratch, blocks, parts
 from regard.attention.kernels.statistics import Statistics
 from regard.attention.masks import Window, hides_nothing
 from regard.attention.observe import Attended, Observe
@@ -87,11 +87,14 @@ def _statistics(prepared: Prepared, lse: Tensor, observe: Observe) -> dict[str, 
     """The pass from the log-sum-exp: every block of weights is final as soon as it is computed."""
     statistics = Statistics(observe, prepared.grid, lse.dtype)
     precise = replace(prepared.precise(), lse=lse.masked_fill(lse == -torch.inf, 0.0))
+    scratch = Scratch(precise.q)
     for lead, part in parts(precise):
         assert part.lse is not None
         for block in blocks(lead, part):
-            logs = part.scores(block.rows, block.cols, block.inner).sub_(part.lse[..., block.rows].unsqueeze(-1))
-            statistics.add(block, logs.exp(), logs)
+            shape = block.shape(part)
+            logs = part.scores(block.rows, block.cols, block.inner, out=scratch.table("scores", shape))
+            logs.sub_(part.lse[..., block.rows].unsqueeze(-1))
+            statistics.add(block, torch.exp(logs, out=scratch.table("powers", shape)), logs)
     return dict(statistics.found())
 
 

@@ -112,7 +112,7 @@ class Columns:
 
 
 def _entropy(weights: Tensor, logs: Tensor, total: Tensor | None) -> Tensor:
-    mean = torch.linalg.vecdot(weights, logs.clamp_(min=NEVER))
+    mean = logs.clamp_(min=NEVER).mul_(weights).sum(-1)
     if total is None:
         return -mean
     total = total.squeeze(-1)
@@ -120,18 +120,42 @@ def _entropy(weights: Tensor, logs: Tensor, total: Tensor | None) -> Tensor:
 
 
 def _largest(ranked: Tensor, total: Tensor | None, k: int) -> Top:
-    """The k largest of each row, ties lowest index first. `topk` breaks ties as it likes, so it takes one more and
-    rows that tie at the edge are sorted whole."""
-    values, indices = ranked.topk(min(k + 1, ranked.size(-1)))
-    by_index = indices.argsort(-1)
-    values, indices = values.gather(-1, by_index), indices.gather(-1, by_index)
+    """The k largest of each row, ties lowest index first. A search breaks ties as it likes, so it finds one more than
+    is asked for, and rows in which two of those are equal are gone through again, ordered by value and place."""
+    values, indices = _search(ranked, min(k + 1, ranked.size(-1)))
     values = values if total is None else values / total
-    values, order = values.sort(dim=-1, descending=True, stable=True)
-    indices = indices.gather(-1, order)
-    if values.size(-1) > k:
-        tied = (values[..., k] == values[..., k - 1]) & (values[..., k] >= 0)
-        if tied.any():
-            rows = ranked[tied] if total is None else ranked[tied] / total.squeeze(-1)[tied].unsqueeze(-1)
-            fixed = rows.sort(dim=-1, descending=True, stable=True)
-            values[tied], indices[tied] = fixed.values[..., : k + 1], fixed.indices[..., : k + 1]
+    tied = ((values[..., 1:] == values[..., :-1]) & (values[..., 1:] >= 0)).any(-1)
+    if tied.any():
+        rows = ranked[tied] if total is None else ranked[tied] / total.squeeze(-1)[tied].unsqueeze(-1)
+        values[tied], indices[tied] = _in_order(rows, values.size(-1))
     return whole_top(values[..., :k], indices[..., :k], k)
+
+
+def _in_order(rows: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """n largest of each row (r, s), largest first, equal ones by place."""
+    if rows.dtype != torch.float32:
+        found = rows.sort(dim=-1, descending=True, stable=True)
+        return found.values[..., :n], found.indices[..., :n]
+    # the bits of a float >= 0 are ordered as it is, and those of -1 are below: value and place fit one whole number
+    last = rows.size(-1) - 1
+    place = torch.arange(last, -1, -1, device=rows.device)
+    keys = (rows.contiguous().view(torch.int32).long() << 32 | place).topk(n).values
+    return (keys >> 32).int().view(torch.float32), last - (keys & 0xFFFFFFFF)
+
+
+def _search(ranked: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """n largest of each row (..., s), largest first. The n largest lie in the n groups with the largest maxima, and
+    maxima of groups {j, j + g, j + 2g, ...} are one quick pass, so only n groups are searched through."""
+    fold = min(ranked.size(-1) // (64 * n), 16)  # keys in a group; topk is quick where 64 n or more are left to it
+    if fold < 4:
+        found = ranked.topk(n)
+        return found.values, found.indices
+    groups = ranked.size(-1) // fold
+    folded = ranked[..., : groups * fold].unflatten(-1, (fold, groups))
+    best = folded.amax(-2).topk(n, sorted=False).indices.unsqueeze(-2)  # (..., 1, n)
+    step = torch.arange(0, groups * fold, groups, device=ranked.device).unsqueeze(-1)
+    places = (best + step).flatten(-2)  # (..., fold * n)
+    rest = torch.arange(groups * fold, ranked.size(-1), device=ranked.device)  # fewer than one group
+    places = torch.cat((places, rest.expand(*places.shape[:-1], -1)), -1)
+    found = ranked.gather(-1, places).topk(n)
+    return found.values, places.gather(-1, found.indices)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from regard.attention.kernels.blocks import Block, blocks, parts
+from regard.attention.kernels.blocks import Block, Scratch, blocks, parts
 from regard.attention.kernels.statistics import Statistics
 from regard.attention.observe import Attended, Observe
 from regard.attention.prepared import Prepared, cut_heads, share_heads, working
@@ -30,10 +30,11 @@ def compute(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> 
     values = v.to(working(v.dtype))
     statistics = Statistics(observe, prepared.grid, values.dtype) if observe.statistics else None
     learns = _learns(precise, v)
+    scratch = None if learns else Scratch(values)
     with torch.set_grad_enabled(learns):
         results = []
         for lead, part in parts(precise):
-            walk = Walk(part, cut_heads(values, lead, prepared.grid), dropout, observe.weights, statistics)
+            walk = Walk(part, cut_heads(values, lead, prepared.grid), dropout, observe.weights, statistics, scratch)
             results.append(walk.all_rows(lead, again=learns))
         if statistics is not None:
             statistics.sealed = True
@@ -46,9 +47,16 @@ class Walk:
     """One part of the leading dimensions, walked through by blocks of rows."""
 
     def __init__(
-        self, part: Prepared, values: Tensor, dropout: float, weights: bool, statistics: Statistics | None
+        self,
+        part: Prepared,
+        values: Tensor,
+        dropout: float,
+        weights: bool,
+        statistics: Statistics | None,
+        scratch: Scratch | None,
     ) -> None:
         self.part, self.dropout, self.weights, self.statistics = part, dropout, weights, statistics
+        self.scratch = scratch  # None: gradients are wanted, so every block needs memory of its own
         self.values = share_heads(values, part.grid)
 
     def all_rows(self, lead: tuple[slice, ...], *, again: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -93,12 +101,15 @@ class Walk:
 
     def exponentials(self, block: Block) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """ln w, w and its sum before division, and the peak that was taken off the scores."""
-        scores = self.part.scores(block.rows, block.cols, block.inner)
+        scores = self.part.scores(block.rows, block.cols, block.inner, out=self._table("scores", block))
         peak = scores.detach().amax(-1, keepdim=True)
         peak = peak.masked_fill(peak == -torch.inf, 0.0)
-        logs = scores - peak if torch.is_grad_enabled() else scores.sub_(peak)
-        powers = logs.exp()
+        logs = scores - peak if self.scratch is None else scores.sub_(peak)
+        powers = torch.exp(logs, out=self._table("powers", block))
         return logs, powers, powers.sum(-1, keepdim=True), peak
+
+    def _table(self, name: str, block: Block) -> Tensor | None:
+        return None if self.scratch is None else self.scratch.table(name, block.shape(self.part))
 
     def nowhere(self, rows: int) -> tuple[Tensor, Tensor, Tensor]:
         """Rows that may look at no key: zeros, and a log-sum-exp of -inf."""
