@@ -3,8 +3,9 @@
     python benchmarks/attend.py [--quick] [--out out/bench]
 
 Every contender runs once a round, side by side in one process. Other work on the machine only ever adds time, so the
-table shows best time over best time; the median over rounds of the ratio within a round stands beside it. Memory and the sweep over lengths run in a process of their own each, so that
-nobody inherits another's peak. Writes attend.json and attend.png.
+table shows best time over best time; the median over rounds of the ratio within a round stands beside it. Memory and
+the sweep over lengths run in a process of their own each, so that nobody inherits another's peak. Writes attend.json
+and attend.png.
 """
 
 from __future__ import annotations

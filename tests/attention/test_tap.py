@@ -87,9 +87,9 @@ def test_every_call_is_kept_in_order(model: Translator, batch: tuple[Tensor, Ten
         model(source[:1], target[:1])
     assert [len(got.entropy) for got in heard.calls("encoder.0.self")] == [2, 1]
     assert list(heard) == heard.places == ["encoder.0.self"] and len(heard) == 1
-    with pytest.raises(PlaceError, match="2 calls at 'encoder.0.self'.*heard.calls"):
+    with pytest.raises(PlaceError, match=r"2 calls at 'encoder.0.self'.*heard.calls"):
         heard["encoder.0.self"]
-    with pytest.raises(PlaceError, match="'encoder.1.self', expected one of encoder.0.self"):
+    with pytest.raises(PlaceError, match=r"'encoder.1.self', expected one of encoder.0.self"):
         heard.calls("encoder.1.self")
 
 

@@ -1,4 +1,4 @@
-"""The same average on a GPU: every backend against plain in float64 on the same device, and memory that stays linear."""
+"""The same average on a GPU: every backend against plain in float64 there, and memory that stays linear."""
 
 import pytest
 import torch
@@ -37,7 +37,9 @@ def worst(got: Attended, truth: Attended, field: str) -> float:
 @pytest.mark.parametrize("sizes", [(128, 128), (100, 131), (1, 77)], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("backend", ["stream", "sdpa"])
-def test_error_is_at_most_twice_plain_pytorchs(backend: str, dtype: torch.dtype, sizes: tuple[int, int], name: str) -> None:
+def test_error_is_at_most_twice_plain_pytorchs(
+    backend: str, dtype: torch.dtype, sizes: tuple[int, int], name: str
+) -> None:
     """Twice the error of the same formula in PyTorch's operations at that dtype, and a few ulp of the largest value."""
     q, k, v = inputs(*sizes, dtype)
     mask = MASKS[name](*sizes)

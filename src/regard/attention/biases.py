@@ -46,6 +46,10 @@ class Bias(ABC):
         """What this bias is made of (so that one can ask whether it learns)."""
         return ()
 
+    def own_lead(self, grid: Grid) -> tuple[int, ...]:
+        """The leading dimensions that its tiles have."""
+        return grid.lead
+
 
 @dataclass(frozen=True, eq=False)
 class DenseBias(Bias):
@@ -74,6 +78,9 @@ class DenseBias(Bias):
 
     def tensors(self) -> Iterable[Tensor]:
         return (self.table,)
+
+    def own_lead(self, grid: Grid) -> tuple[int, ...]:
+        return tuple(self.table.shape[:-2])
 
 
 @dataclass(frozen=True, eq=False)

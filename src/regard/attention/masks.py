@@ -271,7 +271,7 @@ class Documents(Mask):
             raise ShapeError(f"{grid.T} queries and ids of {grid.S} keys", "ids of the queries too", where="Documents")
 
     def own_lead(self) -> tuple[int, ...]:
-        return tuple(self.ids.shape[:-1])
+        return max((tuple(ids.shape[:-1]) for ids in (self.ids, self.queries) if ids is not None), key=len)
 
     def _both(self, grid: Grid) -> tuple[Tensor, Tensor]:
         queries = self.ids[..., grid.S - grid.T :] if self.queries is None else self.queries
@@ -413,7 +413,7 @@ def looks_and_seen(
     """
     if mask.solid and more is None:
         return _from_spans(*mask.span(grid), grid)
-    looks, seen = [], torch.zeros(1, grid.S, dtype=torch.bool, device=grid.device)
+    looks, seen = [], torch.zeros(grid.S, dtype=torch.bool, device=grid.device)
     cols = torch.arange(grid.S, device=grid.device)
     for rows in torch.arange(grid.T, device=grid.device).split(64):
         tile = mask.allowed(rows, cols, grid)
@@ -480,7 +480,7 @@ def _counts(values: Tensor | Sequence[int], name: str) -> Tensor:
         )
     if counts.device.type == "cpu" and counts.numel() and int(counts.min()) < 0:
         raise SettingError(f"a length of {int(counts.min())}", "lengths of at least 0", where=f"Padding {name}")
-    return counts
+    return counts.long()
 
 
 def _check_batch(values: Tensor, grid: Grid, where: str) -> None:

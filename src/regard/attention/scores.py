@@ -108,7 +108,7 @@ class Cosine(Dot):
 
     def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         _same_width(q, k, where="Cosine")
-        return nn.functional.normalize(q, dim=-1), nn.functional.normalize(k, dim=-1)
+        return _direction(q), _direction(k)
 
     def scale(self, width: int) -> float:
         return 1 / self.temperature
@@ -180,6 +180,12 @@ def as_score(score: object) -> Score:
     if callable(score) and not isinstance(score, type):
         return Custom(score)
     raise DtypeError(f"score={score!r}", "a score such as ScaledDot(), or a callable (q, k) -> scores", where="attend")
+
+
+def _direction(x: Tensor) -> Tensor:
+    """x at length 1; measured in float32 at least, since the square of a half-precision number may not fit one."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    return nn.functional.normalize(wide, dim=-1).to(x.dtype)
 
 
 def _same_width(q: Tensor, k: Tensor, *, where: str) -> None:

@@ -51,7 +51,8 @@ class LocalP(nn.Module):
     def centre(self, aim: Tensor, allowed: Tensor) -> Tensor:
         """p_t (..., t, 1) among the keys that the mask leaves to each query, allowed (..., t, S)."""
         count = allowed.sum(-1, keepdim=True)
-        first = allowed.byte().argmax(-1, keepdim=True)  # argmax gives the first of equals
+        # argmax gives the first of equals, and refuses to look among none
+        first = allowed.byte().argmax(-1, keepdim=True) if allowed.size(-1) else count
         return first + count * aim.unsqueeze(-1)
 
     def inside(self, centre: Tensor, cols: Tensor) -> Tensor:

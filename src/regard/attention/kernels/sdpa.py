@@ -8,6 +8,7 @@ pass over blocks of rows, without maxima or sums of its own, tells every statist
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import torch
@@ -54,14 +55,11 @@ def mask_size(prepared: Prepared) -> int:
     """How many numbers the mask and bias would fill for the fused operator; 0: it knows this mask by itself."""
     if prepared.bias is None and (_is_causal(prepared) or hides_nothing(prepared.mask, prepared.grid)):
         return 0
-    shapes = []
     some = torch.zeros(1, dtype=torch.long, device=prepared.grid.device)  # one pair tells which dimensions are real
-    tile = prepared.mask.allowed(some, some, prepared.grid)
-    shapes.append(tile.shape[:-2])
+    lead = prepared.mask.allowed(some, some, prepared.grid).shape[:-2]
     if prepared.bias is not None:
-        shapes.append(prepared.bias.tile(some, some).shape[:-2])
-    lead = torch.broadcast_shapes(*shapes)
-    return int(torch.Size(lead).numel()) * prepared.grid.T * prepared.grid.S
+        lead = torch.broadcast_shapes(lead, prepared.bias.own_lead(prepared.grid))
+    return prod(lead) * prepared.grid.T * prepared.grid.S
 
 
 def compute(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> Attended:
