@@ -9,9 +9,12 @@ that sum to one, average the values.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from math import prod
 from types import MappingProxyType
-from typing import Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -79,9 +82,14 @@ def attend(
     prepared, v, dropout = _prepare(q, k, v, score, mask, bias, window, dropout)
     name = _choose(prepared, v, dropout, backend).backend
     observe = Observe() if observe is None else observe
-    with torch.autocast(v.device.type, enabled=False):  # the precision is the inputs' own; see `working`
-        got = BACKENDS[name](prepared, v, dropout, observe)
-    return replace(got, prepared=replace(prepared, lse=got.lse.detach())) if observe.prepared else got
+    with _own_precision(v.device.type):
+        got = BACKENDS[name].compute(prepared, v, dropout, observe)
+    return replace(got, prepared=prepared.kept(got.lse)) if observe.prepared else got
+
+
+def _own_precision(device: str) -> AbstractContextManager[object]:
+    """The precision is the inputs' own (see `working`): autocast, where it is on, is switched off inside."""
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 @dataclass(frozen=True)
@@ -109,14 +117,15 @@ def choose(
     return _choose(*_prepare(q, k, v, score, mask, bias, window, dropout), backend)
 
 
-class Compute(Protocol):
-    """A way to compute the average."""
+class Kernel(NamedTuple):
+    """A way to compute the average, and a function that says in words why it cannot serve a request (None: it can)."""
 
-    def __call__(self, prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> Attended: ...
+    compute: Callable[[Prepared, Tensor, float, Observe], Attended]
+    refuses: Callable[[Prepared, Tensor, float], str | None] = lambda prepared, v, dropout: None
 
 
-BACKENDS: MappingProxyType[str, Compute] = MappingProxyType(
-    {"plain": plain, "sdpa": sdpa.compute, "stream": stream.compute}
+BACKENDS = MappingProxyType(
+    {"plain": Kernel(plain), "sdpa": Kernel(sdpa.compute, sdpa.refuses), "stream": Kernel(stream.compute)}
 )
 
 SMALL = 2**22  # numbers: a map of this size is quicker to hold than to walk through
@@ -125,8 +134,8 @@ MASKED = 2**24  # numbers: a mask of this size may be written out for a fused ke
 
 def _choose(prepared: Prepared, v: Tensor, dropout: float, backend: str) -> Choice:
     """The choice looks at shapes and kinds alone, never at what is observed, so observing cannot change the output."""
-    reason = sdpa.refuses(prepared, v, dropout)
-    refused = {} if reason is None else {"sdpa": reason}
+    said = {name: kernel.refuses(prepared, v, dropout) for name, kernel in BACKENDS.items()}
+    refused = {name: reason for name, reason in said.items() if reason is not None}
     if backend != "auto":
         if backend not in BACKENDS:
             raise unknown(backend, ["auto", *BACKENDS], kind="backend", where="attend")
@@ -138,14 +147,13 @@ def _choose(prepared: Prepared, v: Tensor, dropout: float, backend: str) -> Choi
                 where="attend",
             )
         return Choice(backend, "asked for by name", refused)
-    if not refused and sdpa.mask_size(prepared) <= MASKED:
+    if "sdpa" not in refused and sdpa.mask_size(prepared) <= MASKED:
         return Choice("sdpa", "dot products, and a mask that the fused kernel takes", refused)
-    held = prepared.grid.T * prepared.grid.S * prepared.score.pair_size(prepared.k)
-    for size in prepared.grid.lead:
-        held *= size
+    held = prod(prepared.grid.lead) * prepared.grid.T * prepared.grid.S * prepared.score.pair_size(prepared.k)
+    why = "no fused kernel serves it" if "sdpa" in refused else "its mask is too large to write out"
     if held <= SMALL:
-        return Choice("plain", f"no fused kernel, and {held} numbers are few enough to hold", refused)
-    return Choice("stream", f"no fused kernel, and {held} numbers are too many to hold at once", refused)
+        return Choice("plain", f"{why}, and {held} numbers are few enough to hold", refused)
+    return Choice("stream", f"{why}, and {held} numbers are too many to hold at once", refused)
 
 
 def _prepare(
@@ -214,11 +222,11 @@ def _lead(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, ...]:
         )
     by_head = max(q.dim(), k.dim(), v.dim()) >= 4
     try:
-        outer = torch.broadcast_shapes(*(x.shape[: -3 if by_head else -2] for x in (q, k, v)))
+        outer = _broadcast(*(x.shape[: -3 if by_head else -2] for x in (q, k, v)))
     except RuntimeError:
         raise ShapeError(shapes, "leading dimensions that broadcast", where="attend") from None
     if not by_head:
-        return tuple(outer)
+        return outer
     asking, *others = (x.size(-3) if x.dim() >= 3 else 1 for x in (q, k, v))
     heads = asking if asking > 1 else max(others)
     for name, own in zip(("key", "value"), others, strict=True):
@@ -234,7 +242,12 @@ def _lead(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, ...]:
 def _joint(q: Tensor, k: Tensor, grid: Grid) -> tuple[int, ...]:
     """The leading dimensions that the scores of prepared q and k would have."""
     k_lead = (*k.shape[:-3], grid.lead[-1]) if grouped(k, grid) else k.shape[:-2]
-    return tuple(torch.broadcast_shapes(q.shape[:-2], k_lead))
+    return _broadcast(q.shape[:-2], k_lead)
+
+
+def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that all of these broadcast to; equal ones, the usual case, are spared the slow way."""
+    return tuple(shapes[0] if len(set(map(tuple, shapes))) == 1 else torch.broadcast_shapes(*shapes))
 
 
 def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:

@@ -14,6 +14,7 @@ from regard.attention.biases import Bias
 from regard.attention.masks import Grid, Lead, Mask, cut, hides_nothing
 from regard.attention.scores import Score
 from regard.attention.windows import LocalP
+from regard.errors import SettingError
 
 Where = slice | Tensor
 """Which queries, or which keys: a slice or an index tensor."""
@@ -36,7 +37,7 @@ class Prepared:
     def tile(self, rows: Where = slice(None), cols: Where = slice(None)) -> Tensor:
         """The weights (..., t, s) of these queries and keys, recomputed; float32, or float64 from float64."""
         if self.lse is None:
-            raise ValueError("this Prepared has no log-sum-exp: take the one that attend returns")
+            raise SettingError("no log-sum-exp", "the Prepared that attend returns", where="Prepared.tile")
         precise = self.precise()
         lse = self.lse[..., rows].unsqueeze(-1)
         weights = torch.exp(precise.scores(rows, cols) - lse.masked_fill(lse == -torch.inf, 0.0))
@@ -85,6 +86,11 @@ class Prepared:
         dtype = working(self.q.dtype)
         aim = None if self.aim is None else self.aim.to(dtype)
         return replace(self, q=self.q.to(dtype), k=self.k.to(dtype), aim=aim)
+
+    def kept(self, lse: Tensor) -> Prepared:
+        """The same to keep: with the log-sum-exp, and without what gradients would need."""
+        aim = None if self.aim is None else self.aim.detach()
+        return replace(self, q=self.q.detach(), k=self.k.detach(), aim=aim, lse=lse.detach())
 
     def part(self, lead: Lead) -> Prepared:
         """The same for a part of the leading dimensions, one slice for each."""

@@ -171,10 +171,13 @@ class Custom(Score):
         return scores.to(q.dtype, copy=not torch.is_grad_enabled())
 
 
+_USUAL = ScaledDot()
+
+
 def as_score(score: object) -> Score:
     """The score a user passed, as a Score: None means ScaledDot(), a callable is wrapped."""
     if score is None:
-        return ScaledDot()
+        return _USUAL
     if isinstance(score, Score):
         return score
     if callable(score) and not isinstance(score, type):

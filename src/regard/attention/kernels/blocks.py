@@ -75,7 +75,7 @@ def parts(prepared: Prepared) -> Iterator[tuple[Lead, Prepared]]:
 def blocks(lead: Lead, part: Prepared) -> Iterator[Block]:
     """Blocks of whole rows of one part; rows that may look nowhere at all are left out."""
     grid = part.grid
-    size = prod(grid.lead) * max(grid.S, 1) * part.score.pair_size(part.k)
+    size = max(prod(grid.lead) * grid.S * part.score.pair_size(part.k), 1)
     step = max(COMFORT // size, min(THICK, LIMIT // size), 1)
     ends = _ends(part)
     solid = part.mask.solid and part.window is None

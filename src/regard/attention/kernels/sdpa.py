@@ -34,6 +34,8 @@ def refuses(prepared: Prepared, v: Tensor, dropout: float) -> str | None:
         return "it has no predicted window"
     if q.device.type not in ("cpu", "cuda"):
         return f"it runs on cpu and cuda, not on {q.device.type}"
+    if not q.dtype == k.dtype == v.dtype:
+        return f"it needs one dtype, and got prepared queries of {q.dtype}, keys of {k.dtype}, values of {v.dtype}"
     if dropout > 0:
         return "it draws no dropout"
     if v.size(-1) != k.size(-1):
@@ -55,11 +57,12 @@ def mask_size(prepared: Prepared) -> int:
     """How many numbers the mask and bias would fill for the fused operator; 0: it knows this mask by itself."""
     if prepared.bias is None and (_is_causal(prepared) or hides_nothing(prepared.mask, prepared.grid)):
         return 0
-    some = torch.zeros(1, dtype=torch.long, device=prepared.grid.device)  # one pair tells which dimensions are real
-    lead = prepared.mask.allowed(some, some, prepared.grid).shape[:-2]
+    grid = prepared.grid
+    twice = torch.zeros(2, dtype=torch.long, device=grid.device)  # a tile of 2 x 2 tells which dimensions are real
+    *lead, rows, cols = prepared.mask.allowed(twice, twice, grid).shape
     if prepared.bias is not None:
-        lead = torch.broadcast_shapes(lead, prepared.bias.own_lead(prepared.grid))
-    return prod(lead) * prepared.grid.T * prepared.grid.S
+        lead, rows, cols = [*torch.broadcast_shapes(tuple(lead), prepared.bias.own_lead(grid))], 2, 2
+    return prod(lead) * (grid.T if rows == 2 else 1) * (grid.S if cols == 2 else 1)
 
 
 def compute(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> Attended:

@@ -19,11 +19,6 @@ from regard.attention.scores import Custom
 NAME = "stream"
 
 
-def refuses(prepared: Prepared, v: Tensor, dropout: float) -> str | None:
-    """Why this kernel cannot serve the request; None: it can. It serves everything."""
-    return None
-
-
 def compute(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> Attended:
     """The whole average, block by block."""
     precise = prepared.precise()
