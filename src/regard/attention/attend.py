@@ -25,7 +25,7 @@ from regard.attention.kernels import sdpa, stream
 from regard.attention.masks import Grid, Mask, as_mask
 from regard.attention.observe import Attended, Observe, describe
 from regard.attention.prepared import Prepared, grouped, share_heads, working
-from regard.attention.scores import Dot, Score, as_score
+from regard.attention.scores import Score, as_score
 from regard.attention.windows import LocalM, LocalP, as_window
 from regard.errors import BackendError, DeviceError, DtypeError, SettingError, ShapeError, unknown
 
@@ -79,16 +79,19 @@ def attend(
     >>> got.weights.sum(-1)
     tensor([1., 1.])
     """
+    observe = Observe() if observe is None else observe
+    if not isinstance(observe, Observe):
+        raise DtypeError(f"observe={observe!r}", "an Observe(...)", where="attend")
     prepared, v, dropout = _prepare(q, k, v, score, mask, bias, window, dropout)
     name = _choose(prepared, v, dropout, backend).backend
-    observe = Observe() if observe is None else observe
-    with _own_precision(v.device.type):
+    with _own_precision(v):
         got = BACKENDS[name].compute(prepared, v, dropout, observe)
     return replace(got, prepared=prepared.kept(got.lse)) if observe.prepared else got
 
 
-def _own_precision(device: str) -> AbstractContextManager[object]:
+def _own_precision(x: Tensor) -> AbstractContextManager[object]:
     """The precision is the inputs' own (see `working`): autocast, where it is on, is switched off inside."""
+    device = x.device.type
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
@@ -169,8 +172,8 @@ def _prepare(
     """Check everything, clean what nobody may look at, and let the score prepare queries and keys."""
     v = k if v is None else v
     _check_tensors(q, k, v)
-    if not 0 <= dropout < 1:
-        raise SettingError(f"dropout={dropout}", "a share of at least 0 and below 1", where="attend")
+    if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
+        raise SettingError(f"dropout={dropout!r}", "a share of at least 0 and below 1", where="attend")
     grid = Grid(_lead(q, k, v), q.size(-2), k.size(-2), q.device)
     asked, near = as_score(score), as_window(window)
     where = as_mask(mask)
@@ -180,31 +183,34 @@ def _prepare(
     added = as_bias(bias)
     added = None if added is None else added.placed(grid)
     _check_parameters(asked, near, q)
-    q, k, v, aim = _clean(q, k, v, where, near, grid)
-    asking, keys = asked.prepare(q, k)
+    raw = Prepared(asked, q, k, where, added, near, None, grid)
+    q, k, v = _clean(raw, v)
+    with _own_precision(q) if q.dtype in (torch.float32, torch.float64) else nullcontext():
+        aim = None if near is None else near.aim(q)
+        asking, keys = asked.prepare(q, k)
     if _joint(asking, keys, grid) != grid.lead:  # a mask or the values have more leading dimensions than q and k
         asking = asking.expand(*grid.lead, *asking.shape[-2:])
     return Prepared(asked, asking, keys, where, added, near, aim, grid), v, dropout
 
 
-def _clean(
-    q: Tensor, k: Tensor, v: Tensor, mask: Mask, window: LocalP | None, grid: Grid
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+def _clean(raw: Prepared, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Zeros for queries that look nowhere and keys that nobody sees: they may hold NaN or inf, and 0 x NaN is NaN.
 
     On the CPU a glance at the sums tells that there is nothing to clean; elsewhere it would wait for the device.
     """
-    calm = window is None and masks.all_take_part(mask, grid)
+    q, k, grid = raw.q, raw.k, raw.grid
+    more_hides = raw.window is not None or not raw.score.finite or not (raw.bias is None or raw.bias.finite)
+    calm = not more_hides and masks.all_take_part(raw.mask, grid)
     if calm or (q.device.type == "cpu" and all(bool(torch.isfinite(x.detach().sum())) for x in (q, k, v))):
-        return q, k, v, None if window is None else window.aim(q)
-    looks, seen = masks.looks_and_seen(mask, grid)
+        return q, k, v
+    looks, seen = masks.looks_and_seen(raw.mask, grid)
     q = torch.where(looks.unsqueeze(-1), q, 0.0)
-    aim = None
-    if window is not None:
-        aim = window.aim(q)
-        rest = Prepared(Dot(), q, k, mask, None, window, aim.detach().to(working(q.dtype)), grid)
-        _, seen = masks.looks_and_seen(mask, grid, more=rest.allowed)
-    return q, _unseen_to_zero(k, seen, grid), _unseen_to_zero(v, seen, grid), aim
+    if more_hides:
+        with torch.no_grad():
+            aim = None if raw.window is None else raw.window.aim(q).to(working(q.dtype))
+            looks, seen = masks.looks_and_seen(raw.mask, grid, more=replace(raw, q=q, aim=aim).shown)
+        q = torch.where(looks.unsqueeze(-1), q, 0.0)
+    return q, _unseen_to_zero(k, seen, grid), _unseen_to_zero(v, seen, grid)
 
 
 def _unseen_to_zero(x: Tensor, seen: Tensor, grid: Grid) -> Tensor:

@@ -58,9 +58,10 @@ class DenseBias(Bias):
     table: Tensor
 
     def __post_init__(self) -> None:
-        if not self.table.is_floating_point():
+        if not isinstance(self.table, Tensor) or not self.table.is_floating_point():
+            kind = f"a tensor of {self.table.dtype}" if isinstance(self.table, Tensor) else type(self.table).__name__
             raise DtypeError(
-                f"a tensor of {self.table.dtype}",
+                kind,
                 "floats",
                 where="DenseBias",
                 advice="Booleans are a mask: masks.Dense.",

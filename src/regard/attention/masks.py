@@ -289,9 +289,10 @@ class Dense(Mask):
     table: Tensor
 
     def __post_init__(self) -> None:
-        if self.table.dtype != torch.bool:
+        if not isinstance(self.table, Tensor) or self.table.dtype != torch.bool:
+            kind = f"a tensor of {self.table.dtype}" if isinstance(self.table, Tensor) else type(self.table).__name__
             raise DtypeError(
-                f"a tensor of {self.table.dtype}",
+                kind,
                 "booleans",
                 where="masks.Dense",
                 advice="Numbers to add are a DenseBias.",
@@ -458,7 +459,7 @@ def _mask(value: object) -> Mask:
     if isinstance(value, Mask):
         return value
     raise DtypeError(
-        f"{type(value).__name__}",
+        f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__,
         "a mask",
         where="masks",
         advice="A boolean tensor becomes one through masks.Dense(tensor).",

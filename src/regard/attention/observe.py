@@ -6,7 +6,7 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -40,7 +40,7 @@ class Observe:
         if isinstance(self.top, bool) or not isinstance(self.top, int) or self.top < 0:
             raise SettingError(f"top={self.top!r}", "a whole number of at least 0", where="Observe")
         if self.thumbnail is not None:
-            sizes = tuple(self.thumbnail)
+            sizes = tuple(self.thumbnail) if isinstance(self.thumbnail, Sequence) else ()
             if len(sizes) != 2 or not all(isinstance(size, int) and size >= 1 for size in sizes):
                 raise SettingError(f"thumbnail={self.thumbnail!r}", "(rows, columns), each at least 1", where="Observe")
             object.__setattr__(self, "thumbnail", sizes)
@@ -127,7 +127,8 @@ def top_of(weights: Tensor, hidden: Tensor, k: int) -> Top:
 def whole_top(values: Tensor, indices: Tensor, k: int) -> Top:
     """Top from at most k sorted candidates, in which hidden keys have a value below 0."""
     missing = k - values.size(-1)
-    values, indices = (torch.nn.functional.pad(x, (0, missing), value=-1) for x in (values, indices))
+    if missing:
+        values, indices = (torch.nn.functional.pad(x, (0, missing), value=-1) for x in (values, indices))
     return Top(values.clamp(min=0), indices.masked_fill(values < 0, -1))
 
 

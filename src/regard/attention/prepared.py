@@ -40,7 +40,8 @@ class Prepared:
             raise SettingError("no log-sum-exp", "the Prepared that attend returns", where="Prepared.tile")
         precise = self.precise()
         lse = self.lse[..., rows].unsqueeze(-1)
-        weights = torch.exp(precise.scores(rows, cols) - lse.masked_fill(lse == -torch.inf, 0.0))
+        logs = precise.scores(rows, cols) - lse.masked_fill(lse == -torch.inf, 0.0)
+        weights = torch.exp(logs.clamp(max=0.0))  # rounding may put a huge score above its own log-sum-exp
         return weights if self.window is None else weights * precise.gain(rows, cols)
 
     def scores(
@@ -76,6 +77,18 @@ class Prepared:
         allowed = self.mask.allowed(i, j, self.grid)
         return allowed if self.window is None else allowed & self.window.inside(self._centre(i), j)
 
+    def shown(self, rows: Tensor, cols: Tensor) -> Tensor:
+        """What everything but the mask leaves to these queries: the window, a bias or a score of -inf."""
+        shown = torch.ones(1, 1, dtype=torch.bool, device=self.grid.device)
+        if self.window is not None:
+            shown = self.window.inside(self._centre(rows), cols)
+        if self.bias is not None and not self.bias.finite:
+            shown = shown & (self.bias.tile(rows, cols) != -torch.inf)
+        if not self.score.finite:
+            keys = share_heads(self.k[..., cols, :], self.grid)
+            shown = shown & (self.score.compare(self.q[..., rows, :], keys) != -torch.inf)
+        return shown
+
     def gain(self, rows: Where = slice(None), cols: Where = slice(None)) -> Tensor:
         """What the window multiplies the weights (..., t, s) with."""
         assert self.window is not None, "only a window has a gain"
@@ -83,7 +96,7 @@ class Prepared:
 
     def precise(self) -> Prepared:
         """The same with q, k and aim in the precision that weights are computed in."""
-        dtype = working(self.q.dtype)
+        dtype = working(torch.promote_types(self.q.dtype, self.k.dtype))
         aim = None if self.aim is None else self.aim.to(dtype)
         return replace(self, q=self.q.to(dtype), k=self.k.to(dtype), aim=aim)
 

@@ -91,7 +91,7 @@ class Bilinear(Dot):
     def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         _expect_width(q, self.weight.size(0), "queries", "Bilinear")
         _expect_width(k, self.weight.size(1), "keys", "Bilinear")
-        return q @ self.weight, k
+        return wide(q) @ wide(self.weight), k
 
     def extra_repr(self) -> str:
         return f"{self.weight.size(0)}, keys={self.weight.size(1)}"
@@ -129,7 +129,9 @@ class Additive(Score):
     def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         _expect_width(q, self.query.in_features, "queries", "Additive")
         _expect_width(k, self.key.in_features, "keys", "Additive")
-        return self.query(q), self.key(k)
+        pairs = ((q, self.query), (k, self.key))
+        projected_q, projected_k = (nn.functional.linear(wide(x), wide(matrix.weight)) for x, matrix in pairs)
+        return projected_q, projected_k
 
     def compare(self, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
         return (q.unsqueeze(-2) + k.unsqueeze(-3)).tanh_() @ self.vector.to(q.dtype)
@@ -164,10 +166,10 @@ class Custom(Score):
 
     def compare(self, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
         scores = self.function(q, k)
-        asked = (q.size(-2), k.size(-2))
-        if not isinstance(scores, Tensor) or scores.dim() < 2 or tuple(scores.shape[-2:]) != asked:
+        asked = (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), q.size(-2), k.size(-2))
+        if not isinstance(scores, Tensor) or tuple(scores.shape) != asked:
             came = f"shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
-            raise ShapeError(came, f"a tensor of shape (..., {asked[0]}, {asked[1]})", where=f"score {self.function!r}")
+            raise ShapeError(came, f"a tensor of shape {asked}", where=f"score {self.function!r}")
         return scores.to(q.dtype, copy=not torch.is_grad_enabled())
 
 
@@ -187,11 +189,17 @@ def as_score(score: object) -> Score:
 
 def _direction(x: Tensor) -> Tensor:
     """x at length 1; measured in float32 at least, since the square of a half-precision number may not fit one."""
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    return nn.functional.normalize(wide, dim=-1).to(x.dtype)
+    return nn.functional.normalize(wide(x), dim=-1).to(x.dtype)
+
+
+def wide(x: Tensor) -> Tensor:
+    """x in float32 at least: a product of half-precision numbers may be larger than they can be."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _same_width(q: Tensor, k: Tensor, *, where: str) -> None:
+    if not q.size(-1) and not k.size(-1):
+        raise ShapeError("queries and keys of width 0", "at least one number in each", where=where)
     if q.size(-1) != k.size(-1):
         raise ShapeError(
             f"queries of width {q.size(-1)} and keys of width {k.size(-1)}",

@@ -13,7 +13,7 @@ from torch import Tensor
 from regard.attention.masks import Everything, Lead
 from regard.attention.prepared import Prepared
 
-COMFORT = 2**20  # numbers in a block: four megabytes of float32; larger ones leave the cache, smaller ones are too thin
+COMFORT = 2**21  # numbers in a block: eight megabytes of float32, where time was least on a CPU (smaller: more calls)
 LIMIT = 2**22  # numbers a block may have so that matrix products are not too thin
 THICK = 64  # rows at which a matrix product runs at full speed
 
@@ -27,6 +27,11 @@ class Block:
     cols: slice
     inner: slice | None  # keys that the mask leaves to every one of these queries; None: it must be asked about all
     finite: bool  # no score or bias is -inf, so that only the mask hides keys
+
+    @property
+    def sighted(self) -> bool:
+        """Whether surely each of these queries sees a key."""
+        return self.inner is not None and self.finite
 
     def shape(self, part: Prepared) -> tuple[int, ...]:
         """The shape of this block's scores."""
@@ -46,15 +51,15 @@ class Scratch:
     """Memory that every block is computed in: to ask for new memory each time would cost as much as the sums."""
 
     def __init__(self, like: Tensor) -> None:
-        self.like = like
+        self.like = like.detach().new_empty(0)
         self.held: dict[str, Tensor] = {}
 
     def table(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """A table of this shape, whose numbers are whatever was there; valid until the name is asked for again."""
-        size = prod(shape)
-        if name not in self.held or self.held[name].numel() < size:
-            self.held[name] = self.like.new_empty(size)
-        return self.held[name][:size].view(shape)
+        size, held = prod(shape), self.held.get(name, self.like[:0])
+        if held.numel() < size:
+            self.held[name] = held = self.like.new_empty(max(size, 2 * held.numel()))
+        return held[:size].view(shape)
 
 
 def parts(prepared: Prepared) -> Iterator[tuple[Lead, Prepared]]:
@@ -75,6 +80,8 @@ def parts(prepared: Prepared) -> Iterator[tuple[Lead, Prepared]]:
 def blocks(lead: Lead, part: Prepared) -> Iterator[Block]:
     """Blocks of whole rows of one part; rows that may look nowhere at all are left out."""
     grid = part.grid
+    if 0 in (*grid.lead, grid.T):
+        return
     size = max(prod(grid.lead) * grid.S * part.score.pair_size(part.k), 1)
     step = max(COMFORT // size, min(THICK, LIMIT // size), 1)
     ends = _ends(part)

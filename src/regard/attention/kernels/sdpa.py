@@ -1,8 +1,7 @@
 """The dot family through PyTorch's fused attention, with its log-sum-exp; statistics come from a second pass.
 
 The fused kernels return the log-sum-exp only from their private operators, so those are called here, each behind the
-checks that PyTorch's public function would make. From it, exp(score - lse) gives the final weight of any pair, and one
-pass over blocks of rows, without maxima or sums of its own, tells every statistic.
+checks that PyTorch's public function would make.
 """
 
 from __future__ import annotations
@@ -17,9 +16,10 @@ from torch import Tensor
 from regard.attention.kernels import stream
 from regard.attention.kernels.blocks import Scratch, blocks, parts
 from regard.attention.kernels.statistics import Statistics
+from regard.attention.kernels.stream import exponentials
 from regard.attention.masks import Window, hides_nothing
 from regard.attention.observe import Attended, Observe
-from regard.attention.prepared import Prepared
+from regard.attention.prepared import Prepared, working
 from regard.attention.scores import Dot
 
 NAME = "sdpa"
@@ -40,8 +40,6 @@ def refuses(prepared: Prepared, v: Tensor, dropout: float) -> str | None:
         return "it draws no dropout"
     if v.size(-1) != k.size(-1):
         return f"it needs values as wide as prepared keys, and got {v.size(-1)} and {k.size(-1)}"
-    if v.dim() >= 3 and k.dim() >= 3 and v.size(-3) != k.size(-3) and len(grid.lead) >= 2:
-        return f"it needs as many value heads as key heads, and got {v.size(-3)} and {k.size(-3)}"
     if 0 in (grid.T, grid.S, q.size(-1), *grid.lead):
         return "it needs at least one query, one key and one number in each"
     if prepared.bias is not None and any(tensor.requires_grad for tensor in prepared.bias.tensors()):
@@ -50,6 +48,8 @@ def refuses(prepared: Prepared, v: Tensor, dropout: float) -> str | None:
         return f"on cuda it needs a width that is a multiple of 8 up to 256, and got {q.size(-1)}"
     if q.device.type == "cuda" and q.dtype == torch.float64:
         return "on cuda it computes in float32, bfloat16 and float16"
+    if q.device.type == "cuda" and q.dtype != torch.float32 and prepared.bias is not None:
+        return f"on cuda it would round a bias to {q.dtype}"
     return None
 
 
@@ -76,7 +76,7 @@ def compute(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> 
         empty = (fused.added == -torch.inf).all(-1).expand(raw_lse.shape).reshape(lse.shape)
         lse = lse.masked_fill(empty, -torch.inf)
         output = output.masked_fill(empty.unsqueeze(-1), 0.0)
-    found = {} if not observe.statistics else _statistics(prepared, lse, observe)
+    found = {} if not observe.statistics else _statistics(prepared, observe)
     if torch.is_grad_enabled() and (prepared.q.requires_grad or prepared.k.requires_grad):
         lse = _LogSumExp.apply(prepared, lse, prepared.q, prepared.k)
     weights = stream.compute(prepared, v, 0.0, Observe(weights=True)).weights if observe.weights else None
@@ -84,18 +84,16 @@ def compute(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> 
 
 
 @torch.no_grad()
-def _statistics(prepared: Prepared, lse: Tensor, observe: Observe) -> dict[str, Any]:
-    """The pass from the log-sum-exp: every block of weights is final as soon as it is computed."""
-    statistics = Statistics(observe, prepared.grid, lse.dtype)
-    precise = replace(prepared.precise(), lse=lse.masked_fill(lse == -torch.inf, 0.0))
+def _statistics(prepared: Prepared, observe: Observe) -> dict[str, Any]:
+    """The second pass: weights without their average. It takes each row's own maximum and sum, since the operator's
+    log-sum-exp is off by more than a weight can bear where scores are huge, or in half precision."""
+    statistics = Statistics(observe, prepared.grid, working(prepared.q.dtype))
+    precise = prepared.precise()
     scratch = Scratch(precise.q)
     for lead, part in parts(precise):
-        assert part.lse is not None
         for block in blocks(lead, part):
-            shape = block.shape(part)
-            logs = part.scores(block.rows, block.cols, block.inner, out=scratch.table("scores", shape))
-            logs.sub_(part.lse[..., block.rows].unsqueeze(-1))
-            statistics.add(block, torch.exp(logs, out=scratch.table("powers", shape)), logs)
+            logs, weights, total, _ = exponentials(part, block, scratch)
+            statistics.add(block, weights, logs, total if block.sighted else total.masked_fill(total == 0, 1.0))
     return dict(statistics.found())
 
 
@@ -114,7 +112,10 @@ class _Fused:
     def of(cls, prepared: Prepared, v: Tensor) -> _Fused:
         assert isinstance(prepared.score, Dot)
         lead = prepared.grid.lead
-        q, k, v = (_four(x, lead) for x in (prepared.q, prepared.k, v))
+        own = {_heads(x, lead) for x in (prepared.k, v)}
+        few = own.pop() if len(own) == 1 else lead[-1]  # keys and values with as many heads, each shared by a group
+        q = _four(prepared.q, lead, lead[-1] if lead else 1)
+        k, v = _four(prepared.k, lead, few), _four(v, lead, few)
         added = None if mask_size(prepared) == 0 else _four_mask(_added(prepared), lead)
         causal = added is None and _is_causal(prepared) and not hides_nothing(prepared.mask, prepared.grid)
         return cls(q, k, v, added, causal, prepared.score.scale(k.size(-1)))
@@ -176,19 +177,28 @@ def _added(prepared: Prepared) -> Tensor:
     grid = prepared.grid
     i, j = prepared.index(slice(None), grid.T), prepared.index(slice(None), grid.S)
     allowed = prepared.mask.allowed(i, j, grid)
-    dtype = prepared.q.dtype
+    dtype = working(prepared.q.dtype) if grid.device.type == "cpu" else prepared.q.dtype
     if prepared.bias is None:
         return torch.zeros_like(allowed, dtype=dtype).masked_fill_(~allowed, -torch.inf)
     return prepared.bias.tile(i, j).to(dtype).masked_fill(~allowed, -torch.inf)
 
 
-def _four(x: Tensor, lead: tuple[int, ...]) -> Tensor:
-    """x (..., n, D) with all leading dimensions but the heads spread out and joined: (B, H or Hk, n, D)."""
-    heads = x.size(-3) if len(lead) >= 2 and x.dim() >= 3 else 1
-    outer = lead[:-1] if len(lead) >= 2 else lead
+def _heads(x: Tensor, lead: tuple[int, ...]) -> int:
+    return x.size(-3) if len(lead) >= 2 and x.dim() >= 3 else 1
+
+
+def _four(x: Tensor, lead: tuple[int, ...], heads: int) -> Tensor:
+    """x (..., n, D) with all leading dimensions but the heads spread out and joined: (B, heads, n, D)."""
     if len(lead) < 2:
-        x = x.unsqueeze(-3)
-    return x.expand(*outer, heads, *x.shape[-2:]).reshape(-1, heads, *x.shape[-2:])
+        return _side_by_side(x.expand(*lead, *x.shape[-2:]).reshape(-1, 1, *x.shape[-2:]))
+    if 1 < _heads(x, lead) < heads:
+        x = x.repeat_interleave(heads // x.size(-3), -3)
+    return _side_by_side(x.expand(*lead[:-1], heads, *x.shape[-2:]).reshape(-1, heads, *x.shape[-2:]))
+
+
+def _side_by_side(x: Tensor) -> Tensor:
+    """The operators take a vector's numbers to lie side by side, and do not look."""
+    return x if x.stride(-1) == 1 else x.contiguous()
 
 
 def _four_mask(x: Tensor, lead: tuple[int, ...]) -> Tensor:

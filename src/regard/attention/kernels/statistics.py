@@ -41,20 +41,18 @@ class Statistics:
             self.columns = Columns(S, C, grid.device)
 
     @torch.no_grad()
-    def add(
-        self, block: Block, weights: Tensor, logs: Tensor, total: Tensor | None = None, faded: bool = False
-    ) -> None:
-        """Take in the weights (..., t, s) of a block: exp(`logs`), still to be divided by `total` (..., t, 1) if given.
+    def add(self, block: Block, weights: Tensor, logs: Tensor, total: Tensor | None) -> None:
+        """Take in the weights (..., t, s) of a block: exp(`logs`), still to be divided by `total` (..., t, 1).
 
-        `faded`: a window's Gaussian came in between, so that `logs` only tells which keys are hidden (-inf). Both
-        tensors are used up.
+        Without `total` they are final, and `logs` only tells which keys are hidden (-inf): a window's Gaussian came in
+        between. Both tensors are used up.
         """
         weights, logs = weights.detach(), logs.detach()
         if self.received is not None or self.thumbnail is not None:
             self._sum_queries(block, weights, total)
         hidden = [(edge, logs[..., edge] == -torch.inf) for edge in block.edges] if self.top is not None else []
         if self.entropy is not None:
-            entropy = torch.special.entr(weights).sum(-1) if faded else _entropy(weights, logs, total)
+            entropy = torch.special.entr(weights).sum(-1) if total is None else _entropy(weights, logs, total)
             cut(self.entropy, block.lead, trailing=1)[..., block.rows] = entropy
         if self.top is not None:
             for edge, where in hidden:
@@ -111,12 +109,10 @@ class Columns:
         return (x[..., self.members] * self.inside).sum(-1)
 
 
-def _entropy(weights: Tensor, logs: Tensor, total: Tensor | None) -> Tensor:
-    mean = logs.clamp_(min=NEVER).mul_(weights).sum(-1)
-    if total is None:
-        return -mean
+def _entropy(weights: Tensor, logs: Tensor, total: Tensor) -> Tensor:
+    """- sum p ln p with p = w / total and ln p = ln w - ln total."""
     total = total.squeeze(-1)
-    return total.log() - mean / total  # - sum p ln p with p = w / total, ln p = ln w - ln total
+    return total.log() - logs.clamp_(min=NEVER).mul_(weights).sum(-1) / total
 
 
 def _largest(ranked: Tensor, total: Tensor | None, k: int) -> Top:
@@ -155,7 +151,8 @@ def _search(ranked: Tensor, n: int) -> tuple[Tensor, Tensor]:
     best = folded.amax(-2).topk(n, sorted=False).indices.unsqueeze(-2)  # (..., 1, n)
     step = torch.arange(0, groups * fold, groups, device=ranked.device).unsqueeze(-1)
     places = (best + step).flatten(-2)  # (..., fold * n)
-    rest = torch.arange(groups * fold, ranked.size(-1), device=ranked.device)  # fewer than one group
-    places = torch.cat((places, rest.expand(*places.shape[:-1], -1)), -1)
+    if groups * fold < ranked.size(-1):
+        rest = torch.arange(groups * fold, ranked.size(-1), device=ranked.device)  # fewer than one group
+        places = torch.cat((places, rest.expand(*places.shape[:-1], -1)), -1)
     found = ranked.gather(-1, places).topk(n)
     return found.values, places.gather(-1, found.indices)

@@ -76,10 +76,11 @@ class Walk:
         """The rows of one block: softmax of whole rows, averaged."""
         if block.cols.start >= block.cols.stop:
             return self.nowhere(block.rows.stop - block.rows.start)
-        logs, powers, total, peak = self.exponentials(block)
-        empty = total == 0
-        total = total.masked_fill(empty, 1.0)
-        lse = (total.log() + peak).masked_fill(empty, -torch.inf).squeeze(-1)
+        logs, powers, total, peak = exponentials(self.part, block, self.scratch)
+        empty = None if block.sighted else total == 0
+        total = total if empty is None else total.masked_fill(empty, 1.0)
+        lse = total.log() + peak
+        lse = (lse if empty is None else lse.masked_fill(empty, -torch.inf)).squeeze(-1)
         values = self.values[..., block.cols, :]
         faded = self.part.window is not None
         if faded:
@@ -91,20 +92,8 @@ class Walk:
             weights = torch.nn.functional.pad(weights, (block.cols.start, self.part.grid.S - block.cols.stop))
         output = output if faded else output / total
         if self.statistics is not None and not self.statistics.sealed:
-            self.statistics.add(block, powers, logs, None if faded else total, faded=faded)
+            self.statistics.add(block, powers, logs, None if faded else total)
         return output, lse, weights
-
-    def exponentials(self, block: Block) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """ln w, w and its sum before division, and the peak that was taken off the scores."""
-        scores = self.part.scores(block.rows, block.cols, block.inner, out=self._table("scores", block))
-        peak = scores.detach().amax(-1, keepdim=True)
-        peak = peak.masked_fill(peak == -torch.inf, 0.0)
-        logs = scores - peak if self.scratch is None else scores.sub_(peak)
-        powers = torch.exp(logs, out=self._table("powers", block))
-        return logs, powers, powers.sum(-1, keepdim=True), peak
-
-    def _table(self, name: str, block: Block) -> Tensor | None:
-        return None if self.scratch is None else self.scratch.table(name, block.shape(self.part))
 
     def nowhere(self, rows: int) -> tuple[Tensor, Tensor, Tensor]:
         """Rows that may look at no key: zeros, and a log-sum-exp of -inf."""
@@ -115,6 +104,19 @@ class Walk:
             self.values.new_full((*lead, rows), -torch.inf) + nothing,
             self.values.new_zeros(*lead, rows, self.part.grid.S if self.weights else 0) + nothing,
         )
+
+
+def exponentials(part: Prepared, block: Block, scratch: Scratch | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """ln w, w and its sum (..., t, 1) before division, and the peak (..., t, 1) that was taken off the scores."""
+    shape = block.shape(part)
+    table = None if scratch is None else scratch.table("scores", shape)
+    scores = part.scores(block.rows, block.cols, block.inner, out=table)
+    peak = scores.detach().amax(-1, keepdim=True)
+    if not block.sighted:
+        peak = peak.masked_fill(peak == -torch.inf, 0.0)
+    logs = scores - peak if scratch is None else scores.sub_(peak)
+    powers = torch.exp(logs, out=None if scratch is None else scratch.table("powers", shape))
+    return logs, powers, powers.sum(-1, keepdim=True), peak
 
 
 def _assemble(results: list[tuple[Tensor, Tensor, Tensor]], lead: tuple[int, ...]) -> list[Tensor]:
