@@ -18,6 +18,8 @@ from regard.attention import Attended, DenseBias, Observe, attend, choose, masks
 from regard.attention.attend import BACKENDS
 from regard.attention.masks import Grid, Mask
 
+torch.set_num_threads(1)  # these maps are small: a second thread costs more than it brings
+
 ALL = Observe(top=3, entropy=True, received=True, thumbnail=(3, 2), weights=True, prepared=True)
 STATISTICS = Observe(top=3, entropy=True, received=True, thumbnail=(3, 2))
 
@@ -52,7 +54,7 @@ def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Request:
     """One call of `attend`: its tensors, its values, and the leading dimensions its result must have."""
 
@@ -119,6 +121,9 @@ class Request:
         asked = ", ".join(f"{name}={value!r}" for name, value in self.values.items() if value is not None)
         return f"Request({shapes}, {self.q.dtype}, {asked})"
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))  # so that Hypothesis shows shapes, not numbers
+
 
 def fields(got: Attended) -> dict[str, Tensor]:
     """Every tensor that came back, by name."""
@@ -140,7 +145,9 @@ def loss(got: Attended, *, seed: int = 0) -> Tensor:
     return total
 
 
-def gradients(request: Request, backend: str, observe: Observe | None = None, *, bias: bool = True) -> dict[str, Tensor]:
+def gradients(
+    request: Request, backend: str, observe: Observe | None = None, *, bias: bool = True
+) -> dict[str, Tensor]:
     """What every learning leaf of the request is told by `loss`; nothing told is zeros."""
     leaves = request.learning(bias)
     found = torch.autograd.grad(loss(request(backend, observe)), list(leaves.values()), allow_unused=True)

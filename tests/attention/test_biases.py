@@ -98,7 +98,7 @@ def test_an_own_bias_that_gives_tiles_of_the_wrong_shape_is_told_so() -> None:
             return torch.zeros(len(rows) + 1, len(cols))
 
     with pytest.raises(ShapeError, match=r"Wrong\.tile: got shape \(4, 5\), expected one that broadcasts to \(3, 5\)"):
-        attend(torch.randn(3, 2), torch.randn(5, 2), bias=Wrong())
+        attend(torch.randn(3, 2), torch.randn(5, 2), bias=Wrong(), backend="plain")
 
 
 def test_where_the_first_query_sits() -> None:

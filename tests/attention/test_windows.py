@@ -64,7 +64,7 @@ def test_in_local_p_s_is_the_rows_own_number_of_keys(side: str, backend: str) ->
         alone = attend(q[row], k[row, real], window=window, observe=SEEN)
         torch.testing.assert_close(got.weights[row, :, real], alone.weights)
         torch.testing.assert_close(got.output[row], alone.output)
-        assert got.weights[row].sum() == pytest.approx(alone.weights.sum().item())
+        assert got.weights[row].sum().item() == pytest.approx(alone.weights.sum().item())
 
 
 def test_in_local_p_each_query_of_a_causal_decoder_counts_its_own_past() -> None:
@@ -79,7 +79,7 @@ def test_in_local_p_each_query_of_a_causal_decoder_counts_its_own_past() -> None
 
 @pytest.mark.parametrize("backend", ["plain", "stream"])
 def test_local_p_is_not_renormalised(backend: str) -> None:
-    """Equation 10 has no denominator: the weights sum to less than one, but lse is of the scores in the window alone."""
+    """Equation 10 has no denominator: the weights sum to less than one; lse is of the scores in the window alone."""
     torch.manual_seed(0)
     window = LocalP(3, 2).double()
     q, k = torch.randn(4, 3, dtype=F64), torch.randn(9, 3, dtype=F64)
@@ -123,7 +123,13 @@ def test_a_local_p_that_points_at_its_padding_still_looks_at_real_keys_only() ->
     assert (got.weights[1, 0] > 0).tolist() == [False, False, True, False, False]
 
 
-@given(size(), size(), st.integers(1, 3), st.sampled_from([0, 1, -1, 3, None]), st.sampled_from(["plain", "stream", "sdpa"]))
+@given(
+    size(),
+    size(),
+    st.integers(1, 3),
+    st.sampled_from([0, 1, -1, 3, None]),
+    st.sampled_from(["plain", "stream", "sdpa"]),
+)
 def test_local_m_is_a_softmax_over_the_keys_around_t(T: int, S: int, D: int, offset: int | None, backend: str) -> None:
     q, k = torch.randn(T, 4, dtype=F64), torch.randn(S, 4, dtype=F64)
     window = LocalM(D) if offset == 0 else LocalM(D, offset)  # 0 is the default

@@ -34,8 +34,6 @@ def refuses(prepared: Prepared, v: Tensor, dropout: float) -> str | None:
         return "it has no predicted window"
     if q.device.type not in ("cpu", "cuda"):
         return f"it runs on cpu and cuda, not on {q.device.type}"
-    if not q.dtype == k.dtype == v.dtype:
-        return f"it needs one dtype, and got prepared queries of {q.dtype}, keys of {k.dtype}, values of {v.dtype}"
     if dropout > 0:
         return "it draws no dropout"
     if v.size(-1) != k.size(-1):
@@ -70,7 +68,7 @@ def compute(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> 
     fused = _Fused.of(prepared, v)
     output, raw_lse = fused.run()
     grid = prepared.grid
-    output = output.reshape(*grid.lead, grid.T, v.size(-1))
+    output = output.reshape(*grid.lead, grid.T, v.size(-1)).to(v.dtype)
     lse = raw_lse.detach().reshape(*grid.lead, grid.T)
     if fused.added is not None:
         empty = (fused.added == -torch.inf).all(-1).expand(raw_lse.shape).reshape(lse.shape)
@@ -116,6 +114,8 @@ class _Fused:
         few = own.pop() if len(own) == 1 else lead[-1]  # keys and values with as many heads, each shared by a group
         q = _four(prepared.q, lead, lead[-1] if lead else 1)
         k, v = _four(prepared.k, lead, few), _four(v, lead, few)
+        dtype = torch.promote_types(q.dtype, k.dtype)  # a score may have prepared one of them in float32
+        q, k, v = (x.to(torch.promote_types(dtype, v.dtype)) for x in (q, k, v))
         added = None if mask_size(prepared) == 0 else _four_mask(_added(prepared), lead)
         causal = added is None and _is_causal(prepared) and not hides_nothing(prepared.mask, prepared.grid)
         return cls(q, k, v, added, causal, prepared.score.scale(k.size(-1)))
@@ -177,7 +177,11 @@ def _added(prepared: Prepared) -> Tensor:
     grid = prepared.grid
     i, j = prepared.index(slice(None), grid.T), prepared.index(slice(None), grid.S)
     allowed = prepared.mask.allowed(i, j, grid)
-    dtype = working(prepared.q.dtype) if grid.device.type == "cpu" else prepared.q.dtype
+    dtype = (
+        working(prepared.q.dtype)
+        if grid.device.type == "cpu"
+        else torch.promote_types(prepared.q.dtype, prepared.k.dtype)
+    )
     if prepared.bias is None:
         return torch.zeros_like(allowed, dtype=dtype).masked_fill_(~allowed, -torch.inf)
     return prepared.bias.tile(i, j).to(dtype).masked_fill(~allowed, -torch.inf)
