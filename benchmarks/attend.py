@@ -145,11 +145,13 @@ def table(full: Ratios, causal: Ratios) -> str:
 
 def goals(full: Ratios, causal: Ratios, sweep: dict[str, dict[int, dict[str, float]]]) -> list[str]:
     """Each goal with the figure beside it."""
-    sums, (_, top, held) = "stream + entropy, received, thumbnail", SWEPT
+    sums, eager_sums = (f"{name} + entropy, received, thumbnail" for name in ("stream", "eager"))
+    _, top, held = SWEPT
     lines = [
         f"stream + entropy, received, thumbnail: {full[sums]['best']:.2f}x  (goal <= 2.5x)",
         f"stream + the same and top 8:           {full[top]['best']:.2f}x  (goal <= 4x)",
-        f"causal, eager / stream, all of it:     {causal[held]['best'] / causal[top]['best']:.1f}x  (goal >= 5x)",
+        f"causal, eager / stream, the sums:      {causal[eager_sums]['best'] / causal[sums]['best']:.1f}x  (goal >= 5x)",
+        f"causal, eager / stream, with top 8:    {causal[held]['best'] / causal[top]['best']:.1f}x  (goal >= 5x)",
     ]
     if sweep:
         ours_mb, held_mb = (sweep[name][LENGTHS[-1]]["megabytes"] for name in (top, held))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -239,6 +240,7 @@ def subshape(draw: st.DrawFn, full: tuple[int, ...], keep: int = 2) -> tuple[int
     return tuple(sizes[draw(st.integers(0, len(full) - keep)) :])
 
 
+@cache
 @st.composite
 def offsets(draw: st.DrawFn, lead: Lead, T: int, S: int) -> int | Tensor | None:
     here = st.integers(-T - 1, S + 1)
@@ -248,6 +250,7 @@ def offsets(draw: st.DrawFn, lead: Lead, T: int, S: int) -> int | Tensor | None:
     return draw(st.one_of(kinds))
 
 
+@cache
 @st.composite
 def simple_masks(draw: st.DrawFn, lead: Lead, T: int, S: int) -> Mask:
     """One mask of any class that fits a map (*lead, T, S)."""
@@ -275,6 +278,7 @@ def simple_masks(draw: st.DrawFn, lead: Lead, T: int, S: int) -> Mask:
     return masks.Padding(lengths, queries, draw(st.sampled_from(["right", "left"])))
 
 
+@cache
 def any_masks(lead: Lead, T: int, S: int) -> st.SearchStrategy[Mask]:
     """Masks of every class, and what & | ~ make of them."""
     return st.recursive(
@@ -288,6 +292,7 @@ def any_masks(lead: Lead, T: int, S: int) -> st.SearchStrategy[Mask]:
     )
 
 
+@cache
 @st.composite
 def any_biases(draw: st.DrawFn, lead: Lead, T: int, S: int, hides: bool = True) -> Any:
     kind = draw(st.sampled_from(["none", "dense", "own", *(["hiding"] if hides else [])]))
@@ -302,6 +307,7 @@ def any_biases(draw: st.DrawFn, lead: Lead, T: int, S: int, hides: bool = True) 
     return DenseBias(table)
 
 
+@cache
 @st.composite
 def any_windows(draw: st.DrawFn, lead: Lead, T: int, S: int, D: int) -> Any:
     kind = draw(st.sampled_from(["none", "none", "LocalM", "LocalP"]))
@@ -311,10 +317,12 @@ def any_windows(draw: st.DrawFn, lead: Lead, T: int, S: int, D: int) -> Any:
     return windows.LocalP(D, half_width, draw(st.sampled_from([None, 3]))) if kind == "LocalP" else None
 
 
+@cache
 def size() -> st.SearchStrategy[int]:
     return st.sampled_from([3, 5, 1, 2, 7, 4])
 
 
+@cache
 def size_or_none() -> st.SearchStrategy[int]:
     return st.sampled_from([3, 5, 1, 2, 7, 4, 0])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isqrt
 from typing import Any
 
 import torch
@@ -142,8 +143,9 @@ def _in_order(rows: Tensor, n: int) -> tuple[Tensor, Tensor]:
 def _search(ranked: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """n largest of each row (..., s), largest first. The n largest lie in the n groups with the largest maxima, and
     maxima of groups {j, j + g, j + 2g, ...} are one quick pass, so only n groups are searched through."""
-    fold = min(ranked.size(-1) // (64 * n), 16)  # keys in a group; topk is quick where 64 n or more are left to it
-    if fold < 4:
+    # keys in a group: a power of two (for the speed of amax) at which there are as many groups as keys in n of them
+    fold = 2 ** (isqrt(ranked.size(-1) // n).bit_length() - 1)
+    if fold < 8:
         found = ranked.topk(n)
         return found.values, found.indices
     groups = ranked.size(-1) // fold
