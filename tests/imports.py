@@ -21,6 +21,7 @@ ROOMS = (
 )
 ATTENTION = (
     "scores",
+    "grid",
     "masks",
     "biases",
     "windows",

@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from regard.attention.masks import Grid, Lead, check_table, cut, pick
+from regard.attention.grid import Grid, Lead, check_table, cut, pick
 from regard.errors import DtypeError, ShapeError
 
 

@@ -18,33 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.attention.grid import Grid, Lead, check_table, cut, pick
 from regard.errors import DtypeError, SettingError, ShapeError
-
-Lead = tuple[slice, ...]
-"""A part of the leading dimensions, one slice for each."""
-
-
-@dataclass(frozen=True)
-class Grid:
-    """The map a mask is asked about: leading dimensions, T queries, S keys, and the device it lies on."""
-
-    lead: tuple[int, ...]
-    T: int
-    S: int
-    device: torch.device
-
-    def by_batch(self, values: Tensor, *, trailing: int) -> Tensor:
-        """Values (B, ...) of the first leading dimension, shaped to broadcast against (*lead, ...trailing dims)."""
-        values = values.to(self.device)
-        ones = (1,) * (len(self.lead) - 1 + trailing - (values.dim() - 1))
-        return values.reshape(values.size(0), *ones, *values.shape[1:])
-
-
-def cut(x: Tensor, lead: Lead, *, trailing: int = 2) -> Tensor:
-    """The part of x (*any that broadcasts to lead, *trailing dims) that belongs to these leading slices."""
-    own = x.dim() - trailing
-    picks = zip(x.shape[:own], lead[len(lead) - own :], strict=True)
-    return x[tuple(slice(None) if size == 1 else piece for size, piece in picks)]
 
 
 class Mask(ABC):
@@ -128,7 +103,7 @@ class Window(Mask):
 
     def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
         lo, hi = self.reach(rows.unsqueeze(-1) + self._offset(grid, trailing=2), grid.S)
-        return (cols >= lo) & (cols < hi)
+        return torch.atleast_2d((cols >= lo) & (cols < hi))
 
     def span(self, grid: Grid) -> tuple[Tensor, Tensor]:
         here = torch.arange(grid.T, device=grid.device) + self._offset(grid, trailing=1)
@@ -397,7 +372,9 @@ def hides_nothing(mask: Mask, grid: Grid) -> bool:
 
 def all_take_part(mask: Mask, grid: Grid) -> bool:
     """Whether surely every query looks somewhere and every key is seen by someone, told from shapes alone."""
-    if isinstance(mask, Window) and not isinstance(mask.offset, Tensor) and grid.T and grid.S:
+    if not grid.T or not grid.S:
+        return False
+    if isinstance(mask, Window) and not isinstance(mask.offset, Tensor):
         first = grid.S - grid.T if mask.offset is None else mask.offset
         start, stop = mask.reach(first, grid.S)  # of the first query
         begin, end = mask.reach(first + grid.T - 1, grid.S)  # of the last one
@@ -423,20 +400,6 @@ def looks_and_seen(
         looks.append(tile.any(-1))
         seen = seen | tile.any(-2)
     return torch.cat(looks, -1), seen
-
-
-def pick(table: Tensor, rows: Tensor, cols: Tensor) -> Tensor:
-    """The tile (..., t, s) of a table (..., T, S) in which a dimension of size 1 stands for all."""
-    table = table if table.size(-2) == 1 else table[..., rows, :]
-    return table if table.size(-1) == 1 else table[..., cols]
-
-
-def check_table(table: Tensor, grid: Grid, where: str) -> None:
-    """Raise ShapeError unless the table broadcasts to (*lead, T, S) without growing it."""
-    full = (*grid.lead, grid.T, grid.S)
-    sizes = list(zip(reversed(table.shape), reversed(full), strict=False))
-    if not 2 <= table.dim() <= len(full) or any(own not in (1, size) for own, size in sizes):
-        raise ShapeError(f"shape {tuple(table.shape)}", f"one that broadcasts to {full}", where=where)
 
 
 def _from_spans(lo: Tensor, hi: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.biases import Bias, offset_by
-from regard.attention.masks import Grid, Lead
+from regard.attention.grid import Grid, Lead
 from regard.errors import SettingError, ShapeError
 
 Offset = int | Tensor

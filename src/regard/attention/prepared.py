@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from regard.attention.biases import Bias
-from regard.attention.masks import Grid, Lead, Mask, cut, hides_nothing
+from regard.attention.grid import Grid, Lead, cut
+from regard.attention.masks import Mask, hides_nothing
 from regard.attention.scores import Score
 from regard.attention.windows import LocalP
 from regard.errors import SettingError

@@ -19,7 +19,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.attention.attend import attend, average
-from regard.attention.masks import Grid
+from regard.attention.grid import Grid
 from regard.attention.observe import Attended, Observe, describe
 from regard.errors import PlaceError, ShapeError
 

@@ -10,7 +10,8 @@ from math import prod
 import torch
 from torch import Tensor
 
-from regard.attention.masks import Everything, Lead
+from regard.attention.grid import Lead
+from regard.attention.masks import Everything
 from regard.attention.prepared import Prepared
 
 COMFORT = 2**21  # numbers in a block: eight megabytes of float32, where time was least on a CPU (smaller: more calls)

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.attention.grid import Grid, cut
 from regard.attention.kernels.blocks import Block
-from regard.attention.masks import Grid, cut
 from regard.attention.observe import Observe, Top, whole_top
 
 NEVER = -1e4
