@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
+from torch.utils.checkpoint import set_checkpoint_early_stop
 
 from attention.cases import (
     ALL,
@@ -305,10 +306,11 @@ def test_nothing_learns_from_a_query_or_key_that_takes_no_part(backend: str) -> 
 
 
 @pytest.mark.parametrize("backend", sorted(BACKENDS))
-def test_the_backward_pass_leaves_what_was_reported_alone(backend: str) -> None:
-    """Blocks that are computed again for the gradient are not counted again."""
+@pytest.mark.parametrize("early", [True, False])
+def test_the_backward_pass_leaves_what_was_reported_alone(backend: str, early: bool) -> None:
+    """Blocks that are computed again for the gradient are not counted again, even when they are computed to the end."""
     q, k = torch.randn(2, 5, 4, requires_grad=True), torch.randn(2, 6, 4, requires_grad=True)
-    with blocks_of((12, 24, 2)):
+    with blocks_of((12, 24, 2)), set_checkpoint_early_stop(early):
         got = attend(q, k, mask=Causal(), observe=ALL, backend=backend)
         before = {name: x.detach().clone() for name, x in fields(got).items()}
         (got.output.sum() + got.lse.sum() + got.weights.square().sum()).backward()
