@@ -303,6 +303,14 @@ def test_keys_hidden_without_any_leading_dimension_never_matter(kind: str) -> No
     hidden_keys_never_matter(Request(torch.randn(4, 3), torch.randn(5, 3), torch.randn(5, 3), (), mask=mask))
 
 
+def test_a_shared_key_counts_as_hidden_only_when_every_head_that_reads_it_is_blind_to_it() -> None:
+    """Heads 0 and 1 share their keys; each sees another half of them, and nobody sees the last."""
+    table = torch.zeros(4, 1, 5, dtype=torch.bool)
+    table[0::2, :, :2] = table[1::2, :, 2:4] = True
+    q, k, v = torch.randn(2, 4, 3, 4), torch.randn(2, 2, 5, 4), torch.randn(2, 2, 5, 4)
+    hidden_keys_never_matter(Request(q, k, v, (2, 4), mask=Dense(table)))
+
+
 @share(40)
 @given(requests(dtypes=DTYPES, names=CONTENT, hiding_bias=False, windowed=False))
 def test_keys_hidden_by_any_mask_never_matter(request: Request) -> None:
