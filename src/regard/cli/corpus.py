@@ -1,0 +1,51 @@
+"""`regard corpus`: write the built-in English-French corpus, or another view of its grammar, as files."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.errors import unknown
+
+
+def corpus(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder for the files.")],
+    pairs: Annotated[int, typer.Option("--pairs", "-n", help="How many training examples.")] = 50_000,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 0,
+    view: Annotated[
+        str, typer.Option(help="translation, document, opinion, tagged, question or sense.")
+    ] = "translation",
+    prose: Annotated[
+        bool, typer.Option("--prose", help="Write l'homme rather than l' homme; links between words are left out.")
+    ] = False,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes that draw; by default one a core for large corpora.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+) -> None:
+    """Write the built-in corpus: {train,valid,test,names}.{en,fr,align}, with gold word alignments.
+
+    The splits never share a pair, whatever the seed; `names` holds names that no other split contains.
+    """
+    from regard.cli.progress import progress_bar
+    from regard.text.grammar.writing import VIEWS, write
+
+    if view not in VIEWS:
+        raise unknown(view, VIEWS, kind="view", where="--view")
+    started = time.perf_counter()
+    with progress_bar("examples", hidden=as_json) as tell:
+        written = write(folder, pairs, seed, view, prose, workers, tell)
+    seconds = time.perf_counter() - started
+    if as_json:
+        report = {"folder": str(folder), "view": view, "seed": seed, "files": written.files, "drawn": written.drawn}
+        typer.echo(json.dumps(report | {"seconds": round(seconds, 3)}, indent=2))
+        return
+    for name, examples in written.files.items():
+        typer.echo(f"{folder / name}\t{examples:,}")
+    typer.echo(
+        f"{sum(written.files.values()):,} lines in {seconds:.1f} s; {written.drawn / seconds:,.0f} examples drawn a second"
+    )

@@ -1,0 +1,83 @@
+"""Opinions: two judgements that pull in opposite ways, of which the main clause decides.
+
+*Even though the film was not bad, the meal was not good* is negative; with its halves exchanged it is positive, and
+holds the same words. Both are drawn equally often, so no bag of words tells them apart; and since every judgement is
+negated as often as not, praise and blame alone say nothing either. One has to see which clause is the main one, and
+what *not* belongs to.
+"""
+
+from __future__ import annotations
+
+from regard.text.examples import Labelled
+from regard.text.grammar import particles as small
+from regard.text.grammar.frames import Clause
+from regard.text.grammar.lexicon import Noun, make_verb
+from regard.text.grammar.phrases import Draw, define, described, pronoun
+from regard.text.grammar.sentences import closed, fronted, link, said_of
+from regard.text.grammar.speech import PAST, PRESENT, speak
+from regard.text.grammar.tokens import Answer, Sentence, Spot
+
+LIKES = tuple(make_verb(*pair) for pair in (("love", "adorer!"), ("like", "aimer!"), ("enjoy", "apprécier!")))
+HATES = tuple(make_verb(*pair) for pair in (("hate", "détester!"), ("despise", "mépriser!")))
+EVEN_THOUGH, MEME_SI = small.SUBORDINATORS[3]
+
+
+def opinion(draw: Draw) -> Labelled:
+    """An English sentence with its label, positive or negative, and the words that decide it."""
+    drawn, positive, evidence = judged(draw)
+    return Labelled(" ".join(drawn.source), "positive" if positive else "negative", evidence=evidence)
+
+
+def opinion_french(draw: Draw) -> Labelled:
+    """The same in French; the evidence are the words that answer to the English ones."""
+    drawn, positive, evidence = judged(draw)
+    places = tuple(sorted({target for source, target in drawn.links if source in evidence}))
+    return Labelled(" ".join(drawn.target), "positive" if positive else "negative", evidence=places)
+
+
+def judged(draw: Draw) -> tuple[Sentence, bool, tuple[int, ...]]:
+    positive = draw.random() < 0.5
+    tense = PRESENT if draw.random() < 0.4 else PAST
+    things = _two_things(draw)
+    decisive, reasons = _judgement(draw, tense, positive, things[0])
+    other, _ = _judgement(draw, tense, not positive, things[1])
+    chance = draw.random()
+    if chance < 0.34:
+        drawn = closed(fronted(EVEN_THOUGH, MEME_SI, said_of(other), said_of(decisive)))
+    elif chance < 0.67:
+        drawn = closed(link(said_of(decisive), EVEN_THOUGH, MEME_SI, said_of(other), comma=False))
+    else:
+        drawn = closed(link(said_of(other), (small.BUT,), (small.MAIS,), said_of(decisive), comma=True))
+    return drawn, positive, tuple(sorted(spot[1] for spot in reasons))
+
+
+def _two_things(draw: Draw) -> tuple[Noun, Noun]:
+    choices = draw.lexicon.nouns["work"]
+    first = draw.pick(choices)
+    while True:
+        second = draw.pick(choices)
+        if second is not first:
+            return first, second
+
+
+def _judgement(draw: Draw, tense: int, positive: bool, noun: Noun) -> tuple[Clause, list[Spot]]:
+    """A clause that praises or blames, negated half of the time, and the words that do it."""
+    negated = draw.random() < 0.5
+    praising = positive != negated
+    thing = described(draw, noun, False, 1.0)
+    define(thing)
+    negation = small.NEGATED if negated else None
+    if draw.random() < 0.6:
+        adjective = draw.pick(draw.lexicon.praise if praising else draw.lexicon.blame)
+        said = speak(draw.lexicon.etre, tense, thing, negation)
+        spot: Spot = [adjective.english, 0]
+        french: list[Answer] = [(word, (spot,)) for word in adjective.french[thing.feminine]]
+        done = Clause(thing, said.front, [*said.rest, spot], said.french + french)
+    else:
+        who = pronoun(draw.pick((small.I, small.WE)))
+        verb = draw.pick(LIKES if praising else HATES)
+        said = speak(verb, tense, who, negation)
+        spot = said.verb[0]
+        done = Clause(who, said.front, said.rest + thing.spots, said.french + thing.answers)
+    reasons = [spot, *[word for word in said.rest if word[0] is small.NOT]]
+    return done, reasons
