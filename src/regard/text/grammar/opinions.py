@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from regard.text.examples import Labelled
 from regard.text.grammar import particles as small
+from regard.text.grammar.chance import Draw
+from regard.text.grammar.entries import Noun, make_verb
 from regard.text.grammar.frames import Clause
-from regard.text.grammar.lexicon import Noun, make_verb
-from regard.text.grammar.phrases import Draw, define, described, pronoun
+from regard.text.grammar.nominals import described
+from regard.text.grammar.phrases import define, pronoun
 from regard.text.grammar.sentences import closed, fronted, link, said_of
 from regard.text.grammar.speech import PAST, PRESENT, speak
 from regard.text.grammar.tokens import Answer, Sentence, Spot

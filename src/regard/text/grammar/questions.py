@@ -10,9 +10,12 @@ from typing import NamedTuple
 
 from regard.text.examples import Answered
 from regard.text.grammar import particles as small
+from regard.text.grammar.chance import Draw
+from regard.text.grammar.entries import Verb
 from regard.text.grammar.frames import Clause
-from regard.text.grammar.lexicon import Verb
-from regard.text.grammar.phrases import Draw, Phrase, define, described, name, whereabouts
+from regard.text.grammar.nominals import described, name
+from regard.text.grammar.phrases import Phrase, define
+from regard.text.grammar.places import whereabouts
 from regard.text.grammar.sentences import closed, said_of
 from regard.text.grammar.speech import PAST, speak
 from regard.text.grammar.tokens import QUESTION_MARK, Sentence, Spot

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from regard.text.grammar import particles as small
+from regard.text.grammar.chance import Draw
+from regard.text.grammar.nominals import described, name, noun_phrase, owned_by
 from regard.text.grammar.particles import Pronoun
-from regard.text.grammar.phrases import (
-    Draw,
-    Phrase,
-    both,
-    described,
-    name,
-    noun_phrase,
-    own,
-    owned_by,
-    pronoun,
-)
+from regard.text.grammar.phrases import Phrase, both, own, pronoun
 
 PEOPLE = ("person", "person", "person", "kin")
 OWNABLE = frozenset(("thing", "text", "vehicle", "garment", "building", "animal"))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from regard.text.grammar import particles as small
 from regard.text.grammar.being import being, there_is, weather
+from regard.text.grammar.chance import Draw
 from regard.text.grammar.clauses import chain, clause, saying
 from regard.text.grammar.frames import Clause, acting, alone, giving, placed, wishing
-from regard.text.grammar.phrases import Draw, Phrase, fixed, pronoun, spots_of
+from regard.text.grammar.phrases import Phrase, fixed, pronoun, spots_of
 from regard.text.grammar.roles import somebody
 from regard.text.grammar.speech import FUTURE, NOW, PAST, PERFECT, PRESENT, THEN, speak
 from regard.text.grammar.tokens import (

@@ -12,9 +12,11 @@ from regard.text.examples import Document
 from regard.text.grammar import names
 from regard.text.grammar import particles as small
 from regard.text.grammar.being import being, described_as
+from regard.text.grammar.chance import Draw
 from regard.text.grammar.clauses import saying
 from regard.text.grammar.frames import Clause, acting, alone, giving, placed, with_pronoun
-from regard.text.grammar.phrases import Draw, Phrase, define, described, fixed, pronoun, proper, titled
+from regard.text.grammar.nominals import described
+from regard.text.grammar.phrases import Phrase, define, fixed, pronoun, proper, titled
 from regard.text.grammar.sentences import LONGEST, SHORTEST, closed, led, said_of
 from regard.text.grammar.speech import PAST, THEN, speak
 from regard.text.grammar.tokens import A, Answer, Sentence, Spot

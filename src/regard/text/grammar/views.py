@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from regard.text.examples import Sense, Tagged
-from regard.text.grammar.phrases import Draw
+from regard.text.grammar.chance import Draw
 from regard.text.grammar.sentences import sentence
 
 # English words with two meanings, and the French lemmas that tell them apart.

@@ -51,9 +51,9 @@ def write(
     view: str = "translation",
     prose: bool = False,
     workers: int | None = None,
-    tell: Callable[[int], None] = lambda written: None,
+    tell: Callable[[int], None] = lambda more: None,
 ) -> Written:
-    """Write `pairs` training examples and the held-out splits; `tell` hears how many examples are done."""
+    """Write `pairs` training examples and the held-out splits; `tell` hears how many more examples are done."""
     if pairs < 1:
         raise SettingError(f"pairs={pairs}", "1 or more", where="regard corpus")
     held_out = min(HELD_OUT, max(1, pairs // 20))
@@ -67,7 +67,7 @@ def write(
                 drawn += 1
                 if lines:
                     files.add(split, lines)
-                    tell(sum(files.counts.values()))
+                    tell(1)
     return Written({name: files.counts[split] for split, _, name in files.names}, drawn)
 
 
