@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOMS = (
+    "lazy",
     "errors",
     "attention",
     "text",
@@ -34,6 +35,8 @@ ATTENTION = (
     "layers",
     "__init__",
 )
+TEXT = ("examples", "words", "corpora", "tokenizers", "store", "batches", "grammar", "__init__")
+INSIDE = {"attention": ATTENTION, "text": TEXT}  # the order of what lies in a room
 DOOR = ("regard", "regard.__main__")  # they may import anything; nothing but __version__ is imported from them
 
 Sources = Mapping[str, str]  # module name -> its text; a package goes by its own name
@@ -84,13 +87,13 @@ def _downward(graph: Graph) -> Iterator[str]:
 
 
 def _place(name: str) -> tuple[int | None, ...]:
-    """Where a module stands: its room, and within attention/ its turn; None where it is not in the list."""
+    """Where a module stands: its room, and its turn in rooms that have an order; None where it is not in the list."""
     _, room, *rest = name.split(".")
     place = ROOMS.index(room) if room in ROOMS else None
-    if room != "attention":
+    if room not in INSIDE:
         return (place,)
     module = rest[0] if rest else "__init__"
-    return (place, ATTENTION.index(module) if module in ATTENTION else None)
+    return (place, INSIDE[room].index(module) if module in INSIDE[room] else None)
 
 
 def _strangers(graph: Graph) -> Iterator[str]:

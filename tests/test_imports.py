@@ -59,8 +59,8 @@ def test_one_bad_import_is_found(module: str, text: str, said: str) -> None:
 
 def test_a_circle_of_three_is_named_once() -> None:
     circle = {
-        "regard.text.a": "from regard.text.b import B",
-        "regard.text.b": "def f():\n    import regard.text.c",
-        "regard.text.c": "from regard.text import a",
+        "regard.models.a": "from regard.models.b import B",
+        "regard.models.b": "def f():\n    import regard.models.c",
+        "regard.models.c": "from regard.models import a",
     }
-    assert problems(circle) == ["a circle: regard.text.a -> regard.text.b -> regard.text.c -> regard.text.a"]
+    assert problems(circle) == ["a circle: regard.models.a -> regard.models.b -> regard.models.c -> regard.models.a"]

@@ -22,6 +22,7 @@ PUBLIC = {
     "windows",
     "positions",
     "layers",
+    "text",
     "RegardError",
     "__version__",
 }

@@ -1,9 +1,11 @@
 """The door: regard's public names, each loaded when it is first used, so that `import regard` stays quick."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from regard.lazy import Home, door
 
 if TYPE_CHECKING:
+    from regard import text
     from regard.attention import (
         Attended,
         Observe,
@@ -35,12 +37,12 @@ __all__ = [
     "windows",
     "positions",
     "layers",
+    "text",
     "RegardError",
     "__version__",
 ]
 
-# public name -> (module, the name in it; None where the module itself is the public thing)
-_HOMES: dict[str, tuple[str, str | None]] = {
+_HOMES: dict[str, Home] = {
     "attend": ("regard.attention", "attend"),
     "Attended": ("regard.attention", "Attended"),
     "Observe": ("regard.attention", "Observe"),
@@ -53,19 +55,12 @@ _HOMES: dict[str, tuple[str, str | None]] = {
     "windows": ("regard.attention.windows", None),
     "positions": ("regard.attention.positions", None),
     "layers": ("regard.attention.layers", None),
+    "text": ("regard.text", None),
     "RegardError": ("regard.errors", "RegardError"),
 }
 
 
-def __getattr__(name: str) -> Any:
-    """Load a public name on first use and keep it, so that the second use is a plain look-up."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'regard' has no attribute {name!r}; it offers {', '.join(sorted(__all__))}")
-    module_name, attribute = _HOMES[name]
-    module = import_module(module_name)
-    found = module if attribute is None else getattr(module, attribute)
-    globals()[name] = found
-    return found
+__getattr__ = door(__name__, _HOMES, globals())
 
 
 def __dir__() -> list[str]:

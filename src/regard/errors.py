@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from functools import partial
+from typing import Any
 
 
 class RegardError(Exception):
@@ -17,6 +19,10 @@ class RegardError(Exception):
         self.came, self.expected, self.where, self.advice = came, expected, where, advice
         place = f"{where}: " if where else ""
         super().__init__(f"{place}got {came}, expected {expected}." + (f" {advice}" if advice else ""))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """So that an error can come home from a worker process."""
+        return partial(type(self), where=self.where, advice=self.advice), (self.came, self.expected)
 
 
 class ShapeError(RegardError, ValueError):
@@ -41,6 +47,14 @@ class BackendError(RegardError, ValueError):
 
 class PlaceError(RegardError, LookupError):
     """A place in a model, or a call of it, that nobody heard."""
+
+
+class CorpusError(RegardError, ValueError):
+    """Text that cannot be read, or not as it was asked; `where` is path:line of the user's file."""
+
+
+class StoreError(RegardError, ValueError):
+    """A token store that is stale, damaged or unfinished; the message says which thing differs."""
 
 
 def unknown(name: object, known: Iterable[str], *, kind: str, where: str) -> SettingError:

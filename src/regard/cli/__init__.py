@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from regard import __version__
-from regard.cli import demo
+from regard.cli import corpus, demo, tokenize
 from regard.errors import RegardError
 
 # Verb files keep torch, numpy and matplotlib inside their functions, so that `regard --help` stays quick.
@@ -21,6 +21,8 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: loading rich would take longer than all the rest
 )
 app.command("demo")(demo.demo)
+app.command("corpus")(corpus.corpus)
+app.add_typer(tokenize.app, name="tokenize")
 
 
 @dataclass

@@ -46,6 +46,5 @@ def corpus(
         return
     for name, examples in written.files.items():
         typer.echo(f"{folder / name}\t{examples:,}")
-    typer.echo(
-        f"{sum(written.files.values()):,} lines in {seconds:.1f} s; {written.drawn / seconds:,.0f} examples drawn a second"
-    )
+    rate = written.drawn / seconds
+    typer.echo(f"{sum(written.files.values()):,} examples in {seconds:.1f} s; {rate:,.0f} drawn a second")

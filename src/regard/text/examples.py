@@ -60,7 +60,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Sense:
-    """A word of several meanings in its sentence: which word (number `index` of text.split()), and what it means there."""
+    """A word of several meanings: number `index` of text.split(), and what it means there."""
 
     text: str
     index: int

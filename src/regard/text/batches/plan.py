@@ -1,0 +1,193 @@
+"""Which rows go together and in which order (a plan), and the iterator that hands their batches out: Batches.
+
+A plan and a collate are pure functions of an Epoch, so a position in the data is three numbers: seed, epoch, batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Generic, Protocol, TypeVar, overload
+
+import numpy as np
+
+from regard.errors import SettingError
+from regard.text.batches.batch import Batch
+from regard.text.batches.epoch import Epoch
+from regard.text.batches.prefetch import prefetch
+
+B = TypeVar("B", bound=Batch)
+Made = TypeVar("Made", bound=Batch, covariant=True)
+
+
+class Plan(Protocol):
+    """The global batches of an epoch, each an array whose first dimension is its rows: example numbers, or what else a
+    row is made of. A pure function of the epoch."""
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    def __call__(self, epoch: Epoch) -> Sequence[np.ndarray]: ...
+
+
+class Collate(Protocol[Made]):
+    """Makes a batch of some rows of a plan. A row comes out the same whatever its neighbours are; no rows make a batch
+    of no rows, one position wide."""
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    def __call__(self, rows: np.ndarray, epoch: Epoch) -> Made: ...
+
+    def tokens(self, rows: np.ndarray, epoch: Epoch) -> int:
+        """How many tokens of these rows carry loss, without making the batch."""
+
+
+class Batches(Generic[B]):
+    """Iterate it: the batches of the rest of the current epoch; then it stands at the start of the next epoch.
+
+    >>> collate = Translate(columns, tokenizer.special)
+    >>> batches = Batches(Buckets(collate.lengths, budget=4096), collate, seed=1, rank=0, ranks=2)
+    >>> for batch in batches: ...                  # epoch 0
+    >>> for batch in batches: ...                  # epoch 1
+    >>> state = batches.state_dict()               # after any batch; the same on every rank
+
+    Rank r takes rows r::ranks of each global batch, perhaps none (then len(batch) is 0, so that all ranks make the
+    same steps). `ahead`: how many batches a thread prepares in advance; nothing else changes by it.
+    """
+
+    def __init__(
+        self, plan: Plan, collate: Collate[B], seed: int = 0, rank: int = 0, ranks: int = 1, ahead: int = 0
+    ) -> None:
+        if not 0 <= rank < ranks:
+            raise SettingError(f"rank={rank} of ranks={ranks}", "a rank from 0 to ranks - 1", where="Batches")
+        if ahead < 0:
+            raise SettingError(f"ahead={ahead}", "how many batches to prepare in advance, 0 or more", where="Batches")
+        self.plan, self.collate, self.rank, self.ranks, self.ahead = plan, collate, rank, ranks, ahead
+        self._epoch, self._batch = Epoch(seed), 0
+        self._planned: tuple[Epoch, Sequence[np.ndarray]] | None = None
+        self._iterator: object = None  # the one that hands out; an older one is refused
+
+    @property
+    def epoch(self) -> int:
+        """The number of the current epoch, counted from 0."""
+        return self._epoch.number
+
+    def __len__(self) -> int:
+        """How many batches the current epoch has, those already handed out included; epochs may differ by a few."""
+        return len(self._rows())
+
+    def __iter__(self) -> Iterator[B]:
+        me = self._iterator = object()
+        return self._hand_out(me)
+
+    def state_dict(self) -> dict[str, int | str]:
+        """Where we stand: the next batch to hand out. Batches prepared in advance do not count."""
+        return {
+            "seed": self._epoch.seed,
+            "epoch": self._epoch.number,
+            "batch": self._batch,
+            "plan": self.plan.fingerprint,
+            "data": self.collate.fingerprint,
+        }
+
+    def load_state_dict(self, state: Mapping[str, int | str]) -> None:
+        """Stand where `state` was taken, with any number of ranks; no batch before it is made."""
+        mine = self.state_dict()
+        if set(state) != set(mine):
+            raise SettingError(f"the keys {sorted(state)}", f"{sorted(mine)}", where="Batches.load_state_dict")
+        for key, advice in REFUSED.items():
+            if state[key] != mine[key]:
+                raise SettingError(
+                    f"a state of {key} {state[key]}",
+                    f"{key} {mine[key]}",
+                    where="Batches.load_state_dict",
+                    advice=advice,
+                )
+        epoch, batch = Epoch(int(mine["seed"]), int(state["epoch"])), int(state["batch"])
+        planned = self._rows(epoch)
+        if not 0 <= batch <= len(planned):
+            raise SettingError(f"batch {batch}", f"0 to {len(planned)}", where="Batches.load_state_dict")
+        self._epoch, self._batch, self._iterator = epoch, batch, None
+
+    def _hand_out(self, me: object) -> Iterator[B]:
+        epoch, planned = self._epoch, self._rows()
+        made = self._made(planned, epoch)
+        while self._mine(me) and self._batch < len(planned):
+            batch = next(made)
+            self._batch += 1
+            yield batch
+        self._epoch, self._batch = Epoch(epoch.seed, epoch.number + 1), 0
+
+    def _mine(self, me: object) -> bool:
+        if self._iterator is me:
+            return True
+        raise SettingError(
+            "an iterator of Batches that another one, or load_state_dict, has overtaken",
+            "one iterator at a time",
+            where="Batches",
+            advice="Call iter() again; it goes on where the batches stand.",
+        )
+
+    def _made(self, planned: Sequence[np.ndarray], epoch: Epoch) -> Iterator[B]:
+        # a closure over plain values: the thread must not keep self alive
+        collate, rank, ranks = self.collate, self.rank, self.ranks
+
+        def make(number: int) -> B:
+            rows = planned[number]
+            if ranks == 1:
+                return collate(rows, epoch)
+            return replace(collate(rows[rank::ranks], epoch), all_tokens=collate.tokens(rows, epoch))
+
+        numbers = range(self._batch, len(planned))
+        return prefetch(make, numbers, self.ahead) if self.ahead else map(make, numbers)
+
+    def _rows(self, epoch: Epoch | None = None) -> Sequence[np.ndarray]:
+        """The plan of an epoch, the current one by default, made once."""
+        epoch = epoch or self._epoch
+        if self._planned is None or self._planned[0] != epoch:
+            self._planned = (epoch, self.plan(epoch))
+        return self._planned[1]
+
+
+REFUSED = {
+    "seed": "Make the Batches with the seed of that run.",
+    "plan": "The state belongs to other lengths, or to other settings of the plan (budget, rows, size).",
+    "data": "The state belongs to other data, or to other settings of the collate.",
+}
+
+
+class Computed(Sequence[np.ndarray]):
+    """A sequence whose entries are computed when asked for: plans too large to be held."""
+
+    def __init__(self, length: int, entry: Callable[[int], np.ndarray]) -> None:
+        self._length, self._entry = length, entry
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> np.ndarray: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[np.ndarray]: ...
+    def __getitem__(self, index: int | slice) -> np.ndarray | Sequence[np.ndarray]:
+        if isinstance(index, slice):
+            return [self._entry(number) for number in range(self._length)[index]]
+        return self._entry(range(self._length)[index])
+
+
+SAMPLE = 4096  # entries of an array that enter its fingerprint, evenly spaced
+
+
+def fingerprint(*parts: np.ndarray | str | int | float | None) -> str:
+    """A short name for settings and arrays: the same for the same ones, on every machine; large arrays are sampled."""
+    digest = blake2b(digest_size=8)
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            flat = part.reshape(-1)
+            sample = flat[:: max(1, len(flat) // SAMPLE)]
+            digest.update(repr(part.shape).encode() + np.ascontiguousarray(sample, dtype="<i8").tobytes())
+        else:
+            digest.update(f"{type(part).__name__} {part!r};".encode())
+    return digest.hexdigest()

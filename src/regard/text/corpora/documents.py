@@ -1,0 +1,51 @@
+"""Plain text as documents: sentences on lines of their own, blank lines between documents."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from regard.text.corpora.lines import LIMIT, Lines, Skipped, Undecodable
+from regard.text.examples import Document
+
+
+@dataclass(slots=True)
+class Documents:
+    """Plain text: each line a sentence, blank lines between documents.
+
+    A document that grows beyond `longest` characters is cut there and goes on as the next one, so that a file without
+    blank lines needs no more memory than that.
+    """
+
+    path: str | os.PathLike[str]
+    longest: int = 1_000_000
+    limit: int = LIMIT
+    errors: Undecodable = "strict"
+    _lines: Lines = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._lines = Lines(Path(self.path), self.limit, self.errors)
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        return (self._lines.path,)
+
+    @property
+    def skipped(self) -> Skipped:
+        return self._lines.skipped
+
+    def __iter__(self) -> Iterator[Document]:
+        sentences: list[str] = []
+        size = 0
+        for _, text in self._lines:
+            sentence = text.strip()
+            if sentences and (not sentence or size + len(sentence) > self.longest):
+                yield Document(tuple(sentences))
+                sentences, size = [], 0
+            if sentence:
+                sentences.append(sentence)
+                size += len(sentence) + 1
+        if sentences:
+            yield Document(tuple(sentences))

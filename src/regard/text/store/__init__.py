@@ -1,0 +1,1 @@
+"""The ids of a corpus, in memory (columns) or once and for all on disk (store)."""

@@ -1,0 +1,51 @@
+"""Rows put together from parts, against the same rows put together token by token."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.errors import SettingError
+from regard.text.batches.layout import lay, room, shorten, stretch, tensor
+from text.batches.batching import numbered
+
+lengths = st.lists(st.integers(0, 6), min_size=1, max_size=8)
+
+
+@given(lengths, st.data())
+def test_parts_lie_one_after_the_other(sizes, data):
+    first, second = numbered(sizes), numbered(sizes[::-1])
+    rows = np.array(data.draw(st.lists(st.integers(0, len(sizes) - 1), max_size=6)), dtype=np.int64)
+    limit = data.draw(st.integers(0, 7))
+    laid = lay([7, stretch(first, rows), 8, stretch(second, rows, limit), 9], len(rows), pad=-5)
+    wanted = [[7, *first[row].tolist(), 8, *second[row][:limit].tolist(), 9] for row in rows]
+    assert laid.ids.shape == (len(rows), max([1, *map(len, wanted)]))
+    assert laid.lengths.tolist() == [len(row) for row in wanted]
+    for row, got in zip(wanted, laid.ids.tolist(), strict=True):
+        assert got == row + [-5] * (len(got) - len(row))
+    for row, segments, real in zip(wanted, laid.after(3), laid.real, strict=True):
+        inside = row.index(8) + 1
+        assert segments.tolist() == [int(inside <= place < len(row)) for place in range(len(segments))]
+        assert real.sum() == len(row)
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.integers(2, 20))
+def test_the_longer_text_gives_way(first, second, room):
+    """As BERT does it: one token at a time off the longer one, off the second where they are equal."""
+    a, b = first, second
+    while a + b > room:
+        a, b = (a - 1, b) if a > b else (a, b - 1)
+    assert tuple(map(int, shorten(np.array(first), np.array(second), room))) == (a, b)
+
+
+def test_a_limit_must_leave_room():
+    assert room(10, 3, "here") == 7 and room(None, 3, "here") > 10**15
+    with pytest.raises(SettingError, match="here: got limit=3"):
+        room(3, 3, "here")
+
+
+def test_tensors_share_no_memory():
+    values = np.arange(4)
+    copy = tensor(values)
+    copy += 1
+    assert values.tolist() == [0, 1, 2, 3]
