@@ -15,7 +15,7 @@ import numpy as np
 from regard.errors import SettingError
 from regard.text.batches.batch import IGNORED, AnswerBatch, LabelledBatch, TaggedBatch, TranslationBatch
 from regard.text.batches.epoch import Epoch
-from regard.text.batches.layout import framed, lay, room, shorten, stretch, tensor
+from regard.text.batches.layout import SingleText, framed, lay, room, shorten, stretch, tensor
 from regard.text.batches.plan import fingerprint
 
 if TYPE_CHECKING:
@@ -130,20 +130,12 @@ class Label:
 
 
 @dataclass(frozen=True, eq=False)
-class Tag:
+class Tag(SingleText):
     """[CLS] pieces [SEP] with the tag of each word at its first piece; a limit cuts the end off, tags and all."""
 
     columns: Columns
     special: SpecialIds
     limit: int | None = None
-
-    @cached_property
-    def lengths(self) -> np.ndarray:  # (n,)
-        return np.minimum(self.columns["text"].lengths, self._room) + 2
-
-    @cached_property
-    def truncated(self) -> int:
-        return int((self.columns["text"].lengths > self._room).sum())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -162,10 +154,6 @@ class Tag:
     def tokens(self, rows: np.ndarray, epoch: Epoch) -> int:
         tags = lay([stretch(self.columns["tag"], rows, self._room)], len(rows), IGNORED)
         return int((tags.ids != IGNORED).sum())
-
-    @cached_property
-    def _room(self) -> int:
-        return room(self.limit, 2, "Tag")
 
 
 @dataclass(frozen=True, eq=False)

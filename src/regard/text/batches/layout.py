@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
-    from regard.text.store.columns import Flat
+    from regard.text.store.columns import Columns, Flat
     from regard.text.tokenizers.specials import SpecialIds
 
 
@@ -71,6 +72,25 @@ def stretch(column: Flat, rows: np.ndarray, limit: int | np.ndarray | None = Non
     starts = np.where(rows > 0, column.ends[rows - 1], 0)  # not column.lengths, which reads all the ends
     lengths = column.ends[rows] - starts
     return Stretch(column.ids, starts, lengths if limit is None else np.minimum(lengths, limit))
+
+
+class SingleText:
+    """What collates of [CLS] text [SEP] share: the lengths of their rows, and how many the limit cuts short."""
+
+    columns: Columns
+    limit: int | None
+
+    @cached_property
+    def lengths(self) -> np.ndarray:  # (n,)
+        return np.minimum(self.columns["text"].lengths, self._room) + 2
+
+    @cached_property
+    def truncated(self) -> int:
+        return int((self.columns["text"].lengths > self._room).sum())
+
+    @cached_property
+    def _room(self) -> int:
+        return room(self.limit, 2, type(self).__name__)
 
 
 def shorten(first: np.ndarray, second: np.ndarray, room: int) -> tuple[np.ndarray, np.ndarray]:

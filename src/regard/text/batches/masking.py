@@ -12,7 +12,7 @@ import numpy as np
 from regard.errors import SettingError
 from regard.text.batches.batch import MaskedBatch
 from regard.text.batches.epoch import Epoch
-from regard.text.batches.layout import Laid, Stretch, framed, lay, places, room, stretch, tensor
+from regard.text.batches.layout import Laid, SingleText, Stretch, framed, lay, places, stretch, tensor
 from regard.text.batches.plan import fingerprint
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Masking:
 
 
 @dataclass(frozen=True, eq=False)
-class Fill:
+class Fill(SingleText):
     """The collate of masked texts: [CLS] text [SEP] with some tokens hidden; a limit cuts the end of a text off.
 
     >>> collate = Fill(columns, Masking(tokenizer.special, len(tokenizer)), limit=128)
@@ -115,14 +115,6 @@ class Fill:
     columns: Columns
     masking: Masking
     limit: int | None = None
-
-    @cached_property
-    def lengths(self) -> np.ndarray:  # (n,)
-        return np.minimum(self.columns["text"].lengths, self._room) + 2
-
-    @cached_property
-    def truncated(self) -> int:
-        return int((self.columns["text"].lengths > self._room).sum())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -137,10 +129,6 @@ class Fill:
 
     def _chosen(self, rows: np.ndarray, epoch: Epoch) -> tuple[Laid, np.ndarray]:
         return choose_in([stretch(self.columns["text"], rows, self._room)], self.columns, rows, self.masking, epoch)
-
-    @cached_property
-    def _room(self) -> int:
-        return room(self.limit, 2, "Fill")
 
 
 def choose_in(

@@ -2,39 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
-from regard.text.corpora.lines import LIMIT, Lines, Skipped, Undecodable
+from regard.text.corpora.lines import LineCorpus
 from regard.text.examples import Document
 
 
 @dataclass(slots=True)
-class Documents:
+class Documents(LineCorpus):
     """Plain text: each line a sentence, blank lines between documents.
 
     A document that grows beyond `longest` characters is cut there and goes on as the next one, so that a file without
     blank lines needs no more memory than that.
     """
 
-    path: str | os.PathLike[str]
     longest: int = 1_000_000
-    limit: int = LIMIT
-    errors: Undecodable = "strict"
-    _lines: Lines = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._lines = Lines(Path(self.path), self.limit, self.errors)
-
-    @property
-    def sources(self) -> tuple[Path, ...]:
-        return (self._lines.path,)
-
-    @property
-    def skipped(self) -> Skipped:
-        return self._lines.skipped
 
     def __iter__(self) -> Iterator[Document]:
         sentences: list[str] = []

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
-from pathlib import Path
 
 from regard.errors import CorpusError
-from regard.text.corpora.lines import LIMIT, Lines, Skipped, Undecodable
+from regard.text.corpora.lines import LineCorpus
 from regard.text.corpora.rowcorpus import Blank, RowCorpus, both_there
 from regard.text.corpora.tables import Name, Row
 from regard.text.examples import Labelled, Tagged
@@ -72,33 +70,18 @@ class Classified(RowCorpus):
 
 
 @dataclass(slots=True)
-class TagFile:
+class TagFile(LineCorpus):
     """Words with tags as CoNLL writes them: a word a line, its columns apart, a blank line after each sentence.
 
     `word` and `tag` number the columns (negative: from the right); columns are separated by tabs where a line has
     one, else by spaces. Lines that begin with `comment` and CoNLL's -DOCSTART- are passed over.
     """
 
-    path: str | os.PathLike[str]
     word: int = 0
     tag: int = -1
     labels: Labels | None = None
     comment: str | None = None
     longest: int = 10_000  # words of a sentence; more means that blank lines are missing
-    limit: int = LIMIT
-    errors: Undecodable = "strict"
-    _lines: Lines = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._lines = Lines(Path(self.path), self.limit, self.errors)
-
-    @property
-    def sources(self) -> tuple[Path, ...]:
-        return (self._lines.path,)
-
-    @property
-    def skipped(self) -> Skipped:
-        return self._lines.skipped
 
     def __iter__(self) -> Iterator[Tagged]:
         pairs: list[tuple[str, str]] = []

@@ -129,3 +129,24 @@ def _raw_lines(path: Path, stream: BinaryIO, limit: int) -> Iterator[bytes | Non
             where=f"{path}",
             advice="Copy or unpack it again: it may be cut short.",
         ) from error
+
+
+@dataclass(slots=True)
+class LineCorpus:
+    """What readers of one file's lines share: the file, how strictly it is read, and what was left out."""
+
+    path: str | os.PathLike[str]
+    limit: int = LIMIT
+    errors: Undecodable = "strict"
+    _lines: Lines = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._lines = Lines(Path(self.path), self.limit, self.errors)
+
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        return (self._lines.path,)
+
+    @property
+    def skipped(self) -> Skipped:
+        return self._lines.skipped
