@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from regard.text.batches.masking import Fill, Masking, WholeWords
 from regard.text.batches.packing import Pack, Packing
 from regard.text.batches.pairs import FillPairs, Pairs
 from regard.text.batches.plan import Batches, Collate, Plan
+from regard.text.corpora.lines import Lines
 from regard.text.store.columns import Columns, Flat
 from regard.text.tokenizers.specials import SpecialIds
 
@@ -110,6 +112,16 @@ def real_cells(batch: Batch) -> int:
     if isinstance(batch, PackedBatch):
         return int((batch.documents >= 0).sum())
     return batch.tokens if isinstance(batch, BlockBatch) else int(batch.lengths.sum())  # type: ignore[attr-defined]
+
+
+def padding() -> dict[str, float]:
+    """The share of padding in buckets of 4,096 tokens, for 29,000 captions in two languages: made up, and real ones."""
+    lengths = {"29,000 made-up captions": caption_lengths(29_000, np.random.default_rng(0)) + 1}
+    folder = Path(os.environ.get("REGARD_DATA", "")) / "multi30k"
+    if folder.is_dir():
+        words = [[len(line.text.split()) + 1 for line in Lines(folder / f"train.{side}.gz")] for side in ("en", "de")]
+        lengths[f"{len(words[0]):,} captions of Multi30k"] = np.array(words).T
+    return {name: Buckets(sizes, BUDGET).waste(Epoch(0)) for name, sizes in lengths.items()}
 
 
 def caption_lengths(count: int, random: np.random.Generator) -> np.ndarray:

@@ -1,11 +1,12 @@
-"""What the text room costs: rates of tokenising beside the bare `tokenizers` library, and the memory of a large store.
+"""What the text room costs: tokenising beside the bare `tokenizers` library, the memory of a large store, batches.
 
     python benchmarks/text.py [--quick] [--out out/bench]
 
 Every contender runs once a round, side by side in one process, on the same lines with the same tokenizer; the table
 shows best time over best time, and the median over rounds of the ratio within a round. The store of the large file is
-built by a process of its own, whose whole tree is watched. Writes text.json. The text is made here, from syllables with
-Zipf's frequencies: no data is needed.
+built by a process of its own, whose whole tree is watched. Batches of every kind, the padding of buckets, and how
+quickly the built-in corpus is drawn come after. Writes text.json. The text is made here, from syllables with Zipf's
+frequencies: no data is needed; where REGARD_DATA names a folder with multi30k, its lengths are measured too.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from typing import Any
 import tokenizers
 
 from regard.text import Documents
+from regard.text.grammar.drawing import CHUNK, chunk, translation
+from regard.text.grammar.writing import write
 from regard.text.store.fields import DocumentFields
 from regard.text.store.store import Store
 from regard.text.tokenizers.kinds import BPE
@@ -183,15 +186,37 @@ def table(results: dict[str, dict[str, dict[str, float]]]) -> str:
     return "\n".join(rows)
 
 
-def goals(results: dict[str, dict[str, dict[str, float]]], memory: dict[str, float]) -> list[str]:
+def drawing(pairs: int, rounds: int) -> dict[str, list[float]]:
+    """Sentence pairs of the built-in corpus a second, in each round: drawn in one process, and written by two."""
+    rates: dict[str, list[float]] = {"drawn, 1 process": [], "regard corpus, 2 processes": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(rounds):
+            start = time.perf_counter()
+            for number in range(pairs // CHUNK):
+                chunk(translation, 0, number)
+            rates["drawn, 1 process"].append(pairs / (time.perf_counter() - start))
+            start = time.perf_counter()
+            written = write(Path(folder), pairs, workers=2)
+            rates["regard corpus, 2 processes"].append(written.drawn / (time.perf_counter() - start))
+    return rates
+
+
+def goals(result: dict[str, Any]) -> list[str]:
     """Each goal with the figure beside it."""
-    encode, store = results["encode"]["Tokenizer.encode_batch"], results["store"]["Store.build, 2 workers"]
-    large, peak = memory["megabytes"], memory["peak"]
-    return [
+    tokenising, memory = result["tokenising"], result["memory"]
+    encode, store = tokenising["encode"]["Tokenizer.encode_batch"], tokenising["store"]["Store.build, 2 workers"]
+    said = [
         f"encode_batch:     {encode['best']:.2f}x the bare library's rate  (goal >= {RATE_GOAL})",
         f"store, 2 workers: {store['best']:.2f}x the bare library's rate  (goal >= {RATE_GOAL})",
-        f"peak memory:      {peak:.0f} MB, whole tree, for a store of {large:.0f} MB of text  (goal <= {MEMORY_GOAL})",
+        f"peak memory:      {memory['peak']:.0f} MB, whole tree, for a store of {memory['megabytes']:.0f} MB of text"
+        f"  (goal <= {MEMORY_GOAL})",
     ]
+    for name, waste in result["padding"].items():
+        said.append(f"padding:          {waste:.1%} of {name} at 4,096 tokens  (goal <= 5%)")
+    for name, rates in result["drawing"].items():
+        best, median = max(rates), statistics.median(rates)
+        said.append(f"built-in corpus:  {best:,.0f} pairs/s, best ({median:,.0f} median), {name}  (goal > 20,000)")
+    return said
 
 
 def main() -> None:
@@ -217,8 +242,13 @@ def main() -> None:
         result["tokenising"] = {task: measure(runs, small, rounds) for task, runs in tasks.items()}
         print(table(result["tokenising"]), flush=True)
         result["memory"] = memory(folder, large, asked.workers)
-        # Batches: add result["batches"] here, measured beside its peers in the manner of result["tokenising"].
-    print(*goals(result["tokenising"], result["memory"]), sep="\n")
+    import batches  # here, because worker processes import this file too, and need no torch
+
+    result["batches"] = batches.batches(asked.quick)
+    batches.show(result["batches"])
+    result["padding"] = batches.padding()
+    result["drawing"] = drawing(2_000 if asked.quick else 30_000, rounds)
+    print(*goals(result), sep="\n")
     asked.out.mkdir(parents=True, exist_ok=True)
     (asked.out / "text.json").write_text(json.dumps(result, indent=1) + "\n")
     print(f"written: {asked.out / 'text.json'}")

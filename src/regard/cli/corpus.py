@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +11,8 @@ from typing import Annotated
 import typer
 
 from regard.errors import unknown
+
+WORTH_IT = 20_000  # examples from which on several processes pay for their start
 
 
 def corpus(
@@ -36,9 +39,10 @@ def corpus(
 
     if view not in VIEWS:
         raise unknown(view, VIEWS, kind="view", where="--view")
+    processes = workers or (os.cpu_count() or 1 if pairs >= WORTH_IT else 1)
     started = time.perf_counter()
     with progress_bar("examples", hidden=as_json) as tell:
-        written = write(folder, pairs, seed, view, prose, workers, tell)
+        written = write(folder, pairs, seed, view, prose, processes, tell)
     seconds = time.perf_counter() - started
     if as_json:
         report = {"folder": str(folder), "view": view, "seed": seed, "files": written.files, "drawn": written.drawn}
@@ -47,4 +51,4 @@ def corpus(
     for name, examples in written.files.items():
         typer.echo(f"{folder / name}\t{examples:,}")
     rate = written.drawn / seconds
-    typer.echo(f"{sum(written.files.values()):,} examples in {seconds:.1f} s; {rate:,.0f} drawn a second")
+    typer.echo(f"{sum(written.files.values()):,} lines in {seconds:.1f} s; {rate:,.0f} examples drawn a second")

@@ -180,7 +180,7 @@ def long(draw: Draw) -> Said:
     tenses = _time_frame(draw)
     first = clause(draw, tenses[0], depth=2)
     said, subject = timed(draw, first, tenses[0]), first.subject
-    for count in range(draw.pick((2, 3, 3, 3, 4))):
+    for count in range(draw.pick((2, 2, 3, 3, 4))):
         if count % 2 == 0 and draw.random() < 0.6:
             english, french, following = _subordinate(draw, subject, tenses, depth=2)
         else:

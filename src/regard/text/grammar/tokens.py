@@ -63,8 +63,14 @@ def finish(spots: list[Spot], answers: list[Answer]) -> Sentence:
     for place, spot in enumerate(spots):
         spot[1] = place
     words = [word for word, _ in answers]
-    if LE in words or LES in words:
-        answers = _contract(answers)
+    meeting = [  # places of articles that stand behind a preposition, unless they are elided: du pain, but de l'eau
+        place
+        for place, word in enumerate(words)
+        if (word is LES or (word is LE and not words[place + 1].vowel))
+        and (words[place - 1] is DE or words[place - 1] is A)
+    ]
+    if meeting:
+        answers = _contracted(answers, meeting)
         words = [word for word, _ in answers]
     links = [(spot[1], place) for place, (_, its) in enumerate(answers) for spot in its]
     links.sort()
@@ -72,19 +78,13 @@ def finish(spots: list[Spot], answers: list[Answer]) -> Sentence:
     return Sentence(_written(source_words), _written(words), tuple(links), tuple(source_words), tuple(words))
 
 
-def _contract(answers: list[Answer]) -> list[Answer]:
-    """du, au, des, aux; but de l'eau: an elided article does not contract."""
-    said: list[Answer] = []
-    before = None
-    for index, answer in enumerate(answers):
-        word = answer[0]
-        if (before is DE or before is A) and (word is LES or (word is LE and not answers[index + 1][0].vowel)):
-            its = said[-1][1]
-            said[-1] = CONTRACTED[before, word], its + tuple([spot for spot in answer[1] if spot not in its])
-            before = None
-        else:
-            said.append(answer)
-            before = word
+def _contracted(answers: list[Answer], places: list[int]) -> list[Answer]:
+    """The words with these articles drawn into the prepositions before them: du, au, des, aux."""
+    said = list(answers)
+    for place in reversed(places):
+        (before, its), (article, others) = said[place - 1 : place + 1]
+        both = its + tuple([spot for spot in others if spot not in its])
+        said[place - 1 : place + 1] = [(CONTRACTED[before, article], both)]
     return said
 
 

@@ -6,8 +6,7 @@ What is written for a split is what `Drawn` yields for it, in the same order, wh
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import ExitStack
 from itertools import count
@@ -17,14 +16,13 @@ from typing import IO, NamedTuple
 
 from regard.errors import SettingError
 from regard.text.examples import Answered, Document, Labelled, Sense, Tagged, Translation
-from regard.text.grammar.drawing import SPLITS, chunk, fingerprint, split_of, translation
+from regard.text.grammar.drawing import CHUNK, SPLITS, chunk, fingerprint, split_of, translation
 from regard.text.grammar.opinions import opinion
 from regard.text.grammar.questions import question
 from regard.text.grammar.stories import document
 from regard.text.grammar.views import sense, tagged
 
 HELD_OUT = 2000  # at most so many examples in valid, test and names
-WORTH_IT = 20_000  # pairs from which on several processes pay for their start
 Lines = tuple[str, ...]  # what one example adds to each file of its split
 
 
@@ -50,7 +48,7 @@ def write(
     seed: int = 0,
     view: str = "translation",
     prose: bool = False,
-    workers: int | None = None,
+    workers: int = 1,
     tell: Callable[[int], None] = lambda more: None,
 ) -> Written:
     """Write `pairs` training examples and the held-out splits; `tell` hears how many more examples are done."""
@@ -59,48 +57,29 @@ def write(
     held_out = min(HELD_OUT, max(1, pairs // 20))
     shape = PROSE if prose and view == "translation" else VIEWS[view]
     wanted = {split: pairs if split == "train" else held_out for split in shape.splits}
-    with _Files(folder, shape) as files:
+    with _Files(folder, shape, wanted) as files:
         drawn = 0
         for unseen in (False, True):
-            sizes = {split: size for split, size in wanted.items() if (split == "names") == unseen}
-            for split, lines in _routed(shape, seed, unseen, sizes, workers):
-                drawn += 1
-                if lines:
-                    files.add(split, lines)
-                    tell(1)
+            chunks = _chunks(shape, seed, unseen, workers)
+            while not files.full(unseen):
+                drawn += CHUNK
+                tell(sum(files.add(split, *portion) for split, portion in next(chunks).items()))
+            chunks.close()
     return Written({name: files.counts[split] for split, _, name in files.names}, drawn)
 
 
-def _routed(
-    view: View, seed: int, unseen: bool, sizes: dict[str, int], workers: int | None
-) -> Iterator[tuple[str, Lines | None]]:
-    """Every example drawn, with the lines it adds if it is new and its split still has room."""
-    if not sizes:
-        return
-    seen: set[int] = set()
-    left = dict(sizes)
-    cores = workers if workers is not None else (os.cpu_count() or 1 if sizes.get("train", 0) >= WORTH_IT else 1)
-    for examples in _chunks(view, seed, unseen, cores):
-        for mark, split, lines in examples:
-            if left.get(split, 0) and mark not in seen:
-                seen.add(mark)
-                left[split] -= 1
-                yield split, lines
-            else:
-                yield split, None
-        if not any(left.values()):
-            return
+Portion = tuple[list[int], list[list[str]]]  # the marks of some examples, and for each file the lines they add
 
 
-def _chunks(view: View, seed: int, unseen: bool, workers: int) -> Iterator[list[tuple[int, str, Lines]]]:
+def _chunks(view: View, seed: int, unseen: bool, workers: int) -> Generator[dict[str, Portion], None, None]:
     """The chunks in order, drawn here or by several processes a little ahead of the reader."""
     if workers <= 1:
-        yield from (_lines_of(view, seed, number, unseen) for number in count())
+        yield from (_portions(view, seed, number, unseen) for number in count())
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        ahead: list[Future[list[tuple[int, str, Lines]]]] = []
+        ahead: list[Future[dict[str, Portion]]] = []
         try:
             for number in count():
-                ahead.append(pool.submit(_lines_of, view, seed, number, unseen))
+                ahead.append(pool.submit(_portions, view, seed, number, unseen))
                 if len(ahead) > 3 * workers:
                     yield ahead.pop(0).result()
         finally:
@@ -108,21 +87,26 @@ def _chunks(view: View, seed: int, unseen: bool, workers: int) -> Iterator[list[
                 future.cancel()
 
 
-def _lines_of(view: View, seed: int, number: int, unseen: bool) -> list[tuple[int, str, Lines]]:
-    found = []
+def _portions(view: View, seed: int, number: int, unseen: bool) -> dict[str, Portion]:
+    """The examples of a chunk, by split."""
+    found: dict[str, Portion] = {}
     for example in chunk(view.draw, seed, number, unseen):
         mark = fingerprint(example)
-        found.append((mark, split_of(example, mark, unseen), view.lines(example)))
+        marks, files = found.setdefault(split_of(example, mark, unseen), ([], [[] for _ in view.endings]))
+        marks.append(mark)
+        for lines, line in zip(files, view.lines(example), strict=True):
+            lines.append(line + "\n")
     return found
 
 
 class _Files:
     """The files of every split, written aside and put in place when all of them are whole."""
 
-    def __init__(self, folder: Path, view: View) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, view: View, wanted: dict[str, int]) -> None:
+        self.folder, self.wanted = folder, wanted
         self.names = [(split, which, f"{split}.{e}") for split in view.splits for which, e in enumerate(view.endings)]
         self.counts = dict.fromkeys(view.splits, 0)
+        self.seen: set[int] = set()
         self.open: dict[str, list[IO[str]]] = {split: [] for split in view.splits}
         self.stack = ExitStack()
 
@@ -141,10 +125,24 @@ class _Files:
     def _aside(self, name: str) -> Path:
         return self.folder / f".{name}.part"
 
-    def add(self, split: str, lines: Lines) -> None:
-        self.counts[split] += 1
-        for file, line in zip(self.open[split], lines, strict=True):
-            file.write(line + "\n")
+    def full(self, unseen: bool) -> bool:
+        """Whether every split that such examples are for has what it wants."""
+        return all(self.counts[split] == self.wanted[split] for split in self.counts if (split == "names") == unseen)
+
+    def add(self, split: str, marks: list[int], files: list[list[str]]) -> int:
+        """Write the examples that are new, as far as there is room; how many those were."""
+        room = self.wanted.get(split, 0) - self.counts.get(split, 0)
+        new = []
+        for place, mark in enumerate(marks):
+            if mark not in self.seen:
+                self.seen.add(mark)
+                new.append(place)
+        del new[room:]
+        for file, lines in zip(self.open.get(split, []), files, strict=False):
+            file.writelines([lines[place] for place in new])
+        if new:
+            self.counts[split] += len(new)
+        return len(new)
 
     def __exit__(self, kind: object, *rest: object) -> None:
         self.stack.close()
@@ -174,7 +172,7 @@ def as_prose(words: Iterable[str], language: str) -> str:
 
 def pharaoh(links: Iterable[tuple[int, int]]) -> str:
     """Links as every alignment tool reads them: 0-0 1-2."""
-    return " ".join(f"{source}-{target}" for source, target in links)
+    return " ".join([f"{source}-{target}" for source, target in links])
 
 
 def _pair(example: Translation) -> Lines:
