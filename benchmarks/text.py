@@ -191,10 +191,11 @@ def drawing(pairs: int, rounds: int) -> dict[str, list[float]]:
     rates: dict[str, list[float]] = {"drawn, 1 process": [], "regard corpus, 2 processes": []}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(rounds):
-            start = time.perf_counter()
-            for number in range(pairs // CHUNK):
-                chunk(translation, 0, number)
-            rates["drawn, 1 process"].append(pairs / (time.perf_counter() - start))
+            for part in range(5):
+                start = time.perf_counter()
+                for number in range(10):
+                    chunk(translation, part, number)
+                rates["drawn, 1 process"].append(10 * CHUNK / (time.perf_counter() - start))
             start = time.perf_counter()
             written = write(Path(folder), pairs, workers=2)
             rates["regard corpus, 2 processes"].append(written.drawn / (time.perf_counter() - start))
@@ -247,7 +248,7 @@ def main() -> None:
     result["batches"] = batches.batches(asked.quick)
     batches.show(result["batches"])
     result["padding"] = batches.padding()
-    result["drawing"] = drawing(2_000 if asked.quick else 30_000, rounds)
+    result["drawing"] = drawing(10_000 if asked.quick else 100_000, rounds)
     print(*goals(result), sep="\n")
     asked.out.mkdir(parents=True, exist_ok=True)
     (asked.out / "text.json").write_text(json.dumps(result, indent=1) + "\n")

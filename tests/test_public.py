@@ -47,6 +47,20 @@ def test_the_modules_are_modules(name: str) -> None:
     assert module.__name__ == f"regard.attention.{name}"
 
 
+def test_every_public_name_of_text_is_there() -> None:
+    assert len(set(regard.text.__all__)) == len(regard.text.__all__) > 50
+    for name in regard.text.__all__:
+        assert getattr(regard.text, name) is not None
+    with pytest.raises(AttributeError, match=r"no attribute 'Tokeniser'.*Tokenizer"):
+        _ = regard.text.Tokeniser
+
+
+def test_import_text_is_light() -> None:
+    """Worker processes import it: they need neither torch nor numpy to draw from the grammar."""
+    loaded = modules_after("from regard.text.grammar import writing")
+    assert "regard.text.grammar.writing" in loaded and not loaded & {*HEAVY, "tokenizers", "rich.console"}
+
+
 def test_the_functions_are_not_modules() -> None:
     assert callable(regard.attend)
     assert callable(regard.capture)

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import SettingError
-from regard.text.examples import Translation
+from regard.text import Answers, Classified, Documents, Parallel, TagFile
+from regard.text.examples import Labelled, Translation
 from regard.text.grammar import SPLITS, Drawn, document, opinion, question, sense, tagged, translation
 from regard.text.grammar.drawing import CHUNK, chunk
 from regard.text.grammar.names import FAMILIES, TOWNS, UNSEEN
@@ -113,6 +115,27 @@ def test_every_view_can_be_written(tmp_path: Path, view: str) -> None:
     written = write(tmp_path, 40, view=view)
     assert {path.name for path in tmp_path.iterdir()} == set(written.files)
     assert all(count > 0 for count in written.files.values())
+
+
+def test_every_view_is_read_back_by_its_reader(tmp_path: Path) -> None:
+    readers = {
+        "document": lambda: Documents(tmp_path / "test.txt"),
+        "opinion": lambda: Classified(tmp_path / "test.tsv"),
+        "tagged": lambda: TagFile(tmp_path / "test.conll"),
+        "question": lambda: Answers(tmp_path / "test.jsonl"),
+        "sense": lambda: Classified(tmp_path / "test.senses.tsv", label="sense"),
+    }
+    for view, reader in readers.items():
+        write(tmp_path, 200, view=view)
+        read, drawn = list(reader()), list(Drawn(VIEWS[view].draw, 10, "test"))
+        if view == "opinion":
+            drawn = [replace(example, evidence=None) for example in drawn]
+        if view == "sense":
+            drawn = [Labelled(example.text, example.sense) for example in drawn]
+        assert read == drawn, view
+    write(tmp_path, 200)
+    links = tmp_path / "test.align"
+    assert list(Parallel(tmp_path / "test.en", tmp_path / "test.fr", links)) == list(Drawn(translation, 10, "test"))
 
 
 def test_nothing_is_left_behind_when_writing_fails(tmp_path: Path) -> None:

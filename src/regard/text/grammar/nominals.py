@@ -55,14 +55,12 @@ def described(draw: Draw, noun: Noun, plural: bool, plain: float) -> Phrase:
             second = draw.pick(choices)
             if (
                 second.before != first.before
-            ):  # a small black cat: the trailing French one stands next to the English noun
+            ):  # a small black cat, un petit chat noir: the trailing one is nearer in English
                 trailing, leading = (second, first) if first.before else (first, second)
                 describe(phrase, trailing)
                 describe(phrase, leading)
                 return phrase
-        if (
-            first.graded and draw.random() < 0.08
-        ):  # a long adverb would not stand before a noun: très vieux, never extrêmement
+        if first.graded and draw.random() < 0.08:  # très vieux, never extrêmement vieux, before a noun
             describe(phrase, first, draw.lexicon.degree[0] if first.before else draw.lexicon.degree[-1])
         else:
             describe(phrase, first)

@@ -16,14 +16,13 @@ MISTER, MISS = (en("Mr.", "NOUN"), fr("M.", "NOUN")), (en("Ms.", "NOUN"), fr("Mm
 class Phrase:
     """A noun phrase in both languages, with what others must know to agree with it."""
 
-    __slots__ = ("answers", "article", "feminine", "noun", "person", "plural", "pronoun", "spots")
+    article = 0  # how many French words its indefinite article has; after a negation de stands for them
+    noun: Noun | None = None
+    pronoun: Pronoun | None = None  # set where the phrase is nothing but a pronoun
 
     def __init__(self, spots: list[Spot], answers: list[Answer], feminine: bool, plural: bool, person: int = 2) -> None:
         self.spots, self.answers, self.feminine, self.plural = spots, answers, feminine, plural
         self.person = 5 if plural and person == 2 else person
-        self.article = 0  # how many French words its indefinite article has; after a negation de stands for them
-        self.noun: Noun | None = None
-        self.pronoun: Pronoun | None = None  # set where the phrase is nothing but a pronoun
 
     @property
     def human(self) -> bool:

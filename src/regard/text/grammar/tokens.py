@@ -91,9 +91,11 @@ def _contracted(answers: list[Answer], places: list[int]) -> list[Answer]:
 def _written(words: list[Word]) -> tuple[str, ...]:
     """The forms as they stand, each knowing the word after it; the first one with a capital."""
     written = [word[0] for word in words]
-    for place, changed in [(place, word[4]) for place, word in enumerate(words) if word[4] is not None]:
-        if words[place + 1][3]:  # no such word ends a sentence
-            written[place] = changed
+    changes = [word[4] for word in words]
+    if any(changes):
+        for place, changed in enumerate(changes):
+            if changed is not None and words[place + 1][3]:  # no such word ends a sentence
+                written[place] = changed
     first = written[0]
     written[0] = first[0].upper() + first[1:]
     return tuple(written)

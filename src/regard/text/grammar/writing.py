@@ -6,9 +6,10 @@ What is written for a split is what `Drawn` yields for it, in the same order, wh
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import ExitStack
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
@@ -33,6 +34,7 @@ class View(NamedTuple):
     endings: tuple[str, ...]
     lines: Callable[..., Lines]
     splits: tuple[str, ...] = SPLITS
+    header: str = ""  # the first line of tables
 
 
 class Written(NamedTuple):
@@ -57,34 +59,40 @@ def write(
     held_out = min(HELD_OUT, max(1, pairs // 20))
     shape = PROSE if prose and view == "translation" else VIEWS[view]
     wanted = {split: pairs if split == "train" else held_out for split in shape.splits}
-    with _Files(folder, shape, wanted) as files:
+    with _Files(folder, shape, wanted) as files, _several(workers) as start:
         drawn = 0
         for unseen in (False, True):
-            chunks = _chunks(shape, seed, unseen, workers)
+            chunks = _chunks(shape, seed, unseen, start)
             while not files.full(unseen):
                 drawn += CHUNK
                 tell(sum(files.add(split, *portion) for split, portion in next(chunks).items()))
-            chunks.close()
     return Written({name: files.counts[split] for split, _, name in files.names}, drawn)
 
 
 Portion = tuple[list[int], list[list[str]]]  # the marks of some examples, and for each file the lines they add
 
 
-def _chunks(view: View, seed: int, unseen: bool, workers: int) -> Generator[dict[str, Portion], None, None]:
-    """The chunks in order, drawn here or by several processes a little ahead of the reader."""
+Start = Callable[..., Callable[[], dict[str, Portion]]]  # begins a task and gives what waits for its result
+
+
+@contextmanager
+def _several(workers: int) -> Iterator[tuple[Start, int]]:
+    """A way to start tasks, here or in several processes, and how many to have under way."""
     if workers <= 1:
-        yield from (_portions(view, seed, number, unseen) for number in count())
+        yield (lambda task, *settings: lambda: task(*settings)), 1
+        return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        ahead: list[Future[dict[str, Portion]]] = []
-        try:
-            for number in count():
-                ahead.append(pool.submit(_portions, view, seed, number, unseen))
-                if len(ahead) > 3 * workers:
-                    yield ahead.pop(0).result()
-        finally:
-            for future in ahead:
-                future.cancel()
+        yield (lambda task, *settings: pool.submit(task, *settings).result), 4 * workers
+        pool.shutdown(cancel_futures=True)
+
+
+def _chunks(view: View, seed: int, unseen: bool, start: tuple[Start, int]) -> Iterator[dict[str, Portion]]:
+    """The chunks in order, a few of them begun before they are asked for."""
+    begin, ahead = start
+    waiting = deque(begin(_portions, view, seed, number, unseen) for number in range(ahead))
+    for number in count(ahead):
+        yield waiting.popleft()()
+        waiting.append(begin(_portions, view, seed, number, unseen))
 
 
 def _portions(view: View, seed: int, number: int, unseen: bool) -> dict[str, Portion]:
@@ -103,7 +111,7 @@ class _Files:
     """The files of every split, written aside and put in place when all of them are whole."""
 
     def __init__(self, folder: Path, view: View, wanted: dict[str, int]) -> None:
-        self.folder, self.wanted = folder, wanted
+        self.folder, self.wanted, self.header = folder, wanted, view.header
         self.names = [(split, which, f"{split}.{e}") for split in view.splits for which, e in enumerate(view.endings)]
         self.counts = dict.fromkeys(view.splits, 0)
         self.seen: set[int] = set()
@@ -116,6 +124,7 @@ class _Files:
             for split, _, name in self.names:
                 file = self._aside(name).open("w", encoding="utf-8", newline="\n")
                 self.open[split].append(self.stack.enter_context(file))
+                file.write(self.header)
         except OSError as error:
             self.stack.close()
             where = "regard corpus"
@@ -170,9 +179,20 @@ def as_prose(words: Iterable[str], language: str) -> str:
     return text
 
 
+class _Spelled(dict[tuple[int, int], str]):
+    """Every link as it is written, made when it first comes up."""
+
+    def __missing__(self, link: tuple[int, int]) -> str:
+        self[link] = f"{link[0]}-{link[1]}"
+        return self[link]
+
+
+_SPELLED = _Spelled()
+
+
 def pharaoh(links: Iterable[tuple[int, int]]) -> str:
     """Links as every alignment tool reads them: 0-0 1-2."""
-    return " ".join([f"{source}-{target}" for source, target in links])
+    return " ".join([_SPELLED[link] for link in links])
 
 
 def _pair(example: Translation) -> Lines:
@@ -207,9 +227,9 @@ def _sense(example: Sense) -> Lines:
 VIEWS = {
     "translation": View(translation, ("en", "fr", "align"), _pair),
     "document": View(document, ("txt",), _document),
-    "opinion": View(opinion, ("tsv",), _opinion, SPLITS[:3]),  # no names in them
+    "opinion": View(opinion, ("tsv",), _opinion, SPLITS[:3], "text\tlabel\tevidence\n"),  # no names in them
     "tagged": View(tagged, ("conll",), _tagged),
     "question": View(question, ("jsonl",), _question),
-    "sense": View(sense, ("senses.tsv",), _sense),
+    "sense": View(sense, ("senses.tsv",), _sense, header="text\tindex\tword\tsense\n"),
 }
 PROSE = View(translation, ("en", "fr"), _prose)

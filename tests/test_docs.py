@@ -1,0 +1,49 @@
+"""What the README and the book show runs as it stands."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from regard.text.grammar.writing import write
+
+ROOT = Path(__file__).parents[1]
+
+
+def blocks(file: str, heading: str) -> str:
+    """The Python of one section."""
+    section = re.search(rf"^#+ {re.escape(heading)}$(.*?)(?=^#+ |\Z)", (ROOT / file).read_text("utf-8"), re.M | re.S)
+    assert section, f"{file} has no section {heading!r}"
+    return "\n".join(re.findall(r"```python\n(.*?)```", section[1], re.S))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write(tmp_path / "data", 1500)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_from_two_text_files_to_a_batch(folder: Path) -> None:
+    shown = blocks("README.md", "From two text files to a batch")
+    assert shown.count("\n") <= 25
+    names: dict[str, object] = {}
+    exec(shown, names)
+    batch, pieces = names["batch"], names["pieces"]
+    assert len(batch) > 1 and batch.source.shape[0] == batch.target_in.shape[0]  # type: ignore[arg-type, attr-defined]
+    assert pieces.words[-1] == 6  # type: ignore[attr-defined]
+    assert names["state"]["batch"] == 1  # type: ignore[index]
+    assert (folder / "tokenizer.json").exists()
+
+
+def test_the_alignment_of_the_book(folder: Path) -> None:
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    exec(blocks("docs/text.md", "A gold alignment, drawn"), {})
+    assert (folder / "alignment.svg").read_text("utf-8").startswith("<?xml")
+
+
+def test_the_built_in_corpus_of_the_book(capsys: pytest.CaptureFixture[str]) -> None:
+    exec(blocks("docs/text.md", "The built-in corpus"), {})
+    assert capsys.readouterr().out.count("|") == 6
