@@ -98,18 +98,30 @@ def error(got: Tensor, want: Tensor) -> float:
     return float((got.double() - want)[finite].abs().max()) if finite.any() else 0.0
 
 
+def greatest(values: Tensor) -> float:
+    finite = values.detach()[values.isfinite()]
+    return float(finite.abs().max()) if len(finite) else 0.0
+
+
 def as_exact_as_plain(
-    got: dict[str, Tensor], plain: dict[str, Tensor], true: dict[str, Tensor], reach: float, who: str
+    got: dict[str, Tensor],
+    plain: dict[str, Tensor],
+    true: dict[str, Tensor],
+    reach: float,
+    who: str,
+    steep: float | None = None,
 ) -> None:
     """The error against float64 is at most twice what plain makes, plus a floor of a few ulp of the largest value.
 
     The floor is there because on a small map plain may hit the truth by luck, while another order of the same sums is
     as good and lands some roundings away: eight ulp of the largest value of its kind. And a weight exp(score - lse)
     inherits the absolute rounding of its score and its lse, so two ulp of `reach`, the largest of those, come on top.
+    Gradients are of one kind, since they flow into each other; and what a short vector passes on to its gradient when
+    it was scaled to length one (Cosine) grows by `steep`, one over its length, though at width 1 nothing is left of it.
     """
     for name in got.keys() - {"top.indices"}:
         x, y, truth = (found[name].detach() for found in (got, plain, true))
-        largest = float(truth[truth.isfinite()].abs().max()) if truth.isfinite().any() else 0.0
+        largest = greatest(truth) if steep is None else steep * max(map(greatest, true.values()))
         floor = torch.finfo(x.dtype).eps * max(largest, 1.0) * (8 + 2 * reach)
         mine, theirs = error(x, truth), error(y, truth)
         assert mine <= 2 * theirs + floor, f"{who} {name}: error {mine:.2e}, plain makes {theirs:.2e}"
@@ -120,6 +132,9 @@ def backends_agree(request: Request, sizes: tuple[int, int, int] | None, observe
     true, plain = fields(exact("plain", observe)), fields(request("plain", observe))
     true_told, plain_told = gradients(exact, "plain", observe), gradients(request.to(dtype), "plain", observe)
     reach = float(true["lse"].detach().abs().nan_to_num(posinf=0.0).max()) if true["lse"].numel() else 0.0
+    lengths = torch.cat([request.q.norm(dim=-1).reshape(-1), request.k.norm(dim=-1).reshape(-1)])
+    scaled = isinstance(request.score, scores.Cosine) and len(lengths) > 0
+    steep = max(1.0, 1 / max(float(lengths.min()), 1e-3)) if scaled else 1.0
     for backend in request.able():
         if backend == "plain":
             continue
@@ -128,7 +143,7 @@ def backends_agree(request: Request, sizes: tuple[int, int, int] | None, observe
                 got = fields(request(backend, observe))
             told = gradients(request.to(dtype), backend, observe, bias=backend != "sdpa")  # it gives none to a bias
         as_exact_as_plain(got, plain, true, reach, backend)
-        as_exact_as_plain(told, plain_told, true_told, reach, f"{backend} gradient of")
+        as_exact_as_plain(told, plain_told, true_told, reach, f"{backend} gradient of", steep)
         missing, at = got["top.indices"] < 0, got["top.indices"].clamp(min=0)
         assert torch.equal(missing, true["top.indices"] < 0)
         if request.S:  # near ties may swap places, so what lies at each place must be as large as what should

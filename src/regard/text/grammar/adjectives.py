@@ -50,7 +50,7 @@ abstract after: important=important+, simple=simple, difficult=difficile+, stran
 abstract after: clear=clair
 abstract after: dangerous=dangereux+, necessary=nécessaire+, original=original+, final=définitif+
 abstract after: complicated=compliqué+
-event before: big=grand, small=petit, good=bon, first=premier, last=dernier
+event before: big=grand, small=petit, good=bon, beautiful=beau+
 event after: important=important+, long=long, official=officiel+, unforgettable=inoubliable+, annual=annuel+
 event after: traditional=traditionnel+
 plant after: green=vert, rare=rare, dry=sec, red=rouge, yellow=jaune, white=blanc, fragile=fragile
@@ -74,10 +74,10 @@ COMPARED = {"good": ("better", "meilleur"), "bad": ("worse", "pire"), "far": ("f
 
 # What is or is not, and knows no degrees; and what is only said before a noun.
 ABSOLUTE = frozenset(
-    """wooden woollen ruined golden first last real annual official final blind deaf broken empty delicious
+    """wooden woollen ruined golden real annual official final blind deaf broken empty delicious
 enormous huge immense vast unforgettable medieval anonymous burnt antique secret""".split()
 )
-ATTRIBUTIVE = frozenset(("first", "last", "real"))
+ATTRIBUTIVE = frozenset(("real",))
 
 FEMININE = {
     "beau": "belle", "nouveau": "nouvelle", "vieux": "vieille", "fou": "folle", "blanc": "blanche", "sec": "sèche",
@@ -96,7 +96,7 @@ slowly=lentement, quickly=rapidement, quietly=silencieusement, carefully=prudemm
 sadly=tristement
 gently=doucement, easily=facilement, nervously=nerveusement, patiently=patiemment, secretly=secrètement
 politely=poliment, angrily=furieusement, proudly=fièrement, calmly=calmement, clumsily=maladroitement
-eagerly=avidement
+eagerly=avec empressement
 reluctantly=à contrecœur, suddenly=soudainement, bravely=courageusement, gracefully=gracieusement
 discreetly=discrètement
 """

@@ -34,7 +34,7 @@ MISSING = make_verb("miss", "manquer à!")
 # Those French would not call by their trade: elle est infirmière, but c'est une dame.
 NO_TRADE = frozenset(
     """man boy woman girl lady child hero heroine giant stranger victim star neighbour guest witness thief customer
-passenger tourist champion king queen witch boss""".split()
+passenger scholar tourist champion king queen witch boss""".split()
 )
 
 
@@ -49,12 +49,12 @@ def being(draw: Draw, subject: Phrase, tense: int, asked: bool = False) -> Claus
     if human and chance < 0.45:
         return _having(draw, subject, tense, asked)
     if chance < 0.55:
-        said = speak(draw.lexicon.etre, tense, subject, negation_of(draw), asked=asked)
+        said = speak(draw.lexicon.etre, tense, subject, negation_of(draw, subject, tense, state=True), asked=asked)
         there, la = whereabouts(draw)
         return Clause(subject, said.front, said.rest + there, said.french + la)
     kind = "person" if subject.noun is None else subject.noun.kind
     choices = draw.lexicon.predicates[kind] or draw.lexicon.predicates["sight"]
-    return described_as(draw, subject, tense, draw.pick(choices), negation_of(draw), asked)
+    return described_as(draw, subject, tense, draw.pick(choices), negation_of(draw, subject, tense, state=True), asked)
 
 
 def described_as(
@@ -100,9 +100,9 @@ def _profession(draw: Draw, subject: Phrase, tense: int, asked: bool) -> Clause:
     """is a baker, est boulanger: French needs no article."""
     while True:
         noun = draw.pick(draw.lexicon.nouns["person"])
-        if noun.feminine == subject.feminine and noun.english[0][0].form not in NO_TRADE:
+        if noun.feminine == subject.feminine and noun is not subject.noun and noun.english[0][0].form not in NO_TRADE:
             break
-    said = speak(draw.lexicon.etre, tense, subject, negation_of(draw), asked=asked)
+    said = speak(draw.lexicon.etre, tense, subject, negation_of(draw, subject, tense, state=True), asked=asked)
     spots = spots_of(noun.english[subject.plural])
     comment = [(word, tuple(spots)) for word in noun.french[subject.plural]]
     if not subject.plural:
@@ -121,7 +121,7 @@ def _age(draw: Draw, subject: Phrase, tense: int, asked: bool) -> Clause:
 
 def _having(draw: Draw, subject: Phrase, tense: int, asked: bool) -> Clause:
     """is hungry, a faim; is afraid of the dog, a peur du chien."""
-    said, french = _be_having(draw, subject, tense, asked, negation_of(draw))
+    said, french = _be_having(draw, subject, tense, asked, negation_of(draw, subject, tense, state=True))
     if draw.random() < 0.25:
         spots = [[AFRAID, 0], [small.OF, 0]]
         feared = something(draw, ("animal", "person", "insect"), subject)
@@ -161,7 +161,7 @@ def missing(draw: Draw, subject: Phrase, tense: int) -> Clause:
         missed.answers = [(missed.pronoun.french, (spots[0],))]
     else:
         spots = missed.spots
-    negation = negation_of(draw)
+    negation = negation_of(draw, subject, tense, state=True)
     who = subject.pronoun
     clitics = None if who is None else [(who.indirect, tuple(subject.spots))]
     english = speak(MISSING, tense, subject, negation)
@@ -193,6 +193,10 @@ def there_is(draw: Draw, tense: int) -> Clause:
     french += [(small.Y, (there.spots[0],)), (has, (*said.front, *be))]
     if negated:
         french.append((small.PAS, tuple(negated)))
+    if negated and thing.plural:  # there were not any trains
+        some: Spot = [small.ANY, 0]
+        thing.spots.insert(0, some)
+        thing.answers[0] = (thing.answers[0][0], (some,))
     where, la = whereabouts(draw)
     what = thing.answers if negation is None else thing.after_negation()
     return Clause(there, said.front, said.rest + thing.spots + where, french + what + la)

@@ -35,11 +35,14 @@ class Clause(NamedTuple):
         return self.french if self.turned else self.subject.answers + self.french
 
 
-def negation_of(draw: Draw) -> Negation | None:
+def negation_of(draw: Draw, who: Phrase, tense: int, state: bool = False) -> Negation | None:
+    """Now and then not; never where nothing is going on just now; no longer where something could have gone on."""
     chance = draw.random()
-    if chance > 0.17:
+    if chance > 0.17 or (who.spots and who.spots[0][0] is small.EVERY):  # not every: that would be another sentence
         return None
-    return small.NEGATIONS[0 if chance < 0.12 else 1 if chance < 0.15 else 2]
+    if chance > 0.15 and (state or tense not in (PAST, PERFECT)):
+        return small.NO_LONGER
+    return small.NEVER if chance > 0.12 and tense not in (NOW, THEN) else small.NEGATED
 
 
 def adverb_of(draw: Draw, verb: Verb, tense: int, negation: Negation | None) -> Fixed | None:
@@ -57,10 +60,10 @@ def alone(draw: Draw, subject: Phrase, tense: int, asked: bool = False, verb: Ve
     """She is singing in the garden."""
     if verb is None:
         verb = draw.pick(draw.lexicon.people_alone)
-    negation = negation_of(draw)
+    negation = negation_of(draw, subject, tense, verb.state)
     said = speak(verb, tense, subject, negation, adverb=adverb_of(draw, verb, tense, negation), asked=asked)
     rest, french = said.rest, said.french
-    if negation is None and draw.random() < 0.12:
+    if negation is None and not verb.tail and draw.random() < 0.12:
         how, comment = fixed(draw.pick(draw.lexicon.manner))
         rest, french = rest + how, french + comment
     if not verb.away and draw.random() < 0.35:
@@ -72,7 +75,7 @@ def alone(draw: Draw, subject: Phrase, tense: int, asked: bool = False, verb: Ve
 def placed(draw: Draw, subject: Phrase, tense: int, asked: bool = False) -> Clause:
     """He lives in Belgium; he goes to the market."""
     verb = draw.pick(draw.lexicon.verbs["place"])[0]
-    said = speak(verb, tense, subject, negation_of(draw), asked=asked)
+    said = speak(verb, tense, subject, negation_of(draw, subject, tense, verb.state), asked=asked)
     there, la = whereabouts(draw, verb.motion)
     return Clause(subject, said.front, said.rest + there, said.french + la)
 
@@ -88,16 +91,20 @@ def acting(draw: Draw, subject: Phrase, tense: int, asked: bool = False) -> Clau
 
 
 def with_object(draw: Draw, subject: Phrase, tense: int, verb: Verb, thing: Phrase, asked: bool = False) -> Clause:
-    negation = negation_of(draw)
+    negation = negation_of(draw, subject, tense, verb.state)
     said = speak(verb, tense, subject, negation, adverb=adverb_of(draw, verb, tense, negation), asked=asked)
     french = said.french
     tail: list[Spot] = []
-    if negation is None and draw.random() < 0.06:  # eats the apple slowly, mange lentement la pomme
+    if (
+        negation is None and not verb.tail and not verb.state and draw.random() < 0.06
+    ):  # eats the apple slowly, mange lentement la pomme
         tail, comment = fixed(draw.pick(draw.lexicon.manner))
         french = french + comment
     if verb.lemma in LIKING:
         thing.in_general()
     if verb.preposition is not None:
+        if negation is not None:
+            thing.many()
         french = [*french, (verb.preposition, said.verb), *thing.after(verb.preposition)]
     else:
         french = french + (thing.answers if negation is None else thing.after_negation())
@@ -113,7 +120,7 @@ def with_pronoun(draw: Draw, subject: Phrase, tense: int, verb: Verb, other: Pro
     direct = verb.preposition is None
     clitics: list[Answer] = [(other.direct if direct else other.indirect, (spot,))]
     agreement = other.feminine + 2 * other.plural if direct else None
-    said = speak(verb, tense, subject, negation_of(draw), clitics, agreement, asked=asked)
+    said = speak(verb, tense, subject, negation_of(draw, subject, tense, verb.state), clitics, agreement, asked=asked)
     return Clause(subject, said.front, with_it(verb, said.rest, spot), said.french)
 
 
@@ -147,7 +154,7 @@ def _playing(draw: Draw, subject: Phrase, tense: int, verb: Verb, kind: str, ask
     if kind == "game":
         thing.spots = list(its)
         thing.answers[0] = (thing.answers[0][0], its)
-    said = speak(verb, tense, subject, negation_of(draw), asked=asked)
+    said = speak(verb, tense, subject, negation_of(draw, subject, tense, verb.state), asked=asked)
     preposition = A if kind == "game" else verb.preposition
     led = [] if preposition is None else [(preposition, said.verb)]
     return Clause(subject, said.front, said.rest + thing.spots, [*said.french, *led, *thing.answers])
@@ -160,7 +167,7 @@ def giving(draw: Draw, subject: Phrase, tense: int, asked: bool = False) -> Clau
     if draw.random() < 0.4:
         return _giving_them(draw, subject, tense, verb, thing, asked)
     receiver = something(draw, ("person", "kin"), subject)
-    negation = negation_of(draw)
+    negation = negation_of(draw, subject, tense, verb.state)
     said = speak(verb, tense, subject, negation, asked=asked)
     given = thing.answers if negation is None else thing.after_negation()
     if verb.shifts and draw.random() < 0.5:
@@ -175,7 +182,7 @@ def _giving_them(draw: Draw, subject: Phrase, tense: int, verb: Verb, thing: Phr
     """She gives me a book, elle me donne un livre."""
     other = other_than(draw, subject)
     spot: Spot = [other.object, 0]
-    negation = negation_of(draw)
+    negation = negation_of(draw, subject, tense, verb.state)
     said = speak(verb, tense, subject, negation, [(other.indirect, (spot,))], asked=asked)
     given = thing.answers if negation is None else thing.after_negation()
     if verb.shifts:
@@ -201,16 +208,16 @@ def wishing(draw: Draw, subject: Phrase, tense: int, asked: bool = False) -> Cla
         english, forms = draw.pick(MODALS[tense])
         spot: Spot = [english, 0]
         return _to_do(draw, Clause(subject, [spot], [], [(forms[subject.person], (spot,))]), None, bare=True)
-    if chance < 0.4 and tense in (NOW, THEN):
-        said = speak(draw.lexicon.aller, tense, subject, negation_of(draw), asked=asked)
-        return _to_do(draw, Clause(subject, said.front, said.rest, said.french), None)
-    verb = draw.pick(draw.lexicon.verbs["to"])[0]
-    said = speak(verb, tense, subject, negation_of(draw), asked=asked)
+    going = chance < 0.4 and tense in (NOW, THEN)
+    verb = draw.lexicon.aller if going else draw.pick(draw.lexicon.verbs["to"])[0]
+    negation = negation_of(draw, subject, tense, verb.state)
+    said = speak(verb, tense, subject, negation, asked=asked)
     marker = None if verb.preposition is None else (verb.preposition, said.verb)
-    return _to_do(draw, Clause(subject, said.front, said.rest, said.french), marker)
+    begun = Clause(subject, said.front, said.rest, said.french)
+    return _to_do(draw, begun, marker, negated=negation is not None)
 
 
-def _to_do(draw: Draw, begun: Clause, marker: Answer | None, bare: bool = False) -> Clause:
+def _to_do(draw: Draw, begun: Clause, marker: Answer | None, bare: bool = False, negated: bool = False) -> Clause:
     """What somebody wants, has or is going to do, as an infinitive."""
     chance = draw.random()
     subject = begun.subject
@@ -226,14 +233,14 @@ def _to_do(draw: Draw, begun: Clause, marker: Answer | None, bare: bool = False)
         what = infinitive(verb, subject, marker, bare=bare)
         more, plus = whereabouts(draw, verb.motion)
     else:
-        what, more, plus = _to_do_to(draw, subject, marker, bare)
+        what, more, plus = _to_do_to(draw, subject, marker, bare, negated)
     return Clause(
         subject, begun.front, [*begun.rest, *what.front, *what.rest, *more], begun.french + what.french + plus
     )
 
 
 def _to_do_to(
-    draw: Draw, subject: Phrase, marker: Answer | None, bare: bool
+    draw: Draw, subject: Phrase, marker: Answer | None, bare: bool, negated: bool
 ) -> tuple[Spoken, list[Spot], list[Answer]]:
     while True:
         verb, objects = draw.pick(draw.lexicon.people_object)
@@ -250,6 +257,7 @@ def _to_do_to(
     if verb.lemma in LIKING:
         thing.in_general()
     what = infinitive(verb, subject, marker, bare=bare)
-    if preposition is None:
-        return what, thing.spots, thing.answers
-    return what, thing.spots, [(preposition, what.verb), *thing.after(preposition)]
+    if preposition is not None:
+        return what, thing.spots, [(preposition, what.verb), *thing.after(preposition)]
+    answers = thing.after_negation() if negated else thing.answers
+    return what, thing.spots, answers

@@ -149,6 +149,8 @@ def _adjectives() -> dict[str, list[Adjective]]:
         "bird": "animal",
         "insect": "animal",
         "machine": "thing",
+        "craft": "vehicle",
+        "structure": "building",
         "furniture": "thing",
         "award": "event",
     }

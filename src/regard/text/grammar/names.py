@@ -11,9 +11,9 @@ from itertools import product
 
 MEN = """Paul Pierre Louis Henri Hugo Jules Victor Simon Thomas Antoine Marc Nicolas Daniel David Martin Oscar Arthur
 Samuel Adrien Gabriel Robert Albert Bernard Charles Georges Philippe Laurent Julien Bruno Igor Omar Karim
-Felix Edgar""".split()
-WOMEN = """Marie Anne Claire Alice Julie Sophie Emma Louise Jeanne Charlotte Camille Lucie Agathe Rose Irene Sara Nadia
-Clara Laura Eva Marion Suzanne Elise Mathilde Olga Ines Laila Diane Flora Juliette Nora Vera Amelie Ada""".split()
+Félix Edgar""".split()
+WOMEN = """Marie Anne Claire Alice Julie Sophie Emma Louise Jeanne Charlotte Camille Lucie Agathe Rose Irène Sara Nadia
+Clara Laura Eva Marion Suzanne Élise Mathilde Olga Inès Laila Diane Flora Juliette Nora Vera Amélie Ada""".split()
 
 FAMILY_STARTS = """Bar Bel Bor Bran Cal Cor Dal Dor Fal Fer Gal Gor Kel Kor Lam Lor Mal Mar Mel Mor Nol Or Par Pel Ral
 Rom Sal Sol Tar Tol Val Ver Vor Al Ber Der Es Ul Zan"""
@@ -23,8 +23,13 @@ TOWN_STARTS = "Al Bran Car Dun El Far Gren Is Kar Lan Mir Nor Ol Por Ros Sel Tor
 TOWN_ENDS = "bourg burg dal dorf gard ham land mare mont mouth ola ora port sund ton vik ville"
 
 
+WORDS = frozenset(
+    "Island Pardon Almond Marin Cordon Boring Baring Bering Berlin Martin Dalton Orin Olland".split()
+)  # already
+
+
 def _made(starts: str, ends: str) -> list[str]:
-    return sorted({start + end for start, end in product(starts.split(), ends.split())})
+    return sorted({start + end for start, end in product(starts.split(), ends.split())} - WORDS)
 
 
 def kept_out(name: str) -> bool:

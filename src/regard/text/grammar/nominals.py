@@ -60,7 +60,8 @@ def described(draw: Draw, noun: Noun, plural: bool, plain: float) -> Phrase:
                 describe(phrase, trailing)
                 describe(phrase, leading)
                 return phrase
-        if first.graded and draw.random() < 0.08:  # très vieux, never extrêmement vieux, before a noun
+        # très vieux, never extrêmement vieux, before a noun; and pauvre means something else there
+        if first.graded and first.english.form != "poor" and draw.random() < 0.08:
             describe(phrase, first, draw.lexicon.degree[0] if first.before else draw.lexicon.degree[-1])
         else:
             describe(phrase, first)
@@ -92,7 +93,7 @@ def _singular_article(draw: Draw, phrase: Phrase, owner: Pronoun | None, subject
         define(phrase)
     elif chance < 0.70:
         indefinite(phrase)
-    elif chance < 0.84:
+    elif chance < 0.84 and _can_be_owned(phrase):
         own(phrase, owner if owner is not None else draw.pick(small.PERSONS))
     elif chance < 0.93:
         determine(phrase, small.THIS, small.CETTE if phrase.feminine else small.CE)
@@ -105,13 +106,18 @@ def _singular_article(draw: Draw, phrase: Phrase, owner: Pronoun | None, subject
         phrase.article = 1
 
 
+def _can_be_owned(phrase: Phrase) -> bool:
+    """My woman would be ma femme, which is my wife."""
+    return phrase.noun is None or phrase.noun.english[0][0].form not in ("man", "woman", "boy", "girl", "lady")
+
+
 def _plural_article(draw: Draw, phrase: Phrase, owner: Pronoun | None, subject: bool) -> None:
     chance = draw.random()
     if chance < 0.42:
         define(phrase)
     elif chance < 0.58 and not subject:
         indefinite(phrase)
-    elif chance < 0.70:
+    elif chance < 0.70 and _can_be_owned(phrase):
         own(phrase, owner if owner is not None else draw.pick(small.PERSONS))
     elif chance < 0.79:
         determine(phrase, small.THESE, small.CES)

@@ -68,8 +68,9 @@ garment m: coat=manteau, shirt=chemise/f, dress=robe/f, skirt=jupe/f, jacket=ves
 garment m: hat=chapeau, glove=gant, shoe=chaussure/f, boot=botte/f, tie=cravate/f, belt=ceinture/f, sock=chaussette/f
 text m: book=livre, letter=lettre/f, newspaper=journal, poem=poème, novel=roman, article=article, story=histoire/f
 text m: magazine=magazine, play=pièce/f, report=rapport, notebook=carnet, message=message, contract=contrat
-vehicle m: train=train, car=voiture/f, bus=bus, lorry=camion, bicycle=vélo, boat=bateau, plane=avion, ship=navire
-vehicle m: motorbike=moto/f, tractor=tracteur, helicopter=hélicoptère, taxi=taxi, sledge=traîneau
+vehicle f: car=voiture, lorry=camion/m, taxi=taxi/m, ambulance=ambulance, van=camionnette
+craft m: train=train, bus=bus, bicycle=vélo, boat=bateau, plane=avion, ship=navire, motorbike=moto/f, tractor=tracteur
+craft m: helicopter=hélicoptère, sledge=traîneau, ferry=ferry, tram=tramway
 vehicle m: ambulance=ambulance/f
 furniture f: table=table, chair=chaise, bed=lit/m, wardrobe=armoire, sofa=canapé/m, desk=bureau/m, shelf=étagère
 furniture m: armchair=fauteuil, bench=banc, stool=tabouret, drawer=tiroir, curtain=rideau
@@ -78,7 +79,8 @@ plant f: flower=fleur, rose=rose, tulip=tulipe, plant=plante, vine=vigne, daisy=
 opening f: door=porte, window=fenêtre, gate=portail/m, shutter=volet/m
 building f: house=maison, church=église, school=école, tower=tour, cabin=cabane, farm=ferme, bridge=pont/m
 building f: castle=château/m
-building m: palace=palais, museum=musée, hotel=hôtel, hospital=hôpital, theatre=théâtre, prison=prison/f, wall=mur
+building m: palace=palais, museum=musée, hotel=hôtel, hospital=hôpital, theatre=théâtre, prison=prison/f
+structure m: bridge=pont, wall=mur, dam=barrage, fence=clôture/f
 building m: cathedral=cathédrale/f, lighthouse=phare, shed=hangar, mill=moulin
 sight m: lake=lac, volcano=volcan, river=rivière/f, waterfall=cascade/f, island=île/f, valley=vallée/f, desert=désert
 sight m: mountain=montagne/f, cave=grotte/f, meadow=prairie/f, landscape=paysage, rainbow=arc-en-ciel
@@ -130,7 +132,7 @@ behind=derrière m: door=porte/f, curtain=rideau, wall=mur, tree=arbre, house=ma
 HOMONYMS = """
 bat=chauve-souris f subject: fly=voler, sleep=dormir, wake up=se réveiller
 bat=batte f object: swing=manier, lend=prêter, repair=réparer, break=casser
-bank=banque f object: rob=cambrioler, own=posséder, phone=téléphoner à
+bank=banque f object: rob=cambrioler, own=posséder!, phone=téléphoner à
 bank=rive f object: reach=atteindre, follow=longer, climb=escalader
 nail=clou m object: hammer in=enfoncer, straighten=redresser
 nail=ongle m object: file=limer, polish=vernir, bite=ronger

@@ -19,8 +19,8 @@ from regard.text.grammar.sentences import closed, fronted, link, said_of
 from regard.text.grammar.speech import PAST, PRESENT, speak
 from regard.text.grammar.tokens import Answer, Sentence, Spot
 
-LIKES = tuple(make_verb(*pair) for pair in (("love", "adorer!"), ("like", "aimer!"), ("enjoy", "apprécier!")))
-HATES = tuple(make_verb(*pair) for pair in (("hate", "détester!"), ("despise", "mépriser!")))
+LIKES = tuple(make_verb(*pair) for pair in (("love", "adorer~"), ("like", "aimer~"), ("enjoy", "apprécier~")))
+HATES = tuple(make_verb(*pair) for pair in (("hate", "détester~"), ("despise", "mépriser~")))
 EVEN_THOUGH, MEME_SI = small.SUBORDINATORS[3]
 
 

@@ -103,7 +103,7 @@ NEGATIONS = (
     Negation((en("never", "ADV"),), JAMAIS, False),
     Negation((en("no", "ADV"), en("longer", "ADV", "long")), PLUS, False),
 )
-NEGATED = NEGATIONS[0]
+NEGATED, NEVER, NO_LONGER = NEGATIONS
 
 QUE, QUI, OU = fr("que", "SCONJ", "que", "qu'"), fr("qui", "PRON"), fr("où", "PRON")
 DONT, WHOSE = fr("dont", "PRON"), en("whose", "PRON")
@@ -136,10 +136,10 @@ BESIDE = (
 )
 
 # Conjunctions of clauses that stand in one time; the first goes with the future too.
-WHILE = (en("while", "SCONJ"),)
+WHILE, WHEN = (en("while", "SCONJ"),), (en("when", "SCONJ"),)
 SUBORDINATORS = (
     ((en("because", "SCONJ"),), (fr("parce", "SCONJ"), QUE)),
-    ((en("when", "SCONJ"),), (fr("quand", "SCONJ"),)),
+    (WHEN, (fr("quand", "SCONJ"),)),
     (WHILE, (fr("pendant", "SCONJ"), QUE)),
     ((en("even", "ADV"), en("though", "SCONJ")), (fr("même", "ADV"), SI)),
     ((en("since", "SCONJ"),), (fr("puisque", "SCONJ", "puisque", "puisqu'"),)),
@@ -147,12 +147,12 @@ SUBORDINATORS = (
 
 # The parts of speech of the words that only stand in fixed expressions.
 TAGS = {
-    "ADP": "to for at up down away off of after on out about in from by ago à de en du au par dans",
+    "ADP": "avec to for at up down away off of after on out about in from by ago à de en du au par dans",
     "DET": "a the this every tous toutes les le la l' ce",
     "NOUN": """bed walk lunch dinner weight house fun goodbye part night week year morning month spring summer moment
     day evening winter autumn afternoon time Monday Friday Tuesday Sunday Mondays Sundays route panne besoin intention
     confiance visite revoir semblant soir semaine année matin mois printemps été jours matins soirs semaines nuit hiver
-    automne après-midi ans lundi mardi vendredi dimanche fois contrecœur bois laine ruine""",
+    automne après-midi ans lundi mardi vendredi dimanche fois contrecœur bois laine ruine empressement""",
     "ADJ": "asleep lost last next long dernière dernier prochaine prochain",
     "VERB": "married dressed bored tomber a",
     "ADV": """back yesterday tomorrow soon tonight today now twice hier demain bientôt aujourd'hui maintenant y

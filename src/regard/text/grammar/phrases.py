@@ -43,11 +43,19 @@ class Phrase:
 
     def after_negation(self) -> list[Answer]:
         """The French words as a direct object after ne ... pas: un, une, des, du turn into de. English says any."""
+        self.many()
         if not self.article:
             return self.answers
         if self.spots[0][0] is small.SOME:
             self.spots[0][0] = small.ANY
         return [(DE, self.answers[0][1]), *self.answers[self.article :]]
+
+    def many(self) -> None:
+        """Under a negation several turns into many: ne voit pas beaucoup de chats."""
+        if self.spots[0][0] is small.SEVERAL:
+            self.spots[0][0] = small.MANY
+            its = self.answers[0][1]
+            self.answers = [(small.BEAUCOUP, its), (DE, its), *self.answers[1:]]
 
     def in_general(self) -> None:
         """What one likes or hates as such: likes soup, aime la soupe; never likes a soup."""

@@ -9,7 +9,7 @@ from regard.text.grammar.particles import Pronoun
 from regard.text.grammar.phrases import Phrase, both, own, pronoun
 
 PEOPLE = ("person", "person", "person", "kin")
-OWNABLE = frozenset(("thing", "text", "vehicle", "garment", "building", "animal"))
+OWNABLE = frozenset(("thing", "text", "vehicle", "craft", "garment", "building", "animal"))
 
 
 def somebody(draw: Draw, newcomer: bool = False) -> Phrase:

@@ -7,6 +7,7 @@ from regard.text.grammar.being import being, there_is, weather
 from regard.text.grammar.chance import Draw
 from regard.text.grammar.clauses import chain, clause, saying
 from regard.text.grammar.frames import Clause, acting, alone, giving, placed, wishing
+from regard.text.grammar.lexicon import lexicon
 from regard.text.grammar.phrases import Phrase, fixed, pronoun, spots_of
 from regard.text.grammar.roles import somebody
 from regard.text.grammar.speech import FUTURE, NOW, PAST, PERFECT, PRESENT, THEN, speak
@@ -71,12 +72,20 @@ def simple(draw: Draw) -> Said:
 def timed(draw: Draw, done: Clause, tense: int) -> Said:
     """Yesterday, he slept; he slept yesterday."""
     chance = draw.random()
-    if chance > 0.3 or tense not in WHEN:
+    if chance > 0.3 or tense not in WHEN or often(done):
         return done.spots, done.answers
     when, quand = fixed(draw.pick(draw.lexicon.times[WHEN[tense]]))
     if chance < 0.18 or done.turned:
         return led((when, quand), (done.spots, done.answers))
     return done.spots + when, done.answers + quand
+
+
+_OFTEN = frozenset(id(word) for expression in lexicon().frequency for word in expression.french) | {id(small.JAMAIS)}
+
+
+def often(done: Clause) -> bool:
+    """Whether a clause says how often: then it bears no time beside it."""
+    return any(id(word) in _OFTEN for word, _ in done.french)
 
 
 def led(opening: Said, said: Said) -> Said:
@@ -143,13 +152,25 @@ def _subordinate(
     choices = small.SUBORDINATORS if tenses[0] != FUTURE else small.SUBORDINATORS[:1]
     english, french = draw.pick(choices)
     who = _again(draw, subject)
-    if english is not small.WHILE:
-        other = saying(draw, who, draw.pick(tenses), depth)
-        return english, elided(french, said_of(other)), other
-    while True:  # what goes on meanwhile is never over (no compound past), and never not the case
-        other = saying(draw, who, THEN if tenses[0] == PAST else tenses[0])
-        if not any(word.tag == "AUX" or word is small.NE for word, _ in other.answers):
-            return english, french, other
+    while True:
+        if english is small.WHILE:
+            tense = THEN if tenses[0] == PAST else NOW
+            other = draw.pick((alone, placed, acting, giving))(draw, who, tense)
+        else:
+            other = saying(draw, who, draw.pick(tenses), depth)
+        if _goes_with(english, other):
+            return english, elided(french, said_of(other)), other
+
+
+def _goes_with(conjunction: tuple[Word, ...], other: Clause) -> bool:
+    """when asks for something that happens, while for something that is going on all the time."""
+    if conjunction is not small.WHILE and conjunction is not small.WHEN:
+        return True
+    if any(word is small.NE for word, _ in other.answers):
+        return False
+    if conjunction is small.WHEN:
+        return True
+    return any(spot[0].tag == "VERB" and spot[0].form.endswith("ing") for spot in other.rest)
 
 
 def fronted(english: tuple[Word, ...], french: tuple[Word, ...], first: Said, second: Said) -> Said:
@@ -180,11 +201,12 @@ def long(draw: Draw) -> Said:
     tenses = _time_frame(draw)
     first = clause(draw, tenses[0], depth=2)
     said, subject = timed(draw, first, tenses[0]), first.subject
+    english: tuple[Word, ...] = ()
     for count in range(draw.pick((2, 2, 3, 3, 4))):
         if count % 2 == 0 and draw.random() < 0.6:
             english, french, following = _subordinate(draw, subject, tenses, depth=2)
         else:
-            english, french = draw.pick(COORDINATORS)
+            english, french = draw.pick([pair for pair in COORDINATORS if pair[0] is not english])
             following = saying(draw, _again(draw, subject), draw.pick(tenses), depth=2)
         said = link(said, english, french, said_of(following), comma=english[0].tag == "CCONJ")
         subject = following.subject

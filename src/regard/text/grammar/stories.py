@@ -16,8 +16,8 @@ from regard.text.grammar.chance import Draw
 from regard.text.grammar.clauses import saying
 from regard.text.grammar.frames import Clause, acting, alone, giving, placed, with_pronoun
 from regard.text.grammar.nominals import described
-from regard.text.grammar.phrases import Phrase, define, fixed, pronoun, proper, titled
-from regard.text.grammar.sentences import LONGEST, SHORTEST, closed, led, said_of
+from regard.text.grammar.phrases import Phrase, define, fixed, own, pronoun, proper, titled
+from regard.text.grammar.sentences import LONGEST, SHORTEST, closed, led, often, said_of
 from regard.text.grammar.speech import PAST, THEN, speak
 from regard.text.grammar.tokens import A, Answer, Sentence, Spot
 
@@ -35,23 +35,30 @@ def document_french(draw: Draw) -> Document:
 
 def story(draw: Draw) -> list[Sentence]:
     """The sentences of a document, with their translations and links."""
-    hero, friend = _person(draw), _person(draw)
+    feminine = draw.random() < 0.5
+    hero, friend = _person(draw, feminine), _person(draw, not feminine)  # so that he and she are told apart
     told = [_introduced(draw, hero)]
-    thing: Phrase | None = None  # what the last sentence spoke of
+    last: Clause | None = None  # a sentence whose object may come up again
     for number in range(draw.pick((3, 4, 5, 6, 7, 8, 9))):
-        chance = draw.random()
-        if thing is not None and chance < 0.6:
-            told.append(_about(draw, thing, hero))
-            thing = None
+        if last is not None and draw.random() < 0.6:
+            told.append(closed(said_of(_about(draw, last, hero))))
+            last = None
             continue
         done = _next(draw, hero, friend, fresh=number == 0)
-        thing = done.object if done.object is not None and done.object.noun is not None else None
+        last = done if _lasts(done, hero) else None
         told.append(closed(_perhaps_later(draw, done)))
     return [drawn for drawn in told if SHORTEST <= len(drawn.source) <= LONGEST]
 
 
-def _person(draw: Draw) -> Person:
-    feminine = draw.random() < 0.5
+def _lasts(done: Clause, hero: Person) -> bool:
+    """Whether there is something to go on with: what the hero did do something to, and nobody else's."""
+    thing = done.object
+    if thing is None or thing.noun is None or done.subject.feminine != hero().feminine:
+        return False
+    return not any(word is small.NE for word, _ in done.french) and not any(spot[0] is small.S for spot in thing.spots)
+
+
+def _person(draw: Draw, feminine: bool) -> Person:
     if draw.families is names.FAMILIES and draw.random() < 0.3:
         form = draw.pick(names.WOMEN if feminine else names.MEN)
 
@@ -89,23 +96,31 @@ def _next(draw: Draw, hero: Person, friend: Person, fresh: bool) -> Clause:
     return draw.pick((acting, acting, acting, alone, placed, giving, being))(draw, who, tense)
 
 
-def _about(draw: Draw, thing: Phrase, hero: Person) -> Sentence:
+def _about(draw: Draw, last: Clause, hero: Person) -> Clause:
     """What was just spoken of: the bicycle was old; she sold it."""
-    assert thing.noun is not None
+    thing = last.object
+    assert thing is not None and thing.noun is not None
     choices = draw.lexicon.predicates[thing.noun.kind]
-    kind = thing.noun.kind + ("*" if thing.noun.mass else "")
-    verbs = draw.lexicon.done_to.get(kind)
-    if choices and (draw.random() < 0.5 or not verbs):
+    if choices and draw.random() < 0.5 and not any(spot[0].tag == "ADJ" for spot in thing.spots):
         again = described(draw, thing.noun, thing.plural, 1.0)
-        define(again)
-        return closed(said_of(described_as(draw, again, PAST, draw.pick(choices), None)))
+        if thing.noun.kind == "kin":
+            own(again, hero().stands_for)
+        else:
+            define(again)
+        return described_as(draw, again, PAST, draw.pick(choices), None)
     who = pronoun(hero().stands_for)
-    if verbs:
-        return closed(said_of(with_pronoun(draw, who, PAST, draw.pick(verbs), thing.stands_for)))
-    return closed(said_of(alone(draw, who, PAST)))
+    done_already = {word.lemma for word, _ in last.french}
+    kind = thing.noun.kind + ("*" if thing.noun.mass else "")
+    verbs = [verb for verb in draw.lexicon.done_to.get(kind, ()) if verb.lemma not in done_already]
+    if not verbs:
+        return alone(draw, who, PAST)
+    while True:
+        done = with_pronoun(draw, who, PAST, draw.pick(verbs), thing.stands_for)
+        if not any(word is small.NE for word, _ in done.french):
+            return done
 
 
 def _perhaps_later(draw: Draw, done: Clause) -> tuple[list[Spot], list[Answer]]:
-    if draw.random() < 0.2:
+    if draw.random() < 0.2 and not often(done):
         return led(fixed(draw.pick(draw.lexicon.times["past"])), said_of(done))
     return said_of(done)

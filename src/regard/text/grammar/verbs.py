@@ -26,7 +26,8 @@ alone person+kin: arrive=arriver, leave=partir<, stay=rester, move house=démén
 alone person+kin: worry=s'inquiéter
 alone person+kin: come back=revenir<, set off=se mettre en route<, protest=protester, wash=se laver
 alone bird+insect: fly=voler, fly away=s'envoler<
-alone vehicle: stop=s'arrêter, break down=tomber en panne, slow down=ralentir, set off=démarrer<
+alone vehicle: break down=tomber en panne
+alone vehicle+craft: stop=s'arrêter, slow down=ralentir, set off=démarrer<
 alone plant+animal: die=mourir
 alone plant: grow=pousser, bloom=fleurir, wither=se faner
 alone sky: shine=briller
@@ -85,6 +86,9 @@ object person+kin vehicle: take=prendre, drive=conduire, park=garer, wash=laver,
 object person+kin vehicle: miss=rater
 object person+kin vehicle: sell=vendre, wait for=attendre, rent=louer, see=voir~, stop=arrêter, steal=voler
 object person+kin vehicle: get out of=sortir de
+object person+kin craft: take=prendre, repair=réparer, buy=acheter, miss=rater, sell=vendre, wait for=attendre
+object person+kin craft: rent=louer, see=voir~, steal=voler, get off=descendre de
+object person+kin structure: build=construire, destroy=détruire, see=voir~, paint=peindre, repair=réparer
 object person+kin furniture: buy=acheter, move=déplacer, build=fabriquer, paint=peindre, sell=vendre, clean=nettoyer
 object person+kin plant: plant=planter, water=arroser, cut=couper, draw=dessiner, buy=acheter, look after=s'occuper de
 object person+kin opening: open=ouvrir, close=fermer, paint=peindre, push=pousser, lock=verrouiller, repair=réparer
@@ -126,7 +130,9 @@ to person+kin: threaten=menacer de
 """
 
 # French verbs whose compound past takes être; the reflexive ones do as well.
-WITH_ETRE = frozenset("aller arriver entrer mourir naître partir rester retourner revenir sortir tomber venir".split())
+WITH_ETRE = frozenset(
+    "aller arriver descendre entrer mourir naître partir rester retourner revenir sortir tomber venir".split()
+)
 
 # English verbs: base, past, participle, where they are not regular.
 ENGLISH = """
