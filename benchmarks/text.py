@@ -197,7 +197,7 @@ def drawing(pairs: int, rounds: int) -> dict[str, list[float]]:
                     chunk(translation, part, number)
                 rates["drawn, 1 process"].append(10 * CHUNK / (time.perf_counter() - start))
             start = time.perf_counter()
-            written = write(Path(folder), pairs, workers=2)
+            written = write(Path(folder), pairs, workers=2, replace=True)
             rates["regard corpus, 2 processes"].append(written.drawn / (time.perf_counter() - start))
     return rates
 

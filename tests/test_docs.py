@@ -47,3 +47,13 @@ def test_the_alignment_of_the_book(folder: Path) -> None:
 def test_the_built_in_corpus_of_the_book(capsys: pytest.CaptureFixture[str]) -> None:
     exec(blocks("docs/text.md", "The built-in corpus"), {})
     assert capsys.readouterr().out.count("|") == 6
+
+
+def test_the_batches_of_the_book(folder: Path) -> None:
+    for view in ("document", "opinion"):
+        write(folder, 300, view=view)
+    names: dict[str, object] = {}
+    exec(blocks("docs/text.md", "Batches"), names)
+    for name in ("bert", "lstm", "gpt", "packed", "classes"):
+        batch = next(iter(names[name]))  # type: ignore[call-overload]
+        assert batch.tokens > 0, name

@@ -25,8 +25,9 @@ def corpus(
     prose: Annotated[
         bool, typer.Option("--prose", help="Write l'homme rather than l' homme; links between words are left out.")
     ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace files that are there already.")] = False,
     workers: Annotated[
-        int | None, typer.Option(help="Processes that draw; by default one a core for large corpora.")
+        int | None, typer.Option(min=1, help="Processes that draw; by default one a core for large corpora.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
@@ -42,13 +43,19 @@ def corpus(
     processes = workers or (os.cpu_count() or 1 if pairs >= WORTH_IT else 1)
     started = time.perf_counter()
     with progress_bar("examples", hidden=as_json) as tell:
-        written = write(folder, pairs, seed, view, prose, processes, tell)
+        written = write(folder, pairs, seed, view, prose, processes, replace, tell)
     seconds = time.perf_counter() - started
     if as_json:
-        report = {"folder": str(folder), "view": view, "seed": seed, "files": written.files, "drawn": written.drawn}
+        report = {
+            "folder": str(folder),
+            "view": view,
+            "seed": seed,
+            "files": written.files,
+            "examples": written.examples,
+        }
         typer.echo(json.dumps(report | {"seconds": round(seconds, 3)}, indent=2))
         return
     for name, examples in written.files.items():
         typer.echo(f"{folder / name}\t{examples:,}")
     rate = written.drawn / seconds
-    typer.echo(f"{sum(written.files.values()):,} lines in {seconds:.1f} s; {rate:,.0f} examples drawn a second")
+    typer.echo(f"{written.examples:,} examples in {seconds:.1f} s; {rate:,.0f} drawn a second")

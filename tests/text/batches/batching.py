@@ -29,9 +29,10 @@ def texts(lengths, seed: int = 0) -> Flat:
 
 
 def numbered(lengths) -> Flat:
-    """Texts in which no two tokens are equal: every token says where it is from."""
+    """Texts in which no two tokens are equal: every token says where it is from. Unsigned, as in a store."""
     lengths = np.asarray(lengths, dtype=np.int64)
-    return Flat(np.arange(lengths.sum()) + 1000, np.cumsum(lengths))
+    ids = np.arange(lengths.sum()) + 1000
+    return Flat(ids.astype(np.min_scalar_type(int(ids.max(initial=1000)))), np.cumsum(lengths))
 
 
 def caption_lengths(count: int, seed: int = 0) -> np.ndarray:

@@ -126,7 +126,9 @@ def test_long_texts_are_refused_by_choice():
 def test_a_row_of_another_size_is_refused():
     columns = Columns({"text": numbered([9, 9])})
     with pytest.raises(SettingError, match="a row of 18 tokens"):
-        next(iter(Batches(Packing(np.array([9, 9]), 20, 1), Pack(columns, size=10))))
+        Pack(columns, size=10)(Packing(np.array([9, 9]), 20, 1)(Epoch(0))[0], Epoch(0))
+    with pytest.raises(SettingError, match="of another size"):
+        Batches(Packing(np.array([9, 9]), 20, 1), Pack(columns, size=40))
 
 
 @pytest.mark.parametrize("settings", [{"size": 0}, {"rows": 0}, {"too_long": "drop"}, {"lengths": np.zeros(3)}])

@@ -7,10 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.errors import SettingError
+from regard.errors import SettingError, ShapeError
+from regard.text.batches.blocks import Lanes, Read, Stream
+from regard.text.batches.buckets import Buckets
+from regard.text.batches.collate import Label, Translate
 from regard.text.batches.epoch import Epoch
+from regard.text.batches.masking import Fill, Masking, WholeWords
+from regard.text.batches.pairs import FillPairs
 from regard.text.batches.plan import Batches, Computed, fingerprint
-from text.batches.batching import KINDS, Counted, assert_same, rows_of
+from regard.text.store.columns import Columns
+from regard.text.tokenizers.specials import SpecialIds
+from text.batches.batching import KINDS, SPECIAL, Counted, assert_same, numbered, rows_of
 
 kind = st.sampled_from(sorted(KINDS))
 seeds = st.integers(0, 2**63 - 1)
@@ -154,3 +161,31 @@ def test_computed_sequences_compute_what_is_asked():
     assert [int(value[0]) for value in squares[1:3]] == [1, 4]
     with pytest.raises(IndexError):
         squares[5]
+
+
+def test_plans_and_collates_that_do_not_go_together_are_refused():
+    columns = Columns({"source": numbered([3, 4]), "target": numbered([4, 2]), "text": numbered([3, 4])})
+    collate = Translate(columns, SPECIAL)
+    with pytest.raises(SettingError, match=r"a plan \(such as Buckets\), then a collate"):
+        Batches(collate, Buckets(collate.lengths, 20))
+    one, other = Stream.plain(columns), Stream.lines(columns, 3)
+    with pytest.raises(SettingError, match="Lanes and Read of another stream"):
+        Batches(Lanes(one, 2, 2), Read(other))
+    masked = Columns({"text": numbered([3, 4])})
+    pairs = FillPairs(masked, Masking(SPECIAL, 2000))
+    with pytest.raises(ShapeError, match="the rows of Pairs"):
+        next(iter(Batches(Buckets(np.array([3, 4]), 20), pairs)))
+
+
+def test_what_is_no_set_of_special_ids_is_refused():
+    columns = Columns({"source": numbered([3]), "target": numbered([4]), "text": numbered([3]), "label": numbered([1])})
+    with pytest.raises(SettingError, match=r"Pass tokenizer\.special"):
+        Translate(columns, object())
+    with pytest.raises(SettingError, match="without a token for 'cls'"):
+        Label(columns, SpecialIds(pad=0))
+    with pytest.raises(SettingError, match="more than the 1 special"):
+        Translate(columns, SPECIAL, limit=1)
+    with pytest.raises(SettingError, match="words=spaced"):
+        Fill(columns, Masking(SPECIAL, 2000, units=WholeWords()))(np.array([0]), Epoch(0))
+    with pytest.raises(SettingError, match="seed='a'"):
+        Epoch("a")

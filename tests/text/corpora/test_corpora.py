@@ -343,3 +343,19 @@ def test_long_lines_of_documents_are_counted(write: Write) -> None:
     assert len(list(corpus)) == 3
     assert corpus.skipped.count == 1
     assert [path.name for path in corpus.sources] == ["a", "c"]
+
+
+def test_options_with_wrong_values_are_refused(tmp_path: Path) -> None:
+    for side in ("a", "b"):
+        (tmp_path / side).write_text("x y\n", encoding="utf-8")
+    for setting in ({"blank": "skp"}, {"errors": "ignore"}, {"limit": 0}):
+        with pytest.raises(SettingError):
+            list(Parallel(tmp_path / "a", tmp_path / "b", **setting))
+
+
+def test_evidence_is_read_and_checked(tmp_path: Path) -> None:
+    (tmp_path / "good.tsv").write_text("text\tlabel\tevidence\nnot bad\tpos\t0 1\n", encoding="utf-8")
+    assert next(iter(Classified(tmp_path / "good.tsv", evidence="evidence"))).evidence == (0, 1)
+    (tmp_path / "bad.tsv").write_text("text\tlabel\tevidence\nnot bad\tpos\t2\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"bad\.tsv:2: got 'evidence' = '2', expected numbers of words below 2"):
+        list(Classified(tmp_path / "bad.tsv", evidence="evidence"))

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from regard.errors import SettingError
 from regard.text import Answers, Classified, Documents, Parallel, TagFile
 from regard.text.examples import Labelled, Translation
 from regard.text.grammar import SPLITS, Drawn, document, opinion, question, sense, tagged, translation
+from regard.text.grammar.chance import Draw
 from regard.text.grammar.drawing import CHUNK, chunk
 from regard.text.grammar.names import FAMILIES, TOWNS, UNSEEN
 from regard.text.grammar.writing import VIEWS, as_prose, write
@@ -120,20 +120,18 @@ def test_every_view_can_be_written(tmp_path: Path, view: str) -> None:
 def test_every_view_is_read_back_by_its_reader(tmp_path: Path) -> None:
     readers = {
         "document": lambda: Documents(tmp_path / "test.txt"),
-        "opinion": lambda: Classified(tmp_path / "test.tsv"),
+        "opinion": lambda: Classified(tmp_path / "test.tsv", evidence="evidence"),
         "tagged": lambda: TagFile(tmp_path / "test.conll"),
         "question": lambda: Answers(tmp_path / "test.jsonl"),
         "sense": lambda: Classified(tmp_path / "test.senses.tsv", label="sense"),
     }
     for view, reader in readers.items():
-        write(tmp_path, 200, view=view)
+        write(tmp_path, 200, view=view, replace=True)
         read, drawn = list(reader()), list(Drawn(VIEWS[view].draw, 10, "test"))
-        if view == "opinion":
-            drawn = [replace(example, evidence=None) for example in drawn]
         if view == "sense":
             drawn = [Labelled(example.text, example.sense) for example in drawn]
         assert read == drawn, view
-    write(tmp_path, 200)
+    write(tmp_path, 200, replace=True)
     links = tmp_path / "test.align"
     assert list(Parallel(tmp_path / "test.en", tmp_path / "test.fr", links)) == list(Drawn(translation, 10, "test"))
 
@@ -195,3 +193,34 @@ def regard(*arguments: object, fails: int = 0) -> subprocess.CompletedProcess[st
 
 def test_drawing_is_lazy() -> None:
     assert len(list(islice(Drawn(translation, 10**9), 3))) == 3
+
+
+def test_files_that_are_there_are_refused_or_replaced_with_all_that_belongs_to_them(tmp_path: Path) -> None:
+    write(tmp_path, 30)
+    before = (tmp_path / "train.en").read_bytes()
+    with pytest.raises(SettingError, match="--replace"):
+        write(tmp_path, 30, seed=1)
+    assert (tmp_path / "train.en").read_bytes() == before
+    write(tmp_path, 30, seed=1, prose=True, replace=True)
+    assert (tmp_path / "train.en").read_bytes() != before
+    assert not list(tmp_path.glob("*.align")), "links beside sentences they do not belong to"
+    write(tmp_path, 5, view="document")  # other files: nothing is in the way
+
+
+def test_asking_for_more_than_there_is_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("regard.text.grammar.writing.FUTILE", 3)
+    few = VIEWS["opinion"]._replace(draw=three_opinions)
+    monkeypatch.setitem(VIEWS, "opinion", few)
+    with pytest.raises(SettingError, match="opinion has no more"):
+        write(tmp_path, 100, view="opinion")
+    assert not list(tmp_path.iterdir())
+
+
+def three_opinions(draw: Draw) -> Labelled:
+    return Labelled(draw.pick(("a", "b", "c")), "positive", evidence=(0,))
+
+
+@pytest.mark.parametrize("setting", [{"prose": True, "view": "tagged"}, {"pairs": 0}])
+def test_settings_that_make_no_sense_are_refused(tmp_path: Path, setting: dict[str, object]) -> None:
+    with pytest.raises(SettingError, match="regard corpus"):
+        write(tmp_path, **{"pairs": 5, **setting})  # type: ignore[arg-type]

@@ -163,3 +163,8 @@ def test_an_identity_tells_what_the_numbers_depend_on() -> None:
     assert TranslationFields(TOKENIZER).identity != TranslationFields(TOKENIZER, other).identity
     assert DocumentFields(TOKENIZER).identity != DocumentFields(TOKENIZER, spaced).identity
     assert LabelledFields(TOKENIZER, Labels(("a",))).identity != LabelledFields(TOKENIZER, Labels(("b",))).identity
+
+
+def test_examples_of_another_kind_are_refused() -> None:
+    with pytest.raises(CorpusError, match="an example of type Translation, expected Document"):
+        columns_of([Translation("a", "b")], DocumentFields(TOKENIZER))

@@ -351,3 +351,8 @@ def test_a_worker_that_dies_is_told(tmp_path: Path, text: Path) -> None:
     with pytest.raises(StoreError, match=r"a worker process that died.*Finished parts are kept"):
         Store.build(tmp_path / "s", Documents(text), Dying(TOKENIZER), workers=2, part=2000)
     assert not (tmp_path / "s").exists()
+
+
+def test_examples_without_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="columns_of"):
+        Store.build(tmp_path / "s", [Document(("a",))], DocumentFields(TOKENIZER))  # type: ignore[arg-type]

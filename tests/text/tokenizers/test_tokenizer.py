@@ -336,3 +336,10 @@ def test_wrong_roles_are_refused(tmp_path: Path) -> None:
         Tokenizer.load(foreign(tmp_path, True), roles={"seperator": "<eot>"})
     with pytest.raises(SettingError, match="Did you mean '<eot>'"):
         Tokenizer.load(foreign(tmp_path, True), roles={"sep": "<eott>"})
+
+
+def test_a_class_or_a_single_text_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"such as BPE\(8000\)"):
+        Tokenizer.train(BPE, ["text"])  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="a list of texts"):
+        Tokenizer.train(BPE(100), "one text")

@@ -62,13 +62,13 @@ class Stream:
         return len(self.ids) if self.end is None else len(self.ids) + len(self.ends) + 1
 
     def read(self, places: np.ndarray) -> np.ndarray:
-        """The tokens at these places of the stream, in the shape of `places`."""
+        """The tokens (rows, T) at these places of the stream."""
         if self.end is None:
             return self.ids[places].astype(np.int64)
         texts = self.texts(places)
         ends = self._openings(texts) == places
         inner = np.where(ends, 0, places - texts - 1)  # texts + 1 end tokens stand before it
-        words = self.ids[inner] if len(self.ids) else inner
+        words = self.ids[inner].astype(np.int64) if len(self.ids) else inner
         return np.where(ends, self.end, words)
 
     def texts(self, places: np.ndarray) -> np.ndarray:

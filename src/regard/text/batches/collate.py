@@ -15,7 +15,7 @@ import numpy as np
 from regard.errors import SettingError
 from regard.text.batches.batch import IGNORED, AnswerBatch, LabelledBatch, TaggedBatch, TranslationBatch
 from regard.text.batches.epoch import Epoch
-from regard.text.batches.layout import SingleText, framed, lay, room, shorten, stretch, tensor
+from regard.text.batches.layout import SingleText, check, framed, lay, room, shorten, stretch, tensor
 from regard.text.batches.plan import fingerprint
 
 if TYPE_CHECKING:
@@ -34,6 +34,11 @@ class Translate:
     special: SpecialIds
     target_special: SpecialIds | None = None
     limit: int | None = None
+
+    def __post_init__(self) -> None:
+        check(self.special, "pad", "end", where="Translate")
+        check(self.target_special or self.special, "pad", "start", "end", where="Translate")
+        room(self.limit, 1, "Translate")
 
     @cached_property
     def lengths(self) -> np.ndarray:  # (n, 2)
@@ -81,6 +86,9 @@ class Label:
     columns: Columns
     special: SpecialIds
     limit: int | None = None
+
+    def __post_init__(self) -> None:
+        check(self.special, "pad", "cls", "sep", where="Label")
 
     @cached_property
     def lengths(self) -> np.ndarray:  # (n,)
@@ -137,6 +145,9 @@ class Tag(SingleText):
     special: SpecialIds
     limit: int | None = None
 
+    def __post_init__(self) -> None:
+        check(self.special, "pad", "cls", "sep", where="Tag")
+
     @cached_property
     def fingerprint(self) -> str:
         return data_fingerprint(self.columns, ("text", "tag"), self.limit)
@@ -172,6 +183,7 @@ class Answer:
     cut_off: Literal["refuse", "leave out"] = "refuse"
 
     def __post_init__(self) -> None:
+        check(self.special, "pad", "cls", "sep", where="Answer")
         if self.cut_off not in ("refuse", "leave out"):
             raise SettingError(f"cut_off={self.cut_off!r}", "'refuse' or 'leave out'", where="Answer")
         if len(self.lost) and self.cut_off == "refuse":

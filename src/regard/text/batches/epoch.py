@@ -27,8 +27,8 @@ class Epoch:
 
     def __post_init__(self) -> None:
         for name, value in (("seed", self.seed), ("epoch", self.number)):
-            if not 0 <= value < 2**63:
-                raise SettingError(f"{name}={value}", "a whole number from 0 to 2**63 - 1", where="Epoch")
+            if not isinstance(value, int) or not 0 <= value < 2**63:
+                raise SettingError(f"{name}={value!r}", "a whole number from 0 to 2**63 - 1", where="Epoch")
 
     def random(self, purpose: str) -> np.random.Generator:
         """A generator for this purpose: the same one whenever, and wherever, it is asked for."""

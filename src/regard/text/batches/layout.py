@@ -62,6 +62,15 @@ def lay(parts: Sequence[int | Stretch], rows: int, pad: int) -> Laid:
     return Laid(ids, begins[-1], tuple(begins[:-1]))
 
 
+def check(special: SpecialIds, *roles: str, where: str) -> None:
+    """Refuse what is no set of special ids, such as the tokenizer itself, or one that lacks a role."""
+    if not hasattr(special, "need"):
+        came = f"special of type {type(special).__name__}"
+        raise SettingError(came, "the special ids of a tokenizer", where=where, advice="Pass tokenizer.special.")
+    for role in roles:
+        special.need(role)
+
+
 def framed(texts: Sequence[Stretch], special: SpecialIds) -> list[int | Stretch]:
     """The parts of a row: [CLS], and each text with [SEP] behind it."""
     return [special.need("cls"), *(part for text in texts for part in (text, special.need("sep")))]

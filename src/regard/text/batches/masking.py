@@ -12,7 +12,7 @@ import numpy as np
 from regard.errors import SettingError
 from regard.text.batches.batch import MaskedBatch
 from regard.text.batches.epoch import Epoch
-from regard.text.batches.layout import Laid, SingleText, Stretch, framed, lay, places, stretch, tensor
+from regard.text.batches.layout import Laid, SingleText, Stretch, check, framed, lay, places, stretch, tensor
 from regard.text.batches.plan import fingerprint
 
 if TYPE_CHECKING:
@@ -35,6 +35,13 @@ class WholeWords:
     """The pieces of a word are hidden together; the columns must have "word", the word number of each piece."""
 
     def units(self, columns: Columns, text: Stretch) -> Stretch:
+        if "word" not in columns:
+            raise SettingError(
+                'columns without "word"',
+                "the word of each piece",
+                where="WholeWords",
+                advice="Make the columns with DocumentFields(tokenizer, words=spaced).",
+            )
         words = columns["word"]
         row, place = places(text.lengths)
         where = text.starts[row] + place
@@ -67,7 +74,7 @@ class Masking:
         for name, share in {**shares, "masked + random": self.masked + self.random}.items():
             if not 0 <= share <= 1 + 1e-9:  # 0.8 + 0.2 and the like may round up
                 raise SettingError(f"{name}={share}", "a share from 0 to 1", where="Masking")
-        self.special.need("mask")
+        check(self.special, "mask", where="Masking")
         if not len(self._words):
             raise SettingError(f"vocabulary={self.vocabulary}, all of it special", "some words too", where="Masking")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from regard.errors import SettingError
+from regard.errors import SettingError, ShapeError
 from regard.text.batches.batch import MaskedBatch
 from regard.text.batches.buckets import Buckets
 from regard.text.batches.epoch import Epoch
@@ -174,6 +174,8 @@ class FillPairs:
         return fingerprint(self.columns["text"].ids, repr(self.masking))
 
     def __call__(self, rows: np.ndarray, epoch: Epoch) -> MaskedBatch:
+        if rows.ndim != 2:
+            raise ShapeError(f"rows of shape {rows.shape}", "the rows of Pairs", where="FillPairs")
         laid, chosen = self._chosen(rows, epoch)
         return masked_batch(laid, chosen, rows[:, NUMBER], self.masking, epoch, follows=rows[:, FOLLOWS])
 

@@ -60,6 +60,7 @@ class Batches(Generic[B]):
     def __init__(
         self, plan: Plan, collate: Collate[B], seed: int = 0, rank: int = 0, ranks: int = 1, ahead: int = 0
     ) -> None:
+        _go_together(plan, collate)
         if not 0 <= rank < ranks:
             raise SettingError(f"rank={rank} of ranks={ranks}", "a rank from 0 to ranks - 1", where="Batches")
         if ahead < 0:
@@ -149,6 +150,18 @@ class Batches(Generic[B]):
         if self._planned is None or self._planned[0] != epoch:
             self._planned = (epoch, self.plan(epoch))
         return self._planned[1]
+
+
+def _go_together(plan: object, collate: object) -> None:
+    """Refuse a plan and a collate that were mixed up, or made for other streams or rows."""
+    if not hasattr(collate, "tokens") or hasattr(plan, "tokens"):
+        came = f"plan {type(plan).__name__}, collate {type(collate).__name__}"
+        raise SettingError(came, "a plan (such as Buckets), then a collate (such as Translate)", where="Batches")
+    for name in ("stream", "size"):
+        planned, collated = getattr(plan, name, None), getattr(collate, name, None)
+        if planned is not None and collated is not None and planned is not collated and planned != collated:
+            came = f"{type(plan).__name__} and {type(collate).__name__} of another {name}"
+            raise SettingError(came, f"one {name} for both", where="Batches")
 
 
 REFUSED = {

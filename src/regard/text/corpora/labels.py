@@ -12,6 +12,7 @@ from regard.text.corpora.lines import LineCorpus
 from regard.text.corpora.rowcorpus import Blank, RowCorpus, both_there
 from regard.text.corpora.tables import Name, Row
 from regard.text.examples import Labelled, Tagged
+from regard.text.words import spaced
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Classified(RowCorpus):
     label: Name = "label"
     other: Name | None = None
     labels: Labels | None = None
+    evidence: Name | None = None  # a column with the numbers of the words that decide: "3 4"
     blank: Blank = "refuse"
 
     def __iter__(self) -> Iterator[Labelled]:
@@ -66,7 +68,8 @@ class Classified(RowCorpus):
             if self.labels is not None:
                 self.labels.number(label, row.where)
             if both_there(texts, [f"{row.where} ({name})" for name in names], self.blank, self.blanks):
-                yield Labelled(texts[0], label, texts[1] if len(texts) > 1 else None)
+                because = None if self.evidence is None else _evidence(row, self.evidence, texts[0])
+                yield Labelled(texts[0], label, texts[1] if len(texts) > 1 else None, because)
 
 
 @dataclass(slots=True)
@@ -118,6 +121,13 @@ class TagFile(LineCorpus):
         if pairs:
             words, tags = zip(*pairs, strict=True)
             yield Tagged(words, tags)
+
+
+def _evidence(row: Row, name: Name, text: str) -> tuple[int, ...]:
+    words, numbers = len(spaced(text)), row.text(name).split()
+    if not all(number.isdecimal() and int(number) < words for number in numbers):
+        raise CorpusError(f"{name!r} = {row.text(name)!r}", f"numbers of words below {words}", where=row.where)
+    return tuple(map(int, numbers))
 
 
 def _label(row: Row, name: Name) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Literal, NamedTuple, cast
 
-from regard.errors import CorpusError
+from regard.errors import CorpusError, SettingError, unknown
 
 Undecodable = Literal["strict", "replace"]
 LIMIT = 1_000_000  # characters; longer lines are rarely text
@@ -56,6 +56,12 @@ class Lines:
     errors: Undecodable = "strict"
     skipped: Skipped = field(default_factory=Skipped)
 
+    def __post_init__(self) -> None:
+        if self.errors not in ("strict", "replace"):
+            raise unknown(self.errors, ("strict", "replace"), kind="errors", where=f"{self.path}")
+        if self.limit < 1:
+            raise SettingError(f"limit={self.limit}", "1 character or more", where=f"{self.path}")
+
     def __iter__(self) -> Iterator[Line]:
         self.skipped = Skipped()
         for number, text in self.every():
@@ -89,7 +95,7 @@ class Lines:
                 f"byte 0x{raw[error.start]:02x} at byte {error.start} of the line ({error.reason})",
                 "UTF-8",
                 where=f"{self.path}:{number}",
-                advice='Convert the file (iconv -f latin1 -t utf-8), or read it with errors="replace".',
+                advice='Convert it (with iconv, from what it is to utf-8), or read it with errors="replace".',
             ) from error
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from regard.errors import CorpusError
+from regard.errors import CorpusError, unknown
 from regard.text.corpora.lines import Skipped
 from regard.text.corpora.tables import AnyRows, Row, Rows, Table, rows_of
 
@@ -41,6 +41,8 @@ class RowCorpus:
 
 def both_there(texts: tuple[str, ...], where: list[str], blank: Blank, skipped: Skipped) -> bool:
     """Whether every text of an example says something; all blank is skipped, half blank as `blank` says."""
+    if blank not in ("refuse", "skip"):
+        raise unknown(blank, ("refuse", "skip"), kind="blank", where=where[0])
     empty = [not text.strip() for text in texts]
     if not any(empty):
         return True

@@ -43,6 +43,8 @@ class Drawn(Generic[Example]):
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if not callable(self.view):
+            raise SettingError(f"view={self.view!r}", "a view, such as grammar.translation", where="grammar.Drawn")
         if self.split not in SPLITS:
             raise unknown(self.split, SPLITS, kind="split", where="grammar.Drawn")
         if self.count < 0:

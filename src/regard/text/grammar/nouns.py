@@ -77,7 +77,7 @@ furniture m: armchair=fauteuil, bench=banc, stool=tabouret, drawer=tiroir, curta
 plant m: tree=arbre, oak=chêne, rosebush=rosier, cactus=cactus, apple tree=pommier, fir tree=sapin
 plant f: flower=fleur, rose=rose, tulip=tulipe, plant=plante, vine=vigne, daisy=marguerite
 opening f: door=porte, window=fenêtre, gate=portail/m, shutter=volet/m
-building f: house=maison, church=église, school=école, tower=tour, cabin=cabane, farm=ferme, bridge=pont/m
+building f: house=maison, church=église, school=école, tower=tour, cabin=cabane, farm=ferme
 building f: castle=château/m
 building m: palace=palais, museum=musée, hotel=hôtel, hospital=hôpital, theatre=théâtre, prison=prison/f
 structure m: bridge=pont, wall=mur, dam=barrage, fence=clôture/f

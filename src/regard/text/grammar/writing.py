@@ -17,7 +17,7 @@ from typing import IO, NamedTuple
 
 from regard.errors import SettingError
 from regard.text.examples import Answered, Document, Labelled, Sense, Tagged, Translation
-from regard.text.grammar.drawing import CHUNK, SPLITS, chunk, fingerprint, split_of, translation
+from regard.text.grammar.drawing import CHUNK, FUTILE, SPLITS, chunk, fingerprint, split_of, translation
 from regard.text.grammar.opinions import opinion
 from regard.text.grammar.questions import question
 from regard.text.grammar.stories import document
@@ -38,10 +38,11 @@ class View(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What was written: files with the number of examples in each."""
+    """What was written: files with the number of examples in each, and how many examples those are."""
 
     files: dict[str, int]
-    drawn: int  # examples drawn for it; some belong to a split that was full already
+    examples: int
+    drawn: int  # examples drawn for it; some came up twice, or belong to a split that was full already
 
 
 def write(
@@ -51,22 +52,48 @@ def write(
     view: str = "translation",
     prose: bool = False,
     workers: int = 1,
+    replace: bool = False,
     tell: Callable[[int], None] = lambda more: None,
 ) -> Written:
-    """Write `pairs` training examples and the held-out splits; `tell` hears how many more examples are done."""
+    """Write `pairs` training examples and the held-out splits; `tell` hears how many more examples are done.
+
+    Files that are there already are refused, or replaced by choice, those of the same splits that would no longer fit
+    included: links beside other sentences are worse than none.
+    """
     if pairs < 1:
         raise SettingError(f"pairs={pairs}", "1 or more", where="regard corpus")
+    if prose and view != "translation":
+        raise SettingError(f"prose with view {view!r}", "view 'translation'", where="regard corpus")
     held_out = min(HELD_OUT, max(1, pairs // 20))
     shape = PROSE if prose and view == "translation" else VIEWS[view]
     wanted = {split: pairs if split == "train" else held_out for split in shape.splits}
-    with _Files(folder, shape, wanted) as files, _several(workers) as start:
-        drawn = 0
+    there = _there(folder, view)
+    if there and not replace:
+        came, advice = (
+            f"{folder} with {there[0].name} in it",
+            "Give another folder, or replace what is there: --replace.",
+        )
+        raise SettingError(came, "a folder without it", where="regard corpus", advice=advice)
+    with _Files(folder, shape, wanted, there) as files, _several(workers) as start:
+        drawn, fruitless = 0, 0
         for unseen in (False, True):
             chunks = _chunks(shape, seed, unseen, start)
             while not files.full(unseen):
                 drawn += CHUNK
-                tell(sum(files.add(split, *portion) for split, portion in next(chunks).items()))
-    return Written({name: files.counts[split] for split, _, name in files.names}, drawn)
+                added = sum(files.add(split, *portion) for split, portion in next(chunks).items())
+                fruitless = 0 if added else fruitless + 1
+                if fruitless == FUTILE:
+                    raise SettingError(
+                        f"pairs={pairs}", f"about {files.counts['train']}: {view} has no more", where="regard corpus"
+                    )
+                tell(added)
+    return Written({name: files.counts[split] for split, _, name in files.names}, sum(files.counts.values()), drawn)
+
+
+def _there(folder: Path, view: str) -> list[Path]:
+    """The files of earlier runs that writing this view would replace or belie."""
+    names = [f"{split}.{ending}" for split in SPLITS for ending in VIEWS[view].endings]
+    return [folder / name for name in names if (folder / name).exists()]
 
 
 Portion = tuple[list[int], list[list[str]]]  # the marks of some examples, and for each file the lines they add
@@ -110,8 +137,8 @@ def _portions(view: View, seed: int, number: int, unseen: bool) -> dict[str, Por
 class _Files:
     """The files of every split, written aside and put in place when all of them are whole."""
 
-    def __init__(self, folder: Path, view: View, wanted: dict[str, int]) -> None:
-        self.folder, self.wanted, self.header = folder, wanted, view.header
+    def __init__(self, folder: Path, view: View, wanted: dict[str, int], old: list[Path]) -> None:
+        self.folder, self.wanted, self.header, self.old = folder, wanted, view.header, old
         self.names = [(split, which, f"{split}.{e}") for split in view.splits for which, e in enumerate(view.endings)]
         self.counts = dict.fromkeys(view.splits, 0)
         self.seen: set[int] = set()
@@ -155,6 +182,8 @@ class _Files:
 
     def __exit__(self, kind: object, *rest: object) -> None:
         self.stack.close()
+        for path in self.old if kind is None else []:
+            path.unlink()
         for _, _, name in self.names:
             if kind is None:
                 self._aside(name).replace(self.folder / name)

@@ -30,7 +30,7 @@ import numpy as np
 from regard.errors import CorpusError, SettingError, StoreError
 from regard.text.corpora.corpus import Corpus
 from regard.text.store.columns import Columns
-from regard.text.store.fields import Fields, portions
+from regard.text.store.fields import Fields, fitting, portions
 from regard.text.store.joining import join
 from regard.text.store.manifest import (
     AGAIN,
@@ -120,7 +120,7 @@ class Builder:
                     progress(count)
 
         with _pool(self.workers, self.fields) as submit:
-            for number, portion in enumerate(portions(self.corpus, self.fields.size, self.part)):
+            for number, portion in enumerate(portions(fitting(self.corpus, self.fields), self.fields.size, self.part)):
                 path = _part(aside, number, _digest(portion), made)
                 parts.append(path)
                 total += len(portion)

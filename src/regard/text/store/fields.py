@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -27,7 +27,9 @@ Example_contra = TypeVar("Example_contra", contravariant=True)
 
 
 class Fields(Protocol[Example_contra]):
-    """How examples of one kind become columns."""
+    """How examples of one kind, `takes`, become columns."""
+
+    takes: ClassVar[type]
 
     def encode(self, examples: Sequence[Example_contra]) -> Columns:
         """The columns of some examples."""
@@ -44,6 +46,7 @@ class Fields(Protocol[Example_contra]):
 class TranslationFields:
     """ "source" and "target"; one tokenizer for both where `target` is None."""
 
+    takes: ClassVar[type] = Translation
     source: Tokenizer
     target: Tokenizer | None = None
 
@@ -68,6 +71,7 @@ class TranslationFields:
 class DocumentFields:
     """ "text", one entry a sentence, and which sentences make a document; with `words`, "word" beside it."""
 
+    takes: ClassVar[type] = Document
     tokenizer: Tokenizer
     words: Splitter | None = None
 
@@ -88,6 +92,7 @@ class DocumentFields:
 class LabelledFields:
     """ "text", "label" (its number) and, where examples have two texts, "other"; with `words`, "word" beside "text"."""
 
+    takes: ClassVar[type] = Labelled
     tokenizer: Tokenizer
     labels: Labels
     words: Splitter | None = None
@@ -120,6 +125,7 @@ class LabelledFields:
 class TaggedFields:
     """ "text", "tag" (its number on the first piece of each word, -100 on the others) and "word", the word's number."""
 
+    takes: ClassVar[type] = Tagged
     tokenizer: Tokenizer
     tags: Labels
 
@@ -154,6 +160,7 @@ class TaggedFields:
 class AnsweredFields:
     """ "question", "passage" and "span": the first and the last piece of the answer in the passage."""
 
+    takes: ClassVar[type] = Answered
     tokenizer: Tokenizer
 
     def encode(self, examples: Sequence[Answered]) -> Columns:
@@ -177,10 +184,20 @@ class AnsweredFields:
 
 def columns_of(examples: Iterable[Item], fields: Fields[Item]) -> Columns:
     """Tokenise a corpus into memory."""
-    parts = [fields.encode(portion) for portion in portions(examples, fields.size, PORTION)]
+    parts = [fields.encode(portion) for portion in portions(fitting(examples, fields), fields.size, PORTION)]
     if not parts:
         raise CorpusError("no examples", "at least one", where="columns_of")
     return Columns.joined(parts)
+
+
+def fitting(examples: Iterable[Item], fields: Fields[Item]) -> Iterator[Item]:
+    """The examples, each of the kind that the fields take."""
+    for example in examples:
+        if not isinstance(example, fields.takes):
+            raise CorpusError(
+                f"an example of type {type(example).__name__}", fields.takes.__name__, where=type(fields).__name__
+            )
+        yield example
 
 
 def portions(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[list[Item]]:

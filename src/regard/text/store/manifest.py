@@ -50,10 +50,12 @@ class Manifest:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
+            stopped = Path(f"{folder}.building").exists()
             raise StoreError(
                 f"no {NAME} ({error.strerror})",
                 "a folder that `Store.build` or `regard tokenize store` wrote",
                 where=f"{folder}",
+                advice="Its building was stopped; build it again, and it goes on." if stopped else "",
             ) from error
         except ValueError as error:
             raise StoreError(f"a damaged {NAME} ({error})", "JSON", where=f"{path}", advice=AGAIN) from error

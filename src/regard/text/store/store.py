@@ -45,6 +45,13 @@ class Store(Columns):
         A build that was killed goes on where it was. A store of other text or of another tokenizer is refused.
         """
         folder = Path(folder)
+        if not hasattr(corpus, "sources"):
+            raise StoreError(
+                f"examples of type {type(corpus).__name__}",
+                "a corpus that reads files, so that the store can tell when it is stale",
+                where=f"{folder}",
+                advice="columns_of(examples, fields) takes any; `regard corpus` writes the built-in one as files.",
+            )
         if not (folder / NAME).exists():
             if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
                 raise StoreError("something that is no store", "a new or an empty folder", where=f"{folder}")

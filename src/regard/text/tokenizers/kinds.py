@@ -137,6 +137,12 @@ Kind = BPE | ByteBPE | WordPiece | Unigram | Words | Characters
 
 def learn(kind: Kind, texts: Iterable[str], progress: Progress | None = None) -> Engine:
     """Train the library's tokenizer of a kind on texts, which are streamed and never held whole."""
+    if isinstance(kind, type):
+        raise SettingError(
+            f"the class {kind.__name__}", f"a value, such as {kind.__name__}(8000)", where="Tokenizer.train"
+        )
+    if isinstance(texts, str):
+        raise SettingError("a single text", "a list of texts, or any iterable of them", where="Tokenizer.train")
     count = _Count()
     try:
         engine = kind.learn(_batches(texts, count, progress))
