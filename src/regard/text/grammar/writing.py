@@ -5,6 +5,7 @@ What is written for a split is what `Drawn` yields for it, in the same order, wh
 
 from __future__ import annotations
 
+import gc
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -108,7 +109,8 @@ def _several(workers: int) -> Iterator[tuple[Start, int]]:
     if workers <= 1:
         yield (lambda task, *settings: lambda: task(*settings)), 1
         return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    # nothing the grammar makes refers to itself, so reference counts free it all; looking for circles takes a tenth
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=gc.disable) as pool:
         yield (lambda task, *settings: pool.submit(task, *settings).result), 4 * workers
         pool.shutdown(cancel_futures=True)
 
