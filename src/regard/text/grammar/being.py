@@ -137,7 +137,7 @@ def _be_having(
 ) -> tuple[Spoken, list[Answer]]:
     """English is, French has: the words of être are changed for those of avoir."""
     said = speak(draw.lexicon.etre, tense, subject, negation, asked=asked)
-    return said, [(_HAS.get(word, word), its) for word, its in said.french]
+    return said, [(_HAS.get(word.form, word), its) for word, its in said.french]
 
 
 def penniless(draw: Draw, subject: Phrase, tense: int) -> Clause:
@@ -225,7 +225,7 @@ def weather(draw: Draw, tense: int) -> Clause:
 
 
 _HAS = {
-    is_: has
+    is_.form: has
     for tense in ("present", "imperfect", "future")
     for is_, has in zip(getattr(lexicon().etre, tense), getattr(lexicon().avoir, tense), strict=True)
 }

@@ -111,10 +111,9 @@ def _french(
     if clitics:
         said += clitics
     if (tense == PAST and not verb.state) or tense == PERFECT:
-        helper = (lexicon().etre if verb.etre else lexicon().avoir).present[who.person]
         if verb.etre:
             agreement = who.feminine + 2 * who.plural
-        said.append((_AUXILIARY[helper], auxiliary or its))
+        said.append(((_BE if verb.etre else _HAVE)[who.person], auxiliary or its))
         said += between
         said.append((verb.participles[agreement or 0], its))
     else:
@@ -126,7 +125,7 @@ def _french(
     return said
 
 
-_AUXILIARY = {word: word._replace(tag="AUX") for verb in (lexicon().etre, lexicon().avoir) for word in verb.present}
+_BE, _HAVE = ([word._replace(tag="AUX") for word in verb.present] for verb in (lexicon().etre, lexicon().avoir))
 
 
 def infinitive(

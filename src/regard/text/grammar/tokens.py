@@ -50,10 +50,10 @@ def fr(form: str, tag: str, lemma: str | None = None, before_vowel: str | None =
 LE, LA, LES = fr("le", "DET", "le", "l'"), fr("la", "DET", "le", "l'"), fr("les", "DET", "le")
 DE, A = fr("de", "ADP", "de", "d'"), fr("à", "ADP")
 CONTRACTED = {
-    (DE, LE): fr("du", "ADP", "de"),
-    (DE, LES): fr("des", "ADP", "de"),
-    (A, LE): fr("au", "ADP", "à"),
-    (A, LES): fr("aux", "ADP", "à"),
+    ("de", "le"): fr("du", "ADP", "de"),
+    ("de", "les"): fr("des", "ADP", "de"),
+    ("à", "le"): fr("au", "ADP", "à"),
+    ("à", "les"): fr("aux", "ADP", "à"),
 }
 FULL_STOP, QUESTION_MARK, COMMA = (Word(sign, "PUNCT", sign, False) for sign in ".?,")
 
@@ -62,7 +62,7 @@ def finish(spots: list[Spot], answers: list[Answer]) -> Sentence:
     """Turn the two word orders into a sentence pair."""
     for place, spot in enumerate(spots):
         spot[1] = place
-    words = [word for word, _ in answers]
+    words = [answer[0] for answer in answers]
     meeting = [  # places of articles that stand behind a preposition, unless they are elided: du pain, but de l'eau
         place
         for place, word in enumerate(words)
@@ -72,7 +72,7 @@ def finish(spots: list[Spot], answers: list[Answer]) -> Sentence:
     if meeting:
         answers = _contracted(answers, meeting)
         words = [word for word, _ in answers]
-    links = [(spot[1], place) for place, (_, its) in enumerate(answers) for spot in its]
+    links = [(spot[1], place) for place, answer in enumerate(answers) for spot in answer[1]]
     links.sort()
     source_words = [spot[0] for spot in spots]
     return Sentence(_written(source_words), _written(words), tuple(links), tuple(source_words), tuple(words))
@@ -84,7 +84,7 @@ def _contracted(answers: list[Answer], places: list[int]) -> list[Answer]:
     for place in reversed(places):
         (before, its), (article, others) = said[place - 1 : place + 1]
         both = its + tuple([spot for spot in others if spot not in its])
-        said[place - 1 : place + 1] = [(CONTRACTED[before, article], both)]
+        said[place - 1 : place + 1] = [(CONTRACTED[before.form, article.form], both)]
     return said
 
 
