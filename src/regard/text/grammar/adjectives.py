@@ -114,7 +114,7 @@ DEGREE = "very=très, too=trop, rather=plutôt, really=vraiment, quite=assez, ex
 TIMES = """
 past: yesterday=hier/0, last night=hier soir/01, last week=la semaine dernière/110, last year=l'année dernière/110
 past: this morning=ce matin/01, last month=le mois dernier/110, on Monday=lundi/1, last Sunday=dimanche dernier/10
-past: on Friday=vendredi/1, a long time ago=il y a longtemps/3.3.3.012, in the spring=au printemps/02
+past: on Friday=vendredi/1, a long time ago=il y a longtemps/3.3.3.012, in the spring=au printemps/01.2
 past: on Tuesday=mardi/1
 future: tomorrow=demain/0, next week=la semaine prochaine/110, next year=l'année prochaine/110, soon=bientôt/0
 future: tonight=ce soir/00, next month=le mois prochain/110, in the summer=en été/02, next Sunday=dimanche prochain/10

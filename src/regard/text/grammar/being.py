@@ -62,7 +62,7 @@ def described_as(
 ) -> Clause:
     """is happy, is very tired, is taller than Paul."""
     said = speak(draw.lexicon.etre, tense, subject, negation, asked=asked)
-    if subject.human and adjective.graded and draw.random() < 0.22:
+    if subject.human and adjective.graded and negation is not small.NO_LONGER and draw.random() < 0.22:
         how, comment = _compared(draw, subject, adjective)
     else:
         spot: Spot = [adjective.english, 0]

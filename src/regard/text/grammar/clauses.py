@@ -55,7 +55,7 @@ def saying(draw: Draw, subject: Phrase, tense: int, depth: int = 0, asked: bool 
         return being(draw, subject, tense, asked)
     if chance < 0.92 or asked:
         return wishing(draw, subject, tense, asked)
-    if chance < 0.935:
+    if chance < 0.935 and not subject.several:  # one would have to say à twice: à Paul et à Marie
         return missing(draw, subject, tense)
     if chance < 0.945:
         return penniless(draw, subject, tense)

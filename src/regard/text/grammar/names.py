@@ -23,9 +23,11 @@ TOWN_STARTS = "Al Bran Car Dun El Far Gren Is Kar Lan Mir Nor Ol Por Ros Sel Tor
 TOWN_ENDS = "bourg burg dal dorf gard ham land mare mont mouth ola ora port sund ton vik ville"
 
 
+# What happens to be a word, or another name, in one of the two languages.
 WORDS = frozenset(
-    "Island Pardon Almond Marin Cordon Boring Baring Bering Berlin Martin Dalton Orin Olland".split()
-)  # already
+    """Island Pardon Almond Marin Cordon Boring Baring Bering Berlin Martin Dalton Orin Olland Salaud Soldier Parrot Barrel
+    Parson Carport Malin Marier Parier Valet Salin Palin Calin Cornard Maraud Bernard Mortier""".split()
+)
 
 
 def _made(starts: str, ends: str) -> list[str]:

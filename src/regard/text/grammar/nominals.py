@@ -60,8 +60,8 @@ def described(draw: Draw, noun: Noun, plural: bool, plain: float) -> Phrase:
                 describe(phrase, trailing)
                 describe(phrase, leading)
                 return phrase
-        # très vieux, never extrêmement vieux, before a noun; and pauvre means something else there
-        if first.graded and first.english.form != "poor" and draw.random() < 0.08:
+        # très vieux, never extrêmement vieux, before a noun; and pauvre and nouveau mean something else there
+        if first.graded and first.english.form not in ("poor", "new") and draw.random() < 0.08:
             describe(phrase, first, draw.lexicon.degree[0] if first.before else draw.lexicon.degree[-1])
         else:
             describe(phrase, first)

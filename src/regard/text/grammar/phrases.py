@@ -31,6 +31,11 @@ class Phrase:
         return self.noun.kind in ("person", "kin")
 
     @property
+    def several(self) -> bool:
+        """Whether it is two phrases: Paul and Marie."""
+        return self.plural and self.noun is None and self.pronoun is None
+
+    @property
     def stands_for(self) -> Pronoun:
         """The pronoun that takes the place of this phrase when it comes up again."""
         if self.pronoun is not None:

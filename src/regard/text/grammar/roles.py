@@ -25,7 +25,8 @@ def somebody(draw: Draw, newcomer: bool = False) -> Phrase:
     if chance < 0.49:
         return both(*two_names(draw))
     if chance < 0.53:
-        return both(noun_phrase(draw, draw.pick(draw.lexicon.nouns["person"]), subject=True), relative(draw))
+        first = noun_phrase(draw, draw.pick(draw.lexicon.nouns["person"]), subject=True)
+        return both(first, relative(draw, first.stands_for))
     if draw.pick(PEOPLE) == "kin":
         return relative(draw)
     return noun_phrase(draw, draw.pick(draw.lexicon.nouns["person"]), subject=True)
