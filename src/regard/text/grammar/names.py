@@ -25,8 +25,8 @@ TOWN_ENDS = "bourg burg dal dorf gard ham land mare mont mouth ola ora port sund
 
 # What happens to be a word, or another name, in one of the two languages.
 WORDS = frozenset(
-    """Island Pardon Almond Marin Cordon Boring Baring Bering Berlin Martin Dalton Orin Olland Salaud Soldier Parrot Barrel
-    Parson Carport Malin Marier Parier Valet Salin Palin Calin Cornard Maraud Bernard Mortier""".split()
+    """Island Pardon Almond Marin Cordon Boring Baring Bering Berlin Martin Dalton Orin Olland Salaud Soldier Parrot
+    Barrel Parson Carport Malin Marier Parier Valet Salin Palin Calin Cornard Maraud Bernard Mortier""".split()
 )
 
 
