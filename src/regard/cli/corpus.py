@@ -10,8 +10,6 @@ from typing import Annotated
 
 import typer
 
-from regard.errors import unknown
-
 WORTH_IT = 20_000  # examples from which on several processes pay for their start
 
 
@@ -20,11 +18,8 @@ def corpus(
     pairs: Annotated[int, typer.Option("--pairs", "-n", help="How many training examples.")] = 50_000,
     seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 0,
     view: Annotated[
-        str, typer.Option(help="translation, document, opinion, tagged, question or sense.")
+        str, typer.Option(help="translation, prose, document, opinion, tagged, question or sense.")
     ] = "translation",
-    prose: Annotated[
-        bool, typer.Option("--prose", help="Write l'homme rather than l' homme; links between words are left out.")
-    ] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace files that are there already.")] = False,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes that draw; by default one a core for large corpora.")
@@ -36,14 +31,12 @@ def corpus(
     The splits never share a pair, whatever the seed; `names` holds names that no other split contains.
     """
     from regard.cli.progress import progress_bar
-    from regard.text.grammar.writing import VIEWS, write
+    from regard.text.grammar.writing import write
 
-    if view not in VIEWS:
-        raise unknown(view, VIEWS, kind="view", where="--view")
     processes = workers or (os.cpu_count() or 1 if pairs >= WORTH_IT else 1)
     started = time.perf_counter()
     with progress_bar("examples", hidden=as_json) as tell:
-        written = write(folder, pairs, seed, view, prose, processes, replace, tell)
+        written = write(folder, pairs, seed, view, processes, replace, tell)
     seconds = time.perf_counter() - started
     if as_json:
         report = {

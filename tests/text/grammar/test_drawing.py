@@ -163,7 +163,7 @@ def test_the_verb(tmp_path: Path) -> None:
     report = json.loads(told.stdout)
     assert report["files"]["train.en"] == 100 and report["seed"] == 3
     assert (tmp_path / "c" / "names.align").exists()
-    assert "train.fr" in regard("corpus", tmp_path / "d", "--pairs", 20, "--prose").stdout
+    assert "train.fr" in regard("corpus", tmp_path / "d", "--pairs", 20, "--view", "prose").stdout
     assert not (tmp_path / "d" / "train.align").exists()
 
 
@@ -201,7 +201,7 @@ def test_files_that_are_there_are_refused_or_replaced_with_all_that_belongs_to_t
     with pytest.raises(SettingError, match="--replace"):
         write(tmp_path, 30, seed=1)
     assert (tmp_path / "train.en").read_bytes() == before
-    write(tmp_path, 30, seed=1, prose=True, replace=True)
+    write(tmp_path, 30, seed=1, view="prose", replace=True)
     assert (tmp_path / "train.en").read_bytes() != before
     assert not list(tmp_path.glob("*.align")), "links beside sentences they do not belong to"
     write(tmp_path, 5, view="document")  # other files: nothing is in the way
@@ -220,7 +220,7 @@ def three_opinions(draw: Draw) -> Labelled:
     return Labelled(draw.pick(("a", "b", "c")), "positive", evidence=(0,))
 
 
-@pytest.mark.parametrize("setting", [{"prose": True, "view": "tagged"}, {"pairs": 0}])
+@pytest.mark.parametrize("setting", [{"view": "poem"}, {"pairs": 0}])
 def test_settings_that_make_no_sense_are_refused(tmp_path: Path, setting: dict[str, object]) -> None:
     with pytest.raises(SettingError, match="regard corpus"):
         write(tmp_path, **{"pairs": 5, **setting})  # type: ignore[arg-type]

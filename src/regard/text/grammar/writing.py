@@ -5,7 +5,6 @@ What is written for a split is what `Drawn` yields for it, in the same order, wh
 
 from __future__ import annotations
 
-import gc
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +15,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from regard.errors import SettingError
+from regard.errors import SettingError, unknown
 from regard.text.examples import Answered, Document, Labelled, Sense, Tagged, Translation
 from regard.text.grammar.drawing import CHUNK, FUTILE, SPLITS, chunk, fingerprint, split_of, translation
 from regard.text.grammar.opinions import opinion
@@ -51,7 +50,6 @@ def write(
     pairs: int,
     seed: int = 0,
     view: str = "translation",
-    prose: bool = False,
     workers: int = 1,
     replace: bool = False,
     tell: Callable[[int], None] = lambda more: None,
@@ -63,12 +61,12 @@ def write(
     """
     if pairs < 1:
         raise SettingError(f"pairs={pairs}", "1 or more", where="regard corpus")
-    if prose and view != "translation":
-        raise SettingError(f"prose with view {view!r}", "view 'translation'", where="regard corpus")
+    if view not in VIEWS:
+        raise unknown(view, VIEWS, kind="view", where="regard corpus")
     held_out = min(HELD_OUT, max(1, pairs // 20))
-    shape = PROSE if prose and view == "translation" else VIEWS[view]
+    shape = VIEWS[view]
     wanted = {split: pairs if split == "train" else held_out for split in shape.splits}
-    there = _there(folder, view)
+    there = _there(folder, shape)
     if there and not replace:
         came, advice = (
             f"{folder} with {there[0].name} in it",
@@ -91,9 +89,10 @@ def write(
     return Written({name: files.counts[split] for split, _, name in files.names}, sum(files.counts.values()), drawn)
 
 
-def _there(folder: Path, view: str) -> list[Path]:
-    """The files of earlier runs that writing this view would replace or belie."""
-    names = [f"{split}.{ending}" for split in SPLITS for ending in VIEWS[view].endings]
+def _there(folder: Path, view: View) -> list[Path]:
+    """The files of earlier runs that writing this view would replace or belie: links belong to words, not to prose."""
+    alike = [other.endings for other in VIEWS.values() if set(other.endings) & set(view.endings)]
+    names = [f"{split}.{ending}" for split in SPLITS for ending in sorted({e for endings in alike for e in endings})]
     return [folder / name for name in names if (folder / name).exists()]
 
 
@@ -109,8 +108,7 @@ def _several(workers: int) -> Iterator[tuple[Start, int]]:
     if workers <= 1:
         yield (lambda task, *settings: lambda: task(*settings)), 1
         return
-    # nothing the grammar makes refers to itself, so reference counts free it all; looking for circles takes a tenth
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=gc.disable) as pool:
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         yield (lambda task, *settings: pool.submit(task, *settings).result), 4 * workers
         pool.shutdown(cancel_futures=True)
 
@@ -257,10 +255,10 @@ def _sense(example: Sense) -> Lines:
 
 VIEWS = {
     "translation": View(translation, ("en", "fr", "align"), _pair),
+    "prose": View(translation, ("en", "fr"), _prose),  # the same sentences as one writes them; no words to link
     "document": View(document, ("txt",), _document),
     "opinion": View(opinion, ("tsv",), _opinion, SPLITS[:3], "text\tlabel\tevidence\n"),  # no names in them
     "tagged": View(tagged, ("conll",), _tagged),
     "question": View(question, ("jsonl",), _question),
     "sense": View(sense, ("senses.tsv",), _sense, header="text\tindex\tword\tsense\n"),
 }
-PROSE = View(translation, ("en", "fr"), _prose)
