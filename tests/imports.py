@@ -24,6 +24,7 @@ ATTENTION = (
     "scores",
     "grid",
     "masks",
+    "reach",
     "biases",
     "windows",
     "prepared",

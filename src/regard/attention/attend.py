@@ -19,7 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention import masks
+from regard.attention import reach
 from regard.attention.biases import Bias, as_bias
 from regard.attention.grid import Grid
 from regard.attention.kernels import sdpa, stream
@@ -201,15 +201,15 @@ def _clean(raw: Prepared, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """
     q, k, grid = raw.q, raw.k, raw.grid
     more_hides = raw.window is not None or not raw.score.finite or not (raw.bias is None or raw.bias.finite)
-    calm = not more_hides and masks.all_take_part(raw.mask, grid)
+    calm = not more_hides and reach.all_take_part(raw.mask, grid)
     if calm or (q.device.type == "cpu" and all(map(_tame, (q, k, v)))):
         return q, k, v
-    looks, seen = masks.looks_and_seen(raw.mask, grid)
+    looks, seen = reach.looks_and_seen(raw.mask, grid)
     q = torch.where(looks.unsqueeze(-1), q, 0.0)
     if more_hides:
         with torch.no_grad():
             aim = None if raw.window is None else raw.window.aim(q).to(working(q.dtype))
-            looks, seen = masks.looks_and_seen(raw.mask, grid, more=replace(raw, q=q, aim=aim).shown)
+            looks, seen = reach.looks_and_seen(raw.mask, grid, more=replace(raw, q=q, aim=aim).shown)
         q = torch.where(looks.unsqueeze(-1), q, 0.0)
     return q, _unseen_to_zero(k, seen, grid), _unseen_to_zero(v, seen, grid)
 

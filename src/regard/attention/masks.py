@@ -358,59 +358,6 @@ class Not(Mask):
         return self.mask
 
 
-def hides_nothing(mask: Mask, grid: Grid) -> bool:
-    """Whether this mask surely leaves every key to every query, told from shapes alone."""
-    if isinstance(mask, All):
-        return all(hides_nothing(inner, grid) for inner in mask.masks)
-    if isinstance(mask, Window) and not isinstance(mask.offset, Tensor):
-        first = grid.S - grid.T if mask.offset is None else mask.offset
-        return (mask.left is None or first + grid.T - 1 - mask.left <= 0) and (
-            mask.right is None or first + mask.right + 1 >= grid.S
-        )
-    return isinstance(mask, Everything)
-
-
-def all_take_part(mask: Mask, grid: Grid) -> bool:
-    """Whether surely every query looks somewhere and every key is seen by someone, told from shapes alone."""
-    if not grid.T or not grid.S:
-        return False
-    if isinstance(mask, Window) and not isinstance(mask.offset, Tensor):
-        first = grid.S - grid.T if mask.offset is None else mask.offset
-        start, stop = mask.reach(first, grid.S)  # of the first query
-        begin, end = mask.reach(first + grid.T - 1, grid.S)  # of the last one
-        return bool(start <= 0 < stop and begin < grid.S <= end)
-    return isinstance(mask, Everything)
-
-
-def looks_and_seen(
-    mask: Mask, grid: Grid, more: Callable[[Tensor, Tensor], Tensor] | None = None
-) -> tuple[Tensor, Tensor]:
-    """Which queries may look anywhere, booleans broadcasting to (*lead, T), and which keys anyone sees, (*lead, S).
-
-    `more(rows, cols)`: booleans of something else that hides keys, such as a predicted window.
-    """
-    if mask.solid and more is None:
-        return _from_spans(*mask.span(grid), grid)
-    looks, seen = [], torch.zeros(grid.S, dtype=torch.bool, device=grid.device)
-    cols = torch.arange(grid.S, device=grid.device)
-    for rows in torch.arange(grid.T, device=grid.device).split(64):
-        tile = mask.allowed(rows, cols, grid)
-        tile = tile if more is None else tile & more(rows, cols)
-        tile = tile.expand(*tile.shape[:-2], len(rows), grid.S)
-        looks.append(tile.any(-1))
-        seen = seen | tile.any(-2)
-    return torch.cat(looks, -1), seen
-
-
-def _from_spans(lo: Tensor, hi: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
-    lo, hi = torch.broadcast_tensors(lo, hi)
-    lo, hi = (end.expand(*end.shape[:-1], grid.T) for end in (lo, hi))
-    opens = (hi > lo).long()
-    change = torch.zeros(*lo.shape[:-1], grid.S + 1, dtype=torch.long, device=grid.device)
-    change = change.scatter_add(-1, lo, opens).scatter_add(-1, hi, -opens)
-    return hi > lo, change.cumsum(-1)[..., : grid.S] > 0
-
-
 def _fold(join: Callable[[Tensor, Tensor], Tensor], tensors: Sequence[Tensor]) -> Tensor:
     result = tensors[0]
     for tensor in tensors[1:]:

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from regard.attention.biases import Bias
 from regard.attention.grid import Grid, Lead, cut
-from regard.attention.masks import Mask, hides_nothing
+from regard.attention.masks import Mask
+from regard.attention.reach import hides_nothing
 from regard.attention.scores import Score
 from regard.attention.windows import LocalP
 from regard.errors import SettingError

@@ -1,6 +1,5 @@
 """The command line: one thin file a verb, and one place where errors turn into words and exit codes."""
 
-import os
 import sys
 from dataclasses import dataclass
 from typing import Annotated
@@ -58,9 +57,6 @@ def main() -> None:
         app(obj=settings, prog_name="regard")
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # whoever read along has seen enough: `regard ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except RegardError as error:
         if settings.debug:
             raise

@@ -17,9 +17,10 @@ from regard.attention.kernels import stream
 from regard.attention.kernels.blocks import Scratch, blocks, parts
 from regard.attention.kernels.statistics import Statistics
 from regard.attention.kernels.stream import exponentials
-from regard.attention.masks import Window, hides_nothing
+from regard.attention.masks import Window
 from regard.attention.observe import Attended, Observe
 from regard.attention.prepared import Prepared, working
+from regard.attention.reach import hides_nothing
 from regard.attention.scores import Dot
 
 NAME = "sdpa"
