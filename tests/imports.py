@@ -8,6 +8,7 @@ from pathlib import Path
 ROOMS = (
     "lazy",
     "errors",
+    "files",
     "attention",
     "text",
     "models",

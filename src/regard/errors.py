@@ -57,6 +57,18 @@ class StoreError(RegardError, ValueError):
     """A token store that is stale, damaged or unfinished; the message says which thing differs."""
 
 
+class CheckpointError(RegardError, ValueError):
+    """Weights or a saved state that cannot be read, written, or used with this model."""
+
+
+class RunError(RegardError, ValueError):
+    """A run folder that is in the way, is no run, or is in use."""
+
+
+class TrainingError(RegardError, RuntimeError):
+    """A training that cannot go on: a loss that is no number, memory that is not enough."""
+
+
 def unknown(name: object, known: Iterable[str], *, kind: str, where: str) -> SettingError:
     """The error for a name nobody knows: lists the known ones and points at the nearest."""
     choices = sorted(known)

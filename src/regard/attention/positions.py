@@ -47,10 +47,10 @@ class Learned(nn.Module):
     def forward(self, x: Tensor, offset: Offset = 0) -> Tensor:
         _expect_width(x, self.table.embedding_dim, "Learned")
         positions = places(x, offset)
-        longest = self.table.num_embeddings
-        if positions.numel() and int(positions.max()) >= longest:
+        longest, last = self.table.num_embeddings, _last(x, offset)
+        if last >= longest:
             raise ShapeError(
-                f"position {int(positions.max())}",
+                f"position {last}",
                 f"at most {longest - 1}, the last of {longest} learned ones",
                 where="Learned",
             )
@@ -178,6 +178,13 @@ def places(x: Tensor, offset: Offset = 0) -> Tensor:
     if offset.dim() != 1 or x.dim() < 3 or offset.size(0) != x.size(0):
         raise ShapeError(f"offsets {tuple(offset.shape)}", f"one for each row of {tuple(x.shape)}", where="positions")
     return here + offset.to(x.device).reshape(-1, *(1,) * (x.dim() - 2))
+
+
+def _last(x: Tensor, offset: Offset) -> int:
+    """The largest position in x, -1 where there is none; of a plain number without waiting for a device."""
+    if not x.size(-2) or (isinstance(offset, Tensor) and not offset.numel()):
+        return -1
+    return x.size(-2) - 1 + (int(offset.max()) if isinstance(offset, Tensor) else offset)
 
 
 def _angles(positions: Tensor, dim: int, base: float) -> Tensor:

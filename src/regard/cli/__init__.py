@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from regard import __version__
-from regard.cli import corpus, demo, tokenize
+from regard.cli import corpus, curves, demo, tokenize, train
 from regard.errors import RegardError
 
 # Verb files keep torch, numpy and matplotlib inside their functions, so that `regard --help` stays quick.
@@ -23,6 +23,8 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("corpus")(corpus.corpus)
 app.add_typer(tokenize.app, name="tokenize")
+app.command("train")(train.train)
+app.command("curves")(curves.curves)
 
 
 @dataclass

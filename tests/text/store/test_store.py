@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from regard.errors import CorpusError, RegardError, SettingError, StoreError
+from regard.files import alone
 from regard.text import Chain, Classified, Documents, Labels, Parallel, Translations
 from regard.text.examples import Document
 from regard.text.store import builder
@@ -323,7 +324,7 @@ def test_a_source_that_changes_meanwhile_is_noticed(tmp_path: Path, text: Path) 
 
 def test_two_builds_at_once_are_refused(tmp_path: Path, text: Path) -> None:
     (tmp_path / "store.building").mkdir()
-    with builder._alone(tmp_path / "store.building"), pytest.raises(StoreError, match="another process"):
+    with alone(tmp_path / "store.building", KeyError), pytest.raises(StoreError, match="another process"):
         build(tmp_path / "store", text)
     build(tmp_path / "store", text)
 

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from regard.errors import CorpusError, SettingError, StoreError
+from regard.files import Print, alone, write_whole
 from regard.text.corpora.corpus import Corpus
 from regard.text.store.columns import Columns
 from regard.text.store.fields import Fields, fitting, portions
@@ -36,11 +37,9 @@ from regard.text.store.manifest import (
     AGAIN,
     FORMAT,
     Manifest,
-    Print,
     fingerprint,
     same_identity,
     same_sources,
-    write_whole,
 )
 
 PART = 1 << 21  # characters
@@ -65,7 +64,9 @@ class Builder:
         sources = tuple(fingerprint(path) for path in self.corpus.sources)
         aside = building(self.folder)
         aside.mkdir(parents=True, exist_ok=True)
-        with _alone(aside):
+        with alone(
+            aside, lambda: StoreError("a build that another process is doing", "one at a time", where=f"{aside}")
+        ):
             self._agree(aside, sources)
             parts, examples = self._make_parts(aside, progress)
             if not parts:
@@ -227,16 +228,3 @@ def _leave_with_parent() -> None:
 
 def _work(portion: Sequence[Any], path: Path) -> None:
     write_part(_worker_fields, portion, path)
-
-
-@contextmanager
-def _alone(aside: Path) -> Iterator[None]:
-    """Refuse a second build of the same store at the same time; the lock dies with the process that holds it."""
-    import fcntl
-
-    with open(aside / "lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise StoreError("a build that another process is doing", "one at a time", where=f"{aside}") from error
-        yield

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from regard.errors import CorpusError, StoreError
+from regard.files import Print, sync
 from regard.text.store.columns import Array
-from regard.text.store.manifest import Print, sync_folder
 
 Made = tuple[dict[str, int], dict[str, str], tuple[Print, ...]]  # tokens and dtype of each field; the files
 
@@ -37,7 +37,7 @@ def join(parts: Sequence[Path], folder: Path) -> Made:
     if "documents" in names:
         count = sum(len(bounds) - 1 for bounds in _each(parts, "documents")) + 1
         files.append(_write(folder / "documents.npy", np.dtype(np.int64), count, _documents(parts)))
-    sync_folder(folder)
+    sync(folder)
     return tokens, dtypes, tuple(files)
 
 

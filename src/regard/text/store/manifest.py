@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from regard.errors import StoreError
+from regard.files import Print, print_of, write_whole
 from regard.text.corpora.lines import Skipped
 
 FORMAT = 1
 NAME = "manifest.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Print:
-    """A file's size and the checksum of its bytes."""
-
-    path: str
-    size: int
-    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +63,12 @@ class Manifest:
 AGAIN = "Delete the folder and build the store again."
 
 
-def fingerprint(path: Path, name: str | None = None) -> Print:
-    """Read a file through, in flat memory."""
+def fingerprint(path: Path) -> Print:
+    """The size and checksum of one of the user's files."""
     try:
-        with open(path, "rb") as stream:
-            return Print(name or str(path), os.fstat(stream.fileno()).st_size, _digest(stream))
+        return print_of(path)
     except OSError as error:
         raise StoreError(f"a file that cannot be read ({error.strerror})", "a file", where=f"{path}") from error
-
-
-def _digest(stream: Any) -> str:
-    return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def same_identity(folder: Path, stored: Mapping[str, str], asked: Mapping[str, str]) -> None:
@@ -110,26 +94,6 @@ def same_sources(folder: Path, stored: Iterable[Print], asked: Iterable[Print]) 
                 where=f"{folder}",
                 advice=AGAIN,
             )
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file aside, let it reach the disk, and only then give it its name."""
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with open(part, "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(part, path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Let the names in a folder reach the disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _short(text: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 from tokenizers import Tokenizer as Engine
 
 from regard.errors import DtypeError, SettingError, unknown
+from regard.files import write_whole
 from regard.text.tokenizers.encoding import Encoding
 from regard.text.tokenizers.kinds import Kind, Progress, learn
 from regard.text.tokenizers.specials import SpecialIds, find_roles, special_ids
@@ -59,11 +60,8 @@ class Tokenizer:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one tokenizer.json. Roles given by hand at `load` are not in it: give them again."""
-        whole = Path(path)
-        part = whole.with_name(whole.name + ".part")
         try:
-            part.write_text(self._description, encoding="utf-8")
-            os.replace(part, whole)
+            write_whole(Path(path), self._description.encode())
         except OSError as error:
             raise SettingError(f"{path} ({error.strerror})", "a file to write", where="Tokenizer.save") from error
 

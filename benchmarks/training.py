@@ -1,0 +1,190 @@
+"""What the loop costs over a loop written by hand, and how long a training stands still for a checkpoint.
+
+    python benchmarks/training.py [--quick] [--out out/bench]
+
+Two models of one initialisation get the same batches: one through regard's Loop with its log, guards and random states
+kept before every step, the other through the few lines that anyone would write (forward, backward, clip, AdamW,
+schedule). They take turns, a stretch of steps each, in one process; the table shows the median over rounds of the ratio
+within a round, and best over best. Then the same loop saves checkpoints: the stall is given in steps, and as the share
+of the training's time at the recipe's own interval. Writes training.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.training.distributed import World
+from regard.training.events import Event, Saved
+from regard.training.keeping import Keeping
+from regard.training.log import LogFile
+from regard.training.loop import Loop
+from regard.training.reading import read_recipe
+from regard.training.recipe import Prepared
+from regard.training.schedules import schedule
+from regard.training.tasks import TASKS
+
+GOAL = 1.03  # the loop's time over the bare loop's
+CASES = {
+    "classifier": ["data.examples=2000"],
+    "character-gpt": ["data.examples=1000"],
+    "character-gpt, wider": ["data.examples=1000", "model.width=256", "model.heads=8"],
+}
+
+
+def prepared(name: str, sets: list[str], folder: Path) -> Prepared:
+    """A recipe without evaluation, so that only training is measured."""
+    folder.mkdir()
+    recipe = read_recipe(name.partition(",")[0], [*sets, "train.steps=1000000", "keep.every=1000000"], tasks=TASKS)
+    whole = recipe.prepare(folder)
+    return Prepared(whole.recipe, whole.model, whole.objective, whole.train, None, whole.tokenizers)
+
+
+class Bare:
+    """The loop that anyone would write."""
+
+    def __init__(self, made: Prepared) -> None:
+        recipe = made.recipe
+        self.made, self.step = made, 0
+        matrices = [one for one in made.model.parameters() if one.dim() > 1]
+        vectors = [one for one in made.model.parameters() if one.dim() <= 1]
+        groups = [
+            {"params": matrices, "weight_decay": recipe.optimiser.decay},
+            {"params": vectors, "weight_decay": 0.0},
+        ]
+        self.optimiser = torch.optim.AdamW(groups, recipe.optimiser.rate, fused=True)
+        self.rate = schedule(recipe.schedule, 1_000_000)
+        self.batches = self._forever()
+
+    def _forever(self) -> Any:
+        while True:
+            yield from self.made.train
+
+    def run(self, steps: int) -> float:
+        model, objective, recipe = self.made.model, self.made.objective, self.made.recipe
+        total = 0.0
+        for _ in range(steps):
+            self.step += 1
+            batch = next(self.batches)
+            loss = objective.loss(model, batch, None).total / batch.all_tokens
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), recipe.train.clip or float("inf"))
+            for group in self.optimiser.param_groups:
+                group["lr"] = recipe.optimiser.rate * self.rate(self.step, [])
+            self.optimiser.step()
+            self.optimiser.zero_grad(set_to_none=True)
+            total += loss.item()
+        return total
+
+
+class Ours:
+    """regard's loop, asked for a stretch of steps at a time, logging to a file."""
+
+    def __init__(self, made: Prepared, folder: Path) -> None:
+        self.log = LogFile(folder / "log.jsonl")
+        self.loop = Loop(made, 0, World(), None, [self.log])
+        self.loop.start({})
+
+    def run(self, steps: int) -> None:
+        self.loop.steps += steps
+        self.loop.run()
+
+
+def timed(work: Any, steps: int) -> float:
+    begun = time.perf_counter()
+    work(steps)
+    return time.perf_counter() - begun
+
+
+def overhead(name: str, sets: list[str], rounds: int, seconds: float, folder: Path) -> dict[str, float]:
+    """Both loops in turn, in rounds of so many seconds each."""
+    bare, ours = Bare(prepared(name, sets, folder / "bare")), Ours(prepared(name, sets, folder / "ours"), folder)
+    for one in (bare, ours):
+        one.run(10)
+    steps = max(5, round(seconds / (timed(bare.run, 10) / 10)))
+    ours.run(10)
+    times: list[tuple[float, float]] = []
+    for number in range(rounds):
+        first, second = (bare, ours) if number % 2 else (ours, bare)
+        one, two = timed(first.run, steps), timed(second.run, steps)
+        times.append((one, two) if number % 2 else (two, one))
+    return {
+        "steps": steps,
+        "bare_ms": 1e3 * min(one for one, _ in times) / steps,
+        "ours_ms": 1e3 * min(two for _, two in times) / steps,
+        "ratio_median": statistics.median(two / one for one, two in times),
+        "ratio_best": min(two for _, two in times) / min(one for one, _ in times),
+    }
+
+
+class Stalls:
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, Saved):
+            self.seconds.append(event.seconds)
+
+
+def stall(name: str, sets: list[str], saves: int, folder: Path) -> dict[str, float]:
+    """How long a save takes, beside a step."""
+    made = prepared(name, [*sets], folder / "stall")
+    every = read_recipe(name.partition(",")[0], sets, tasks=TASKS).keep.every
+    recipe = made.recipe.model_copy(update={"keep": made.recipe.keep.model_copy(update={"every": 5})})
+    made = Prepared(recipe, made.model, made.objective, made.train, None, made.tokenizers)
+    stalls = Stalls()
+    loop = Loop(made, 5 * saves, World(), Keeping(folder / "stall", World(), recipe), [stalls])
+    loop.start({})
+    loop.run()
+    step = loop.progress.seconds / loop.progress.step
+    state = folder / "stall" / "state"
+    size = sum(path.stat().st_size for path in sorted(state.iterdir())[-1].rglob("*") if path.is_file())
+    median = statistics.median(stalls.seconds)
+    return {
+        "megabytes": size / 1e6,
+        "save_ms": 1e3 * median,
+        "save_in_steps": median / step,
+        "every": every,
+        "share": median / (median + every * step),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--out", type=Path, default=Path("out/bench"))
+    arguments = parser.parse_args()
+    rounds, seconds = (6, 1.0) if arguments.quick else (20, 3.0)
+    results: dict[str, Any] = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__}
+    results["threads"] = torch.get_num_threads()
+    print(
+        f"torch {torch.__version__}, {torch.get_num_threads()} threads; goal: at most {GOAL} of the bare loop's time\n"
+    )
+    print(
+        f"{'':22} {'bare ms':>8} {'ours ms':>8} {'median':>7} {'best':>7}   {'save':>7} {'steps':>6} {'MB':>6} {'share':>7}"
+    )
+    for name, sets in CASES.items():
+        with tempfile.TemporaryDirectory() as temporary:
+            cost = overhead(name, sets, rounds, seconds, Path(temporary))
+            wait = stall(name, sets, 6 if arguments.quick else 12, Path(temporary))
+        results[name] = {**cost, **wait}
+        print(
+            f"{name:22} {cost['bare_ms']:8.2f} {cost['ours_ms']:8.2f} {cost['ratio_median']:7.3f} {cost['ratio_best']:7.3f}"
+            f"   {wait['save_ms']:4.0f} ms {wait['save_in_steps']:6.1f} {wait['megabytes']:6.1f} {wait['share']:7.2%}"
+            f" at every {wait['every']} steps"
+        )
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "training.json").write_text(json.dumps(results, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""A training as people watch it: a bar while it runs, a line for each evaluation, what the model says meanwhile."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.training.events import Evaluated, Event, Trained
+
+SHOWN = 100  # characters of a sample
+
+
+class Screen:
+    """Listens to a training and shows it on standard error; `hidden` shows nothing.
+
+    On a terminal the bar moves; elsewhere only the lines are printed.
+    """
+
+    def __init__(self, hidden: bool = False) -> None:
+        self.hidden = hidden
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> Screen:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def say(self, text: str) -> None:
+        """Print a line, above the bar where there is one."""
+        if self.hidden:
+            return
+        if self._bar is None:
+            print(text, file=sys.stderr, flush=True)
+        else:
+            self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def hear(self, event: Event) -> None:
+        from regard.training import events
+
+        match event:
+            case events.Started():
+                facts = event.facts
+                self.say(f"{facts['parameters']:,} parameters, {event.steps:,} steps on {_devices(facts)}")
+                self._begin(event.steps, 0)
+            case events.Resumed():
+                self.say(f"going on after step {event.step:,} of {event.steps:,}")
+                self._begin(event.steps, event.step)
+            case events.Trained():
+                self._move(event)
+            case events.Evaluated():
+                self._evaluated(event)
+            case events.Skipped():
+                self.say(f"step {event.step:,} skipped: {event.reason} ({event.count:,} so far)")
+
+    def _begin(self, steps: int, done: int) -> None:
+        if self.hidden or not sys.stderr.isatty():
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self._bar = Progress(
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("loss {task.fields[loss]}  {task.fields[pace]} tokens/s  {task.fields[memory]}  left"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._bar.add_task("train", total=steps, completed=done, loss="-", pace="-", memory="-")
+        self._bar.start()
+
+    def _move(self, event: Trained) -> None:
+        if self._bar is not None:
+            self._bar.update(
+                self._task,
+                completed=event.step,
+                loss=f"{event.loss:.4f}",
+                pace=f"{event.tokens_per_second:,.0f}",
+                memory=size(event.memory),
+            )
+
+    def _evaluated(self, event: Evaluated) -> None:
+        metrics = "  ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in event.metrics.items())
+        self.say(f"step {event.step:>6,}  {metrics}{'  (best)' if event.best else ''}")
+        for sample in event.samples:
+            expected = f"  (expected {_short(sample.expected)})" if sample.expected not in (None, sample.got) else ""
+            self.say(f"    {_short(sample.given)} -> {_short(sample.got)}{expected}")
+
+
+def _devices(facts: Any) -> str:
+    if facts["ranks"] > 1:
+        return f"{facts['ranks']} ranks ({facts['device'].partition(':')[0]})"
+    return f"{facts['device']}, {facts['threads']} threads" if facts["device"] == "cpu" else str(facts["device"])
+
+
+def _short(text: str | None) -> str:
+    """A text on one line, its end if it is long."""
+    line = repr(text or "")[1:-1]
+    return line if len(line) <= SHOWN else "..." + line[-SHOWN:]
+
+
+def size(count: int) -> str:
+    """Bytes in words: 1.5 GB."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.3g} {unit}"
+        value /= 1000
+    return f"{value:.3g} TB"

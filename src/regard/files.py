@@ -1,0 +1,66 @@
+"""Files that survive a crash: written aside, brought to the disk, and only then given their name."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Print:
+    """A file's size and the checksum of its bytes."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+def print_of(path: Path, name: str | None = None) -> Print:
+    """Read a file through, in flat memory."""
+    with open(path, "rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        return Print(name or str(path), os.fstat(stream.fileno()).st_size, digest)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """A file that is there as a whole or not at all."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with open(part, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(part, path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Let a file, or the names in a folder, reach the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def alone(folder: Path, taken: Callable[[], Exception]) -> Iterator[None]:
+    """Keep out every other process that asks for the same folder; `taken` makes the error that it gets.
+
+    The lock ends with the process that holds it, however it ends.
+    """
+    import fcntl
+
+    with open(folder / "lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise taken() from error
+        yield

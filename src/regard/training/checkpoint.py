@@ -1,0 +1,251 @@
+"""Checkpoints: a folder for each, there as a whole or not at all, with a manifest that vouches for every byte.
+
+    state/step-00000200/
+      manifest.json                 sizes and checksums of the files below; written last
+      scalars.json                  everything that is no tensor
+      tensors/*.safetensors         what all ranks share, a file from each (torch.distributed.checkpoint)
+      ranks/0.json, 0.safetensors   what is one rank's own: random states, what a recurrent model carries
+
+It is written under another name, brought to the disk and renamed. Nothing here is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
+from torch import Tensor
+from torch.distributed import checkpoint as dcp
+from torch.distributed.checkpoint.api import CheckpointException
+
+from regard.errors import CheckpointError
+from regard.files import Print, print_of, sync, write_whole
+from regard.training.distributed import World
+from regard.training.weights import same_shape
+
+FORMAT = 1
+NAME = re.compile(r"step-(\d+)")
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Own:
+    """What belongs to one rank alone."""
+
+    scalars: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What goes into a checkpoint. Tensors may be shards; scalars and a rank's own are anything that JSON can say."""
+
+    tensors: Mapping[str, Tensor]
+    scalars: Mapping[str, Any]
+    own: Own
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint on disk."""
+
+    folder: Path
+    step: int
+
+    def complaint(self) -> str | None:
+        """What is wrong with it, in words; None if every byte is as it was written."""
+        try:
+            manifest = json.loads((self.folder / "manifest.json").read_bytes())
+            if manifest["format"] != FORMAT:
+                return f"format {manifest['format']!r} instead of {FORMAT}"
+            kept = [Print(**one) for one in manifest["files"]]
+            found = _files(self.folder)
+            if {one.path for one in kept} != found.keys():
+                return f"other files than its manifest lists: {_differing({one.path for one in kept}, set(found))}"
+            for one in kept:
+                if found[one.path].stat().st_size != one.size or print_of(found[one.path], one.path) != one:
+                    return f"a damaged {one.path}"
+        except OSError as error:
+            return f"{Path(error.filename or '').name}: {error.strerror}"
+        except (ValueError, KeyError, TypeError) as error:
+            return f"a damaged manifest.json ({type(error).__name__})"
+        return None
+
+    def scalars(self) -> dict[str, Any]:
+        return dict(json.loads((self.folder / "scalars.json").read_bytes()))
+
+    def load(self, tensors: Mapping[str, Tensor], world: World) -> None:
+        """Fill these tensors (perhaps shards, of any number of ranks) from the ones of the same names."""
+        with _in_words(self.folder, "read"), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "torch.distributed is disabled")
+            reader = dcp.HuggingFaceStorageReader(str(self.folder / "tensors"))
+            self._fits(tensors, reader)
+            dcp.load(dict(tensors), storage_reader=reader, no_dist=not world.several)
+
+    def _fits(self, tensors: Mapping[str, Tensor], reader: dcp.HuggingFaceStorageReader) -> None:
+        kept = reader.read_metadata().state_dict_metadata
+        for name, tensor in tensors.items():
+            if name not in kept:
+                raise CheckpointError(f"a checkpoint without {name}", "one of this model", where=f"{self.folder}")
+            same_shape(name, tuple(kept[name].size), tuple(tensor.shape), f"{self.folder}")  # type: ignore[union-attr]
+
+    def own(self, rank: int) -> Own | None:
+        """What rank number `rank` kept for itself; None if there were fewer ranks."""
+        base = self.folder / "ranks" / f"{rank}.json"
+        if not base.exists():
+            return None
+        return Own(json.loads(base.read_bytes()), load_file(base.with_suffix(".safetensors")))
+
+
+class Checkpoints:
+    """The checkpoints of a run: the `latest` newest ones, and one that is best."""
+
+    def __init__(self, folder: Path, world: World, latest: int, tell: Tell = lambda text: None) -> None:
+        self.folder, self.world, self.latest, self.tell = folder, world, latest, tell
+
+    def save(self, step: int, contents: Contents, best: int | None = None) -> Path:
+        """Write a checkpoint, then remove those that are neither among the latest nor the best one."""
+        final = self.folder / f"step-{step:08d}"
+        part = self.folder / f".{final.name}.part"
+        try:
+            with _in_words(final, "written", self._good_news):
+                if self.world.first:
+                    shutil.rmtree(part, ignore_errors=True)
+                    (part / "ranks").mkdir(parents=True)
+                self.world.wait()
+                self._write(part, contents)
+                self.world.wait()
+                if self.world.first:
+                    _seal(part, contents.scalars)
+                    _replace(part, final)
+        finally:
+            if self.world.first:
+                shutil.rmtree(part, ignore_errors=True)  # is there only if it failed
+        self._tidy(best)
+        self.world.wait()
+        return final
+
+    def newest(self) -> Checkpoint | None:
+        """The newest checkpoint that is sound. Damaged ones are told of and put aside, under another name."""
+        step = self.world.share(self._sound() if self.world.first else None)
+        return None if step is None else self.at(step)
+
+    def at(self, step: int) -> Checkpoint:
+        return Checkpoint(self.folder / f"step-{step:08d}", step)
+
+    def steps(self) -> list[int]:
+        """The steps of all checkpoints that are there, in order."""
+        if not self.folder.is_dir():
+            return []
+        matches = (NAME.fullmatch(path.name) for path in self.folder.iterdir() if path.is_dir())
+        return sorted(int(match[1]) for match in matches if match)
+
+    def _sound(self) -> int | None:
+        for leftover in [*self.folder.glob(".step-*"), *self.folder.glob(".gone-*")]:
+            shutil.rmtree(leftover)
+        damaged = []
+        for step in reversed(self.steps()):
+            wrong = self.at(step).complaint()
+            if wrong is None:
+                return step
+            aside = self._put_aside(step)
+            damaged.append(f"{aside.name}: {wrong}")
+            self.tell(f"the checkpoint of step {step} has {wrong}; it is now {aside}, and the one before it is used")
+        if damaged:
+            raise CheckpointError(
+                "; ".join(damaged),
+                "at least one sound checkpoint",
+                where=f"{self.folder}",
+                advice="Nothing was deleted. Start anew with another --out.",
+            )
+        return None
+
+    def _put_aside(self, step: int) -> Path:
+        source = self.at(step).folder
+        for number in range(1000):
+            aside = self.folder / f"damaged-{source.name}{f'.{number}' if number else ''}"
+            if not aside.exists():
+                return source.rename(aside)
+        raise CheckpointError("a thousand damaged checkpoints of one step", "fewer", where=f"{self.folder}")
+
+    def _write(self, part: Path, contents: Contents) -> None:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "torch.distributed is disabled")
+            writer = dcp.HuggingFaceStorageWriter(str(part / "tensors"), save_distributed=True)
+            dcp.save(dict(contents.tensors), storage_writer=writer, no_dist=not self.world.several)
+        own = part / "ranks" / f"{self.world.rank}.json"
+        write_whole(own.with_suffix(".safetensors"), save(dict(contents.own.tensors)))
+        write_whole(own, json.dumps(dict(contents.own.scalars)).encode())
+
+    def _tidy(self, best: int | None) -> None:
+        if self.world.first:
+            for step in self.steps()[: -self.latest]:
+                if step != best:
+                    going = self.folder / f".gone-{step}"
+                    shutil.rmtree(going, ignore_errors=True)
+                    self.at(step).folder.rename(going)  # so that half a checkpoint never bears the name of a whole one
+                    shutil.rmtree(going)
+
+    def _good_news(self) -> str:
+        kept = self.steps()
+        return f"Step {kept[-1]} is saved as before." if kept else "Nothing was saved before."
+
+
+def _seal(part: Path, scalars: Mapping[str, Any]) -> None:
+    """Write what is left, and the manifest when all else is on the disk."""
+    write_whole(part / "scalars.json", json.dumps(dict(scalars)).encode())
+    files = _files(part)
+    for path in files.values():
+        sync(path)
+    prints = [asdict(print_of(path, name)) for name, path in sorted(files.items())]
+    write_whole(part / "manifest.json", json.dumps({"format": FORMAT, "files": prints}, indent=1).encode())
+    for folder in (part / "tensors", part / "ranks", part):
+        sync(folder)
+
+
+def _replace(part: Path, final: Path) -> None:
+    """Give a folder its name; one that is there already is of the same step, saved before."""
+    if final.exists():
+        before = final.with_name(f".gone-{final.name}")
+        shutil.rmtree(before, ignore_errors=True)
+        final.rename(before)
+        part.rename(final)
+        shutil.rmtree(before)
+    else:
+        part.rename(final)
+    sync(final.parent)
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """Every file below a folder but the manifest, by its path in it."""
+    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if not path.is_dir()}
+    return {name: path for name, path in found.items() if name != "manifest.json"}
+
+
+def _differing(kept: set[str], found: set[str]) -> str:
+    lacks, has = sorted(kept - found), sorted(found - kept)
+    return "; ".join([*(f"no {name}" for name in lacks[:3]), *(f"a strange {name}" for name in has[:3])])
+
+
+@contextmanager
+def _in_words(folder: Path, done: str, more: Callable[[], str] = str) -> Iterator[None]:
+    """Turn what the system or torch says into an error of ours."""
+    try:
+        yield
+    except (OSError, SafetensorError, CheckpointException) as error:
+        cause: BaseException = error
+        if isinstance(error, CheckpointException):
+            cause = next(iter(error.failures.values()))[0]
+        said = cause.strerror if isinstance(cause, OSError) and cause.strerror else f"{cause}".partition("\n")[0]
+        raise CheckpointError(
+            f"a checkpoint that could not be {done} ({said})", "one", where=f"{folder}", advice=more()
+        ) from cause

@@ -1,0 +1,278 @@
+"""The training loop. It knows no model by name: it is handed batches and an objective.
+
+    step:  batches -> losses, summed and divided by the tokens of all ranks -> gradients -> weights
+    and between steps, when due: evaluate, save, tell
+
+All that happens between two steps is a function of the progress so far, so a loop that resumes does what it would have
+done.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Iterator, Sequence
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from regard.errors import SettingError, TrainingError, unknown
+from regard.text.batches.batch import Batch
+from regard.training.averaging import mean_of, put
+from regard.training.distributed import World
+from regard.training.estimate import shape_of
+from regard.training.evaluation import Examiner
+from regard.training.events import Ended, Evaluated, Event, Listener, Resumed, Saved, Skipped, Started, Trained
+from regard.training.guards import Interruption, out_of_memory, save_batch, too_large
+from regard.training.keeping import Keeping
+from regard.training.randomness import undisturbed
+from regard.training.recipe import LastAverage, Prepared
+from regard.training.schedules import schedule
+from regard.training.state import WEIGHTS, Moment, State
+from regard.training.step import Step, Stepper
+
+HOPELESS = 100  # steps in a row that were skipped
+
+
+class Loop:
+    """One training, from where its state stands to its end.
+
+    >>> Loop(prepared, steps=1000, keeping=Keeping(folder, world, prepared.recipe)).run()
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        steps: int,
+        world: World | None = None,
+        keeping: Keeping | None = None,
+        listeners: Sequence[Listener] = (),
+    ) -> None:
+        self.recipe, self.objective, self.steps = prepared.recipe, prepared.objective, steps
+        self.world, self.keeping, self.listeners = world or World(), keeping, listeners
+        if self.recipe.evaluate.watch not in self.objective.metrics:
+            raise unknown(self.recipe.evaluate.watch, self.objective.metrics, kind="metric", where="evaluate.watch")
+        self.state = State(prepared, self.world)
+        self.progress = self.state.progress
+        self.stepper = Stepper(self.state, self.objective, self.recipe.train.clip)
+        self.rate = schedule(self.recipe.schedule, steps)
+        self.examiner: Examiner | None = None
+        if prepared.valid is not None:
+            self.examiner = Examiner(
+                self.objective, prepared.valid, self.state.spread, self.state.precision, self.recipe.evaluate
+            )
+        self._saved: int | None = None
+        self._skips = 0  # in a row
+        self._told = _Pace()
+
+    def resume(self, facts: dict[str, Any]) -> None:
+        """Go on from the newest sound checkpoint; from the beginning, if the training ended before there was one."""
+        checkpoint = self.keeping.checkpoints.newest() if self.keeping else None
+        if checkpoint is not None:
+            self.state.restore(checkpoint)
+            self._saved = self.progress.step
+        self._tell(Resumed(self.progress.step, self.steps, facts))
+        if checkpoint is not None and self.progress.best_step == self.progress.step:
+            self._write_weights()  # in case the process ended between the checkpoint and this
+
+    def start(self, facts: dict[str, Any]) -> None:
+        self._tell(Started(0, self.steps, facts))
+
+    def run(self) -> Ended:
+        """Train until the steps are done, the patience ends, or somebody interrupts."""
+        self.state.model.train()
+        with Interruption() as interruption:
+            reason = self._go(interruption)
+        metrics = self.progress.best_metrics
+        if reason != "interrupted" and isinstance(self.recipe.average, LastAverage):
+            metrics = self._average(self.recipe.average.count)
+        ended = Ended(self.progress.step, reason, self.progress.seconds, metrics)
+        self._tell(ended)
+        return ended
+
+    def _go(self, interruption: Interruption) -> str:
+        feed = _forever(self.state.batches)
+        while True:
+            if self._evaluation_due():
+                self._evaluate()
+            over = self._over(interruption)
+            if over or self._saving_due():
+                self._save(self.state.moment())
+            if over:
+                return over
+            self._advance(feed)
+
+    def _over(self, interruption: Interruption) -> str | None:
+        patience = self.recipe.evaluate.patience
+        if self.progress.step >= self.steps:
+            return "finished"
+        if patience is not None and self.progress.stale >= patience:
+            return "stopped early"
+        if self.world.several and self.progress.step % self.recipe.log.every:
+            return None  # ranks agree now and then only: it makes them wait for one another
+        return "interrupted" if self.world.any(interruption.noted is not None) else None
+
+    def _advance(self, feed: Iterator[Batch]) -> None:
+        moment, begun = self.state.moment(), perf_counter()
+        batches = [next(feed) for _ in range(self.recipe.train.accumulate)]
+        try:
+            step = self.stepper.learn(batches)
+        except Exception as error:
+            if out_of_memory(error):
+                raise too_large(batches, self.recipe) from error
+            raise
+        wrong = self.stepper.wrong(step)
+        if wrong is None:
+            self.stepper.move(step, self._rate())
+        elif self.recipe.train.nonfinite == "stop":
+            raise self._stopped(wrong, moment, batches)
+        self.state.optimiser.zero_grad(set_to_none=True)
+        self.progress.step += 1
+        self.progress.tokens += step.tokens
+        self._skips = 0 if wrong is None else self._skips + 1
+        seconds = perf_counter() - begun
+        self.progress.seconds += seconds
+        if wrong is not None:
+            self._skip(wrong)
+            return
+        self._told.add(step, seconds)
+        if self.progress.step % self.recipe.log.every == 0 or self.progress.step == self.steps:
+            self._tell_pace(step)
+
+    def _rate(self) -> float:
+        return self.recipe.optimiser.rate * self.rate(self.progress.step + 1, self.progress.watched)
+
+    def _stopped(self, wrong: str, moment: Moment, batches: Sequence[Batch]) -> TrainingError:
+        """Keep the batch, and the state just before it, so that resuming is doing it again."""
+        where = "the batch is not kept: this training keeps nothing"
+        if self.keeping is not None:
+            paths = [self.keeping.fault(self.progress.step + 1, number) for number in range(len(batches))]
+            for batch, path in zip(batches, paths, strict=True):
+                save_batch(batch, path)
+            self._save(moment)
+            where = ", ".join(str(path) for path in paths)
+        return TrainingError(
+            f"{wrong} in step {self.progress.step + 1}, with {'; '.join(map(shape_of, batches))}",
+            "finite numbers",
+            where=where,
+            advice="Resuming does this step again. A lower optimiser.rate or a longer warm-up often helps; "
+            "--set train.nonfinite=skip leaves such steps out and counts them.",
+        )
+
+    def _skip(self, wrong: str) -> None:
+        self.progress.skipped += 1
+        self._tell(Skipped(self.progress.step, wrong, self.progress.skipped))
+        if self._skips >= HOPELESS:
+            raise TrainingError(
+                f"{HOPELESS} steps in a row that were skipped, the last for {wrong}",
+                "finite numbers",
+                where="train.nonfinite",
+                advice="Resume from the last checkpoint with a lower optimiser.rate.",
+            )
+
+    def _evaluation_due(self) -> bool:
+        step = self.progress.step
+        if self.examiner is None or step == 0 or self.progress.evaluated:
+            return False
+        return step % self.recipe.evaluate.every == 0 or step >= self.steps
+
+    def _evaluate(self) -> None:
+        assert self.examiner is not None
+        with undisturbed(self.world.device):
+            if self.state.average is None:
+                found = self.examiner.examine(self.state.model)
+            else:
+                with self.state.average.in_place():
+                    found = self.examiner.examine(self.state.model)
+        self.progress.history.append((self.progress.step, dict(found.metrics)))
+        best = self.progress.best_step == self.progress.step
+        self._tell(Evaluated(self.progress.step, found.metrics, best, found.samples, found.signatures))
+
+    def _saving_due(self) -> bool:
+        step = self.progress.step
+        if step == 0 or self._saved == step:
+            return False
+        return step % self.recipe.keep.every == 0 or self.progress.best_step == step
+
+    def _save(self, moment: Moment) -> None:
+        if self.keeping is None or self._saved == self.progress.step:
+            return
+        begun = perf_counter()
+        contents = self.state.contents(moment)
+        path = self.keeping.checkpoints.save(self.progress.step, contents, self.progress.best_step)
+        self._saved = self.progress.step
+        if self.examiner is None or self.progress.best_step == self.progress.step:
+            self._write_weights()
+        self._tell(Saved(self.progress.step, str(path), perf_counter() - begun))
+
+    def _write_weights(self) -> None:
+        """The weights for use: those that were evaluated, or the last ones where nothing is."""
+        if self.keeping is None or isinstance(self.recipe.average, LastAverage):
+            return
+        if self.state.average is None:
+            self.keeping.write_weights(self.state.model)
+        else:
+            with self.state.average.in_place():
+                self.keeping.write_weights(self.state.model)
+
+    def _average(self, count: int) -> dict[str, float]:
+        """Give the model the mean weights of the last checkpoints, look how good it is, and keep it."""
+        if self.keeping is None:
+            raise SettingError("average.kind = 'last' without checkpoints", "a run folder", where="average")
+        last = [self.keeping.checkpoints.at(step) for step in self.keeping.checkpoints.steps()[-count:]]
+        put(self.state.model, mean_of(last, self.state.model, self.world, WEIGHTS))
+        self.keeping.write_weights(self.state.model)
+        return dict(self.examiner.examine(self.state.model).metrics) if self.examiner else {}
+
+    def _tell(self, event: Event) -> None:
+        for listener in self.listeners:
+            listener.hear(event)
+
+    def _tell_pace(self, step: Step) -> None:
+        pace, self._told = self._told, _Pace()
+        loss = float(self.world.sum(pace.total)) / max(1, pace.tokens)
+        self._tell(
+            Trained(
+                step=self.progress.step,
+                epoch=self.state.batches.epoch,
+                loss=loss,
+                rate=self.state.optimiser.param_groups[0]["lr"],
+                norm=step.norm,
+                tokens=self.progress.tokens,
+                tokens_per_second=pace.tokens / max(pace.seconds, 1e-9),
+                seconds=self.progress.seconds,
+                memory=_most_memory(self.world.device),
+            )
+        )
+
+
+class _Pace:
+    """What happened since the last time somebody was told."""
+
+    def __init__(self) -> None:
+        self.total, self.tokens, self.seconds = torch.zeros((), dtype=torch.float64), 0, 0.0
+
+    def add(self, step: Step, seconds: float) -> None:
+        self.total = self.total.to(step.total.device) + step.total
+        self.tokens += step.tokens
+        self.seconds += seconds
+
+
+def _forever(batches: Any) -> Iterator[Batch]:
+    """Epoch after epoch."""
+    empty = 0
+    while empty < 2:  # the rest of an epoch may be empty, a whole one may not
+        empty += 1
+        for batch in batches:
+            empty = 0
+            yield batch
+    raise SettingError("an epoch without batches", "at least one", where="train")
+
+
+def _most_memory(device: torch.device) -> int:
+    """Bytes: of the device, or of this process, at their highest."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -1,0 +1,153 @@
+"""What models are trained for: a label for a text (Classify), the next token of a stream (PredictNext)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from regard.attention.layers import Cache
+from regard.text.batches.batch import IGNORED, BlockBatch, LabelledBatch
+from regard.text.corpora.labels import Labels
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.training import metrics
+from regard.training.objective import Better, Carry, Grade, Loss, Measured, Objective, Output
+
+
+@dataclass(frozen=True)
+class Classify:
+    """A label for each text, of a model (inputs (B, T), lengths (B,)) -> logits (B, C)."""
+
+    labels: Labels
+    tokenizer: Tokenizer
+    smoothing: float = 0.0
+
+    @property
+    def metrics(self) -> Mapping[str, Better]:
+        return {"loss": "lower", "accuracy": "higher", "f1": "higher"}
+
+    def loss(self, model: nn.Module, batch: LabelledBatch, carry: Carry | None) -> Loss:
+        logits = model(batch.inputs, batch.lengths)
+        return Loss(_surprise(logits, batch.labels, "sum", self.smoothing))
+
+    def measure(self, model: nn.Module, batch: LabelledBatch, carry: Carry | None) -> Measured:
+        logits = model(batch.inputs, batch.lengths)
+        table = metrics.confusion(logits.argmax(-1), batch.labels, len(self.labels))
+        return Measured({"nll": _surprise(logits, batch.labels).double().sum(), "confusion": table.double()})
+
+    def summary(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
+        table = sums["confusion"]
+        return {
+            "loss": float(sums["nll"] / table.sum()),
+            "accuracy": metrics.accuracy(float(table.trace()), float(table.sum())),
+            "f1": metrics.f1(table, average="macro"),
+        }
+
+    def outputs(self, model: nn.Module, batch: LabelledBatch) -> Sequence[Output]:
+        names = self.labels.names
+        got = model(batch.inputs, batch.lengths).argmax(-1).tolist()
+        texts = self.tokenizer.decode_batch(_rows(batch.inputs, batch.lengths))
+        rows = zip(batch.indices.tolist(), texts, got, batch.labels.tolist(), strict=True)
+        return [Output(index, text, names[said], names[label]) for index, text, said, label in rows]
+
+    def grade(self, outputs: Sequence[Output]) -> dict[str, Grade]:
+        return {}
+
+
+@dataclass(frozen=True)
+class PredictNext:
+    """The next token at every place of a stream, of a model (inputs (B, T), documents) -> logits (B, T, V).
+
+    `characters_per_token`: of the text it is measured on, for bits per character. `size`: the longest row the model
+    takes; samples begin with a quarter of it and go on for `continuation` tokens, or as far as it reaches.
+    """
+
+    tokenizer: Tokenizer
+    characters_per_token: float
+    size: int
+    smoothing: float = 0.0
+    continuation: int = 60
+    temperature: float = 0.8
+
+    @property
+    def metrics(self) -> Mapping[str, Better]:
+        return {"loss": "lower", "perplexity": "lower", "bits_per_character": "lower"}
+
+    def loss(self, model: nn.Module, batch: BlockBatch, carry: Carry | None) -> Loss:
+        logits = model(batch.inputs, batch.documents)
+        return Loss(_surprise(logits, batch.targets, "sum", self.smoothing))
+
+    def measure(self, model: nn.Module, batch: BlockBatch, carry: Carry | None) -> Measured:
+        nll = _surprise(model(batch.inputs, batch.documents), batch.targets).double().sum()
+        return Measured({"nll": nll, "tokens": (batch.targets != IGNORED).sum().double()})
+
+    def summary(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
+        nll, tokens = float(sums["nll"]), float(sums["tokens"])
+        return {
+            "loss": float(sums["nll"] / sums["tokens"]),
+            "perplexity": metrics.perplexity(nll, tokens),
+            "bits_per_character": metrics.bits_per_character(nll, tokens * self.characters_per_token),
+        }
+
+    def outputs(self, model: nn.Module, batch: BlockBatch) -> Sequence[Output]:
+        """The beginning of each row and how the model goes on, drawn by chance that depends on the row's number."""
+        lengths = (batch.targets != IGNORED).sum(-1).clamp(max=max(1, self.size // 4))
+        said: dict[int, Output] = {}
+        for length in lengths.unique().tolist():  # rows that begin alike go on together
+            rows = (lengths == length).nonzero().squeeze(-1)
+            given, indices = batch.inputs[rows, :length], batch.indices[rows].tolist()
+            documents = None if batch.documents is None else batch.documents[rows, :length]
+            chances = _uniforms(indices, min(self.continuation, self.size - length)).to(given.device)
+            drawn = self._continued(cast(Stepping, model), given, documents, chances)
+            texts = (self.tokenizer.decode_batch(ids.tolist()) for ids in (given, drawn))
+            for row, index, before, after in zip(rows.tolist(), indices, *texts, strict=True):
+                said[row] = Output(index, before, after)
+        return [said[row] for row in sorted(said)]
+
+    def _continued(self, model: Stepping, given: Tensor, documents: Tensor | None, chances: Tensor) -> Tensor:
+        """given (B, P), and a number in [0, 1) for each token to come, (N, B): those tokens (B, N)."""
+        caches, new, drawn = model.caches(), given, [given[:, :0]]
+        for chance in chances:
+            logits = model(new, documents, caches)[:, -1].double() / self.temperature
+            new = torch.searchsorted(logits.softmax(-1).cumsum(-1), chance.unsqueeze(-1), right=True)
+            new = new.clamp(max=logits.size(-1) - 1)  # a sum of shares may end a little below 1
+            drawn.append(new)
+            if documents is not None:  # an end token counts to the text it opens
+                documents = torch.cat((documents, documents[:, -1:] + (new == self.tokenizer.special.end)), -1)
+        return torch.cat(drawn, -1)
+
+    def grade(self, outputs: Sequence[Output]) -> dict[str, Grade]:
+        return {}
+
+
+class Stepping(Protocol):
+    """A model that goes on where it was, as GPT does."""
+
+    def __call__(self, inputs: Tensor, documents: Tensor | None, caches: list[Cache]) -> Tensor: ...
+
+    def caches(self) -> list[Cache]: ...
+
+
+def _surprise(logits: Tensor, targets: Tensor, reduction: str = "none", smoothing: float = 0.0) -> Tensor:
+    """- ln p of each target, 0 where it is IGNORED; in float32, whatever the model computes in."""
+    logits, targets = logits.flatten(0, -2).float(), targets.flatten()
+    return cross_entropy(logits, targets, ignore_index=IGNORED, reduction=reduction, label_smoothing=smoothing)
+
+
+def _rows(inputs: Tensor, lengths: Tensor) -> list[list[int]]:
+    return [row[:length] for row, length in zip(inputs.tolist(), lengths.tolist(), strict=True)]
+
+
+def _uniforms(indices: Sequence[int], count: int) -> Tensor:
+    """(count, B) numbers in [0, 1), those of a row the same whenever they are asked for, and nobody else's."""
+    generators = (torch.Generator().manual_seed(index) for index in indices)
+    rows = [torch.rand(count, generator=generator, dtype=torch.float64) for generator in generators]
+    return torch.stack(rows, 1)
+
+
+if TYPE_CHECKING:
+    _objectives: tuple[type[Objective[LabelledBatch]], type[Objective[BlockBatch]]] = (Classify, PredictNext)

@@ -1,0 +1,203 @@
+"""A run: the folder of one training, and how a recipe becomes one, whole or after a crash.
+
+RUN/recipe.toml  tokenizer.json  model.safetensors  state/  log.jsonl     and data/, where text lies tokenised
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard import __version__
+from regard.errors import RegardError, RunError, SettingError
+from regard.files import alone
+from regard.training.distributed import World, join
+from regard.training.estimate import Estimate, estimate, steps_of
+from regard.training.events import Ended, Listener
+from regard.training.keeping import Keeping
+from regard.training.log import LogFile
+from regard.training.loop import Loop
+from regard.training.reading import read_recipe, write_recipe
+from regard.training.recipe import Recipe
+from regard.training.tasks import TASKS
+from regard.training.weights import load_weights
+
+RECIPE, LOG, STATE = "recipe.toml", "log.jsonl", "state"
+OWN = ("task", "data", "tokenizer", "model", "batches")  # sections that make a run what it is
+Tell = Callable[[str], None]
+
+
+def train(
+    recipe: Recipe, folder: Path, *, resume: bool = False, listeners: Sequence[Listener] = (), tell: Tell = print
+) -> Ended:
+    """Train by a recipe in a folder: a new one, or with `resume` one that was begun.
+
+    Several processes started by torchrun train together; only the first one speaks to the listeners. A process that
+    torchrun has restarted resumes by itself.
+    """
+    with join(recipe.train.device) as world:
+        with world.in_turn():
+            resume = _ready(folder, resume) if world.first else resume
+        resume = world.share(resume)
+        with _locked(folder, world):
+            with nullcontext() if resume else _undone(folder, world):
+                loop = _loop(recipe, folder, world, tell if world.first else _silent)
+            with _logged(folder, loop.recipe, world) as logs:
+                loop.listeners = (*listeners, *logs) if world.first else ()
+                facts = facts_of(loop.state.model, world)
+                (loop.resume if resume else loop.start)(facts)
+                return loop.run()
+
+
+def _loop(recipe: Recipe, folder: Path, world: World, tell: Tell) -> Loop:
+    if recipe.train.threads is not None:
+        torch.set_num_threads(recipe.train.threads)
+    with world.in_turn():
+        if world.first:
+            write_recipe(recipe, folder / RECIPE)
+        prepared = recipe.prepare(folder, world.rank, world.ranks)
+        if world.first:
+            write_recipe(prepared.recipe, folder / RECIPE)
+    keeping = Keeping(folder, world, prepared.recipe, tell)
+    if recipe.start.weights is not None and not keeping.checkpoints.steps():
+        load_weights(prepared.model, recipe.start.weights)
+    if recipe.train.compile:
+        prepared.model.compile()
+    for note in prepared.notes:
+        tell(note)
+    return Loop(prepared, steps_of(recipe, prepared.train), world, keeping)
+
+
+@contextmanager
+def _undone(folder: Path, world: World) -> Iterator[None]:
+    """A new run that cannot even begin leaves nothing in the way of the next try."""
+    try:
+        yield
+    except RegardError:
+        if world.first:
+            rmtree(folder)
+        raise
+
+
+def _ready(folder: Path, resume: bool) -> bool:
+    """Make the folder of a new run, or find that of an old one; whether to resume."""
+    restarted = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    there = (folder / RECIPE).exists()
+    if (resume or restarted) and there:
+        return True
+    if resume:
+        raise RunError(f"{folder}, which is no run", "a folder that `regard train` has made", where="--resume")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise RunError(
+            f"{folder}, which exists",
+            "a new folder",
+            where="--out",
+            advice=f"Go on with `regard train --resume --out {folder}`, or name another folder."
+            if there
+            else "Name another folder.",
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"{folder} ({error.strerror})", "a folder that can be made", where="--out") from error
+    return False
+
+
+@contextmanager
+def _locked(folder: Path, world: World) -> Iterator[None]:
+    if not world.first:
+        yield
+        return
+    busy = RunError(f"{folder}, where another process is training", "one process group a run", where="--out")
+    with alone(folder, lambda: busy):
+        yield
+
+
+@contextmanager
+def _logged(folder: Path, recipe: Recipe, world: World) -> Iterator[list[Listener]]:
+    if not world.first:
+        yield []
+        return
+    with LogFile(folder / LOG) as log:
+        if not recipe.log.tensorboard:
+            yield [log]
+            return
+        from regard.training.tensorboard import TensorBoardLog
+
+        with TensorBoardLog(folder / "tensorboard") as board:
+            yield [log, board]
+
+
+def facts_of(model: nn.Module, world: World) -> dict[str, Any]:
+    """What the result depends on beside the recipe, and what a person wants to see first."""
+    return {
+        "parameters": sum(one.numel() for one in model.parameters()),
+        "device": str(world.device),
+        "ranks": world.ranks,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "regard": __version__,
+    }
+
+
+def recorded(folder: Path, sets: Sequence[str] = ()) -> Recipe:
+    """The recipe of a run, with changes; not of what the run is made of, since its weights would no longer fit."""
+    path = folder / RECIPE
+    if not path.exists():
+        raise RunError(f"{folder}, which is no run", "a folder that `regard train` has made", where="--resume")
+    before, after = (read_recipe(path, changes, tasks=TASKS) for changes in ((), sets))
+    for name in OWN:
+        if getattr(before, name) != getattr(after, name):
+            raise SettingError(
+                f"another [{name}]",
+                "the one that the run was begun with",
+                where="--resume with --set",
+                advice="Begin a new run; start.weights takes this run's weights along where they fit.",
+            )
+    return after
+
+
+def agrees(given: Recipe, kept: Recipe) -> None:
+    """Refuse a recipe that differs from the one of the run to be resumed; what it leaves open is filled in there."""
+    difference = _difference(given.model_dump(mode="json"), kept.model_dump(mode="json"))
+    if difference is not None:
+        name, came, expected = difference
+        raise SettingError(
+            f"{name} = {came!r} in the recipe",
+            f"{expected!r}, as in the run",
+            where="--resume",
+            advice=f"A run goes on with its own recipe; to change it, pass --set {name}={came}.",
+        )
+
+
+def _difference(given: Any, kept: Any, name: str = "") -> tuple[str, Any, Any] | None:
+    if isinstance(given, dict) and isinstance(kept, dict):
+        found = (_difference(given.get(key), kept.get(key), f"{name}.{key}") for key in {**given, **kept})
+        return next((one for one in found if one is not None), None)
+    return None if given is None or given == kept else (name.removeprefix("."), given, kept)
+
+
+def dry_run(recipe: Recipe) -> Estimate:
+    """What a training would take, without a trace."""
+    with TemporaryDirectory() as folder:
+        return estimate(recipe.prepare(Path(folder)))
+
+
+def load(folder: Path) -> nn.Module:
+    """The trained model of a run, ready for use."""
+    recipe = recorded(folder)
+    model = recipe.assemble(folder)
+    load_weights(model, folder)
+    return model.eval()
+
+
+def _silent(text: str) -> None:
+    """Nobody is told."""

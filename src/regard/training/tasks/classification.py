@@ -1,0 +1,173 @@
+"""Labels for texts: the task "classification"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from regard.attention import scores
+from regard.errors import SettingError
+from regard.models.pooling import BothWays, PoolingClassifier
+from regard.text import grammar
+from regard.text.batches.batch import LabelledBatch
+from regard.text.batches.buckets import Buckets
+from regard.text.batches.collate import Label
+from regard.text.batches.plan import Batches
+from regard.text.corpora.labels import Classified, Labels
+from regard.text.examples import Labelled
+from regard.text.store.columns import Columns
+from regard.text.store.fields import LabelledFields, columns_of
+from regard.training.objectives import Classify
+from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
+from regard.training.tasks.chance import seeded
+from regard.training.tasks.holdout import Split, kept_back, stored
+from regard.training.tasks.smoothing import Smoothing
+from regard.training.tasks.tokenizers import FILE, AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
+
+Names = list[str] | None
+
+
+class BuiltIn(Section):
+    """Opinions of the built-in grammar, in English or French: which clause decides is what there is to learn."""
+
+    kind: Literal["built-in"] = "built-in"
+    view: Literal["opinion", "opinion_french"] = "opinion"
+    examples: Count = 4000
+    valid: Annotated[int, Field(ge=0)] = 500
+    seed: Annotated[int, Field(ge=0)] = 0
+    labels: Names = None
+
+    def training(self) -> Iterable[Labelled]:
+        return self._drawn("train", self.examples)
+
+    def columns(self, folder: Path, fields: LabelledFields) -> Split:
+        valid = columns_of(self._drawn("valid", self.valid), fields) if self.valid else None
+        return Split(columns_of(self.training(), fields), valid)
+
+    def _drawn(self, split: str, count: int) -> grammar.Drawn[Labelled]:
+        return grammar.Drawn(getattr(grammar, self.view), count, split, self.seed)
+
+
+class Table(Section):
+    """Texts and labels from columns of TSV, CSV or JSON-lines files.
+
+    `valid`: a file of its own, or the share of the rows of `train` to hold out, the last ones. `labels`: the classes in
+    order; by default those that training has, in alphabetical order.
+    """
+
+    kind: Literal["table"] = "table"
+    train: InputPath
+    valid: InputPath | Share = 0.1
+    text: str = "text"
+    label: str = "label"
+    other: str | None = None
+    labels: Names = None
+
+    def training(self) -> Iterator[Labelled]:
+        examples = self._read(self.train)
+        if not isinstance(self.valid, float):
+            return iter(examples)
+        return islice(iter(examples), kept_back(sum(1 for _ in examples), self.valid, [self.train]))
+
+    def columns(self, folder: Path, fields: LabelledFields) -> Split:
+        valid = self.valid if isinstance(self.valid, float) else self._read(self.valid, fields.labels)
+        return stored(folder, self._read(self.train, fields.labels), valid, fields)
+
+    def _read(self, path: Path, labels: Labels | None = None) -> Classified:
+        return Classified(path, self.text, self.label, self.other, labels)
+
+
+class Pooling(Section):
+    """One question over the states of a text: the words themselves, or what two recurrent readers made of them."""
+
+    kind: Literal["pooling"] = "pooling"
+    width: Count = 64
+    states: Literal["words", "both-ways"] = "both-ways"
+    score: Literal["scaled-dot", "dot", "bilinear", "additive", "cosine"] = "scaled-dot"
+    dropout: Share = 0.1
+
+    def make(self, vocabulary: int, classes: int) -> PoolingClassifier:
+        states = BothWays(self.width) if self.states == "both-ways" else None
+        score = SCORES[self.score](self.width)
+        return PoolingClassifier(vocabulary, classes, self.width, score, self.dropout, states)
+
+
+SCORES: dict[str, Callable[[int], scores.Score]] = {
+    "scaled-dot": lambda width: scores.ScaledDot(),
+    "dot": lambda width: scores.Dot(),
+    "bilinear": scores.Bilinear,
+    "additive": lambda width: scores.Additive(width, width),
+    "cosine": lambda width: scores.Cosine(),
+}
+
+
+class Batching(Section):
+    """Rows of like length, padding included at most `tokens` and `rows` a batch; texts are cut at `limit` tokens."""
+
+    tokens: Count = 4096
+    rows: Count | None = 32
+    limit: Count | None = 512
+
+
+class Classification(Recipe):
+    """A label for each text, or pair of texts."""
+
+    task: Literal["classification"] = "classification"
+    data: Annotated[BuiltIn | Table, Field(discriminator="kind")] = BuiltIn()
+    tokenizer: AnyTokenizer = Sized()
+    model: Pooling = Pooling()
+    objective: Smoothing = Smoothing()
+    batches: Batching = Batching()
+
+    def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> Prepared:
+        labels = self._labels()
+        tokenizer = tokenizer_of(self.tokenizer, _texts(self.data.training()), folder)
+        split = self.data.columns(folder, LabelledFields(tokenizer, labels))
+        recipe = self.model_copy(update={"data": self.data.model_copy(update={"labels": list(labels.names)})})
+
+        def batches(columns: Columns, rank: int, ranks: int) -> Batches[LabelledBatch]:
+            collate = Label(columns, tokenizer.special, self.batches.limit)
+            plan = Buckets(collate.lengths, self.batches.tokens, self.batches.rows)
+            return Batches(plan, collate, self.train.seed, rank, ranks, self.train.ahead)
+
+        train, valid = batches(split.train, rank, ranks), split.valid
+        held = "none" if valid is None else f"{len(valid):,}"
+        notes = [f"{len(split.train):,} training examples, {held} for validation; {', '.join(labels.names)}"]
+        if isinstance(train.collate, Label) and train.collate.truncated:
+            notes.append(f"{train.collate.truncated:,} training examples cut to {self.batches.limit} tokens")
+        return Prepared(
+            recipe=recipe,
+            model=recipe.assemble(folder),
+            objective=Classify(labels, tokenizer, self.objective.smoothing),
+            train=train,
+            valid=None if valid is None else partial(batches, valid),
+            tokenizers={FILE: tokenizer},
+            notes=(*notes, *split.notes),
+        )
+
+    def assemble(self, folder: Path) -> PoolingClassifier:
+        """The model of a run in its folder, with the weights that chance gives it."""
+        if self.data.labels is None:
+            came = "a recipe without labels"
+            raise SettingError(came, "one with those of its run filled in", where="data.labels")
+        with seeded(self.train.seed):
+            return self.model.make(len(kept_tokenizer(self.tokenizer, folder)), len(self.data.labels))
+
+    def _labels(self) -> Labels:
+        given = self.data.labels
+        labels = Labels.of(one.label for one in self.data.training()) if given is None else Labels(tuple(given))
+        if len(labels) < 2 or len(set(labels.names)) < len(labels):
+            raise SettingError(f"the labels {', '.join(labels.names)}", "two different ones or more", where="data")
+        return labels
+
+
+def _texts(examples: Iterable[Labelled]) -> Iterator[str]:
+    for example in examples:
+        yield example.text
+        if example.other is not None:
+            yield example.other

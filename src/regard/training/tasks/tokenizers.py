@@ -1,0 +1,115 @@
+"""The section [tokenizer] of a recipe: which kind to learn from the training text, or the file of one that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from regard.errors import SettingError
+from regard.text.tokenizers import kinds
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.training.recipe import Count, InputPath, Section
+
+FILE = "tokenizer.json"
+
+
+class Sized(Section):
+    """Words, or pieces of words: at most `size` of them, special tokens included."""
+
+    kind: Literal["words", "bpe", "byte-bpe", "unigram"] = "words"
+    size: Count = 8000
+
+    @property
+    def learned(self) -> kinds.Kind:
+        sorts: dict[str, Callable[[int], kinds.Kind]] = {
+            "words": kinds.Words,
+            "bpe": kinds.BPE,
+            "byte-bpe": kinds.ByteBPE,
+            "unigram": kinds.Unigram,
+        }
+        return sorts[self.kind](self.size)
+
+
+class WordPieces(Section):
+    """BERT's pieces."""
+
+    kind: Literal["wordpiece"] = "wordpiece"
+    size: Count = 8000
+    lowercase: bool = True
+
+    @property
+    def learned(self) -> kinds.Kind:
+        return kinds.WordPiece(self.size, self.lowercase)
+
+
+class Characters(Section):
+    """Every character of the training text."""
+
+    kind: Literal["characters"] = "characters"
+
+    @property
+    def learned(self) -> kinds.Kind:
+        return kinds.Characters()
+
+
+class File(Section):
+    """A tokenizer.json, Hugging Face's too; `roles` name special tokens whose spelling is not well known."""
+
+    kind: Literal["file"] = "file"
+    path: InputPath
+    roles: dict[str, str] = Field(default_factory=dict)
+
+
+Tokenizing = Sized | WordPieces | Characters | File
+AnyTokenizer = Annotated[Tokenizing, Field(discriminator="kind")]
+
+
+def tokenizer_of(section: Tokenizing, texts: Iterable[str], folder: Path) -> Tokenizer:
+    """The tokenizer of a run: the one in its folder, or else one that is learned from texts (or copied) and kept there.
+
+    Texts are read only if there is something to learn.
+    """
+    kept = folder / FILE
+    if not kept.exists():
+        made = _loaded(section, section.path) if isinstance(section, File) else Tokenizer.train(section.learned, texts)
+        folder.mkdir(parents=True, exist_ok=True)
+        made.save(kept)
+    tokenizer = kept_tokenizer(section, folder)
+    if isinstance(section, File):
+        _expect_same(tokenizer, _loaded(section, section.path), kept)
+    elif not isinstance(section, Characters):
+        _expect_size(tokenizer, section.size, kept)
+    return tokenizer
+
+
+def kept_tokenizer(section: Tokenizing, folder: Path) -> Tokenizer:
+    """The tokenizer that a run keeps in its folder."""
+    return _loaded(section, folder / FILE)
+
+
+def _loaded(section: Tokenizing, path: Path) -> Tokenizer:
+    return Tokenizer.load(path, section.roles if isinstance(section, File) else None)
+
+
+def _expect_same(kept: Tokenizer, asked: Tokenizer, where: Path) -> None:
+    if kept.fingerprint != asked.fingerprint:
+        raise SettingError(
+            f"{kept}, not the one that the recipe names",
+            f"the same as its {asked}",
+            where=f"{where}",
+            advice="Train in a new folder, or name the tokenizer that this run was begun with.",
+        )
+
+
+def _expect_size(kept: Tokenizer, size: int, where: Path) -> None:
+    """A vocabulary may be smaller than was asked for, never larger."""
+    if len(kept) > size:
+        raise SettingError(
+            f"a tokenizer of {len(kept)} pieces",
+            f"at most {size}, as the recipe says",
+            where=f"{where}",
+            advice="Train in a new folder, or give the recipe the size that this run was begun with.",
+        )

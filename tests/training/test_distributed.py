@@ -1,0 +1,91 @@
+"""Several ranks do what one does: the same loss, the same weights, and checkpoints that fit any number of them."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from regard.errors import SettingError, TrainingError
+from regard.training.distributed import World, join
+from training.together import Job, alone, by_two, close, run, weights
+
+WAYS = ["ddp", "fsdp"]
+
+
+def sections(shard: str = "ddp", **more: Any) -> dict[str, Any]:
+    return {**more, "train": {"shard": shard, "seed": 5, **more.get("train", {})}}
+
+
+@pytest.mark.parametrize("shard", WAYS)
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"train": {"accumulate": 3}}, {"average": {"kind": "ema"}}, {"average": {"kind": "last", "count": 2}}],
+    ids=["plain", "accumulated", "moving average", "mean of the last"],
+)
+def test_two_ranks_train_as_one(shard: str, more: dict[str, Any], tmp_path: Path) -> None:
+    one = alone(Job(tmp_path / "one", sections(**more)))
+    two = by_two(Job(tmp_path / "two", sections(shard, **more)))
+    assert one.keys() == two.keys()
+    for name, value in one.items():
+        assert two[name] == pytest.approx(value, rel=2e-4), name
+    close(weights(tmp_path / "one"), weights(tmp_path / "two"))
+
+
+@pytest.mark.parametrize("shard", WAYS)
+@pytest.mark.parametrize("make", ["little", "reading"])
+def test_a_checkpoint_of_two_ranks_resumes_on_one_and_back(shard: str, make: str, tmp_path: Path) -> None:
+    if make == "reading" and shard == "fsdp":
+        pytest.skip("what is carried has nothing to do with how weights are kept")
+    alone(Job(tmp_path / "one", sections(), make))
+    folder = tmp_path / "changing"
+    by_two(Job(folder, sections(shard), make, steps=4))
+    alone(Job(folder, sections(), make, steps=8, resume=True))
+    by_two(Job(folder, sections(shard), make, steps=12, resume=True))
+    close(weights(tmp_path / "one"), weights(folder))
+
+
+@pytest.mark.parametrize("shard", WAYS)
+def test_two_ranks_resume_bit_for_bit(shard: str, tmp_path: Path) -> None:
+    by_two(Job(tmp_path / "whole", sections(shard)))
+    by_two(Job(tmp_path / "cut", sections(shard), steps=6))
+    by_two(Job(tmp_path / "cut", sections(shard), resume=True))
+    whole, cut = weights(tmp_path / "whole"), weights(tmp_path / "cut")
+    assert all(torch.equal(whole[name], cut[name]) for name in whole)
+
+
+def _talk() -> list[Any]:
+    with join("cpu") as world:
+        heard = world.gather({"rank": world.rank, "text": "é" * (3 * world.rank)})
+        return [heard, world.share(world.rank + 7), world.any(world.rank == 1), float(world.sum(torch.ones(())))]
+
+
+def test_ranks_hear_each_other() -> None:
+    said = [{"rank": 0, "text": ""}, {"rank": 1, "text": "ééé"}]
+    assert run(_talk, 2) == [[said, 7, True, 2.0]] * 2
+    assert World().gather("me") == ["me"]
+    assert World().share("me") == "me"
+
+
+def _first_fails(folder: Path) -> None:
+    with join("cpu") as world, world.in_turn():
+        if world.first:
+            raise SettingError("a mistake", "none", where="rank 0")
+        (folder / "second").touch()
+
+
+def test_nobody_waits_for_a_first_rank_that_failed(tmp_path: Path) -> None:
+    with pytest.raises((SettingError, TrainingError), match=r"a mistake|a failure of the first rank"):
+        run(partial(_first_fails, tmp_path), 2)
+    assert not (tmp_path / "second").exists()
+
+
+def test_cuda_asked_for_and_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SettingError, match="no CUDA device is here"), join("cuda"):
+        pass
+    with join("auto") as world:
+        assert world.device.type == "cpu"
