@@ -1,12 +1,12 @@
 """What the loop costs over a loop written by hand, and how long a training stands still for a checkpoint.
 
-    python benchmarks/training.py [--quick] [--out out/bench]
+    python benchmarks/training.py [--quick] [--device cuda] [--out out/bench]
 
 Two models of one initialisation get the same batches: one through regard's Loop with its log, guards and random states
 kept before every step, the other through the few lines that anyone would write (forward, backward, clip, AdamW,
 schedule). They take turns, a stretch of steps each, in one process; the table shows the median over rounds of the ratio
 within a round, and best over best. Then the same loop saves checkpoints: the stall is given in steps, and as the share
-of the training's time at the recipe's own interval. Writes training.json.
+of the training's time at the recipe's own interval. Writes training-cpu.json.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -39,6 +39,20 @@ CASES = {
     "character-gpt": ["data.examples=1000"],
     "character-gpt, wider": ["data.examples=1000", "model.width=256", "model.heads=8"],
 }
+LARGE = {
+    "character-gpt, 85M": [
+        *("data.examples=4000", "model.width=768", "model.heads=12", "model.layers=12"),
+        *("batches.rows=32", "batches.size=1024", "train.precision=bf16", "optimiser.rate=1e-4"),
+    ],
+}
+
+
+class Scale(NamedTuple):
+    """How much is measured: rounds of so many seconds, and saves."""
+
+    rounds: int
+    seconds: float
+    saves: int
 
 
 def prepared(name: str, sets: list[str], folder: Path) -> Prepared:
@@ -52,9 +66,10 @@ def prepared(name: str, sets: list[str], folder: Path) -> Prepared:
 class Bare:
     """The loop that anyone would write."""
 
-    def __init__(self, made: Prepared) -> None:
+    def __init__(self, made: Prepared, device: torch.device) -> None:
         recipe = made.recipe
-        self.made, self.step = made, 0
+        self.made, self.step, self.device = made, 0, device
+        made.model.to(device)
         matrices = [one for one in made.model.parameters() if one.dim() > 1]
         vectors = [one for one in made.model.parameters() if one.dim() <= 1]
         groups = [
@@ -74,8 +89,9 @@ class Bare:
         total = 0.0
         for _ in range(steps):
             self.step += 1
-            batch = next(self.batches)
-            loss = objective.loss(model, batch, None).total / batch.all_tokens
+            batch = next(self.batches).to(self.device)
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=recipe.train.precision == "bf16"):
+                loss = objective.loss(model, batch, None).total / batch.all_tokens
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), recipe.train.clip or float("inf"))
             for group in self.optimiser.param_groups:
@@ -89,9 +105,9 @@ class Bare:
 class Ours:
     """regard's loop, asked for a stretch of steps at a time, logging to a file."""
 
-    def __init__(self, made: Prepared, folder: Path) -> None:
+    def __init__(self, made: Prepared, device: torch.device, folder: Path) -> None:
         self.log = LogFile(folder / "log.jsonl")
-        self.loop = Loop(made, 0, World(), None, [self.log])
+        self.loop = Loop(made, 0, World(device=device), None, [self.log])
         self.loop.start({})
 
     def run(self, steps: int) -> None:
@@ -102,18 +118,21 @@ class Ours:
 def timed(work: Any, steps: int) -> float:
     begun = time.perf_counter()
     work(steps)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return time.perf_counter() - begun
 
 
-def overhead(name: str, sets: list[str], rounds: int, seconds: float, folder: Path) -> dict[str, float]:
+def overhead(name: str, sets: list[str], device: torch.device, scale: Scale, folder: Path) -> dict[str, float]:
     """Both loops in turn, in rounds of so many seconds each."""
-    bare, ours = Bare(prepared(name, sets, folder / "bare")), Ours(prepared(name, sets, folder / "ours"), folder)
+    bare = Bare(prepared(name, sets, folder / "bare"), device)
+    ours = Ours(prepared(name, sets, folder / "ours"), device, folder)
     for one in (bare, ours):
         one.run(10)
-    steps = max(5, round(seconds / (timed(bare.run, 10) / 10)))
+    steps = max(5, round(scale.seconds / (timed(bare.run, 10) / 10)))
     ours.run(10)
     times: list[tuple[float, float]] = []
-    for number in range(rounds):
+    for number in range(scale.rounds):
         first, second = (bare, ours) if number % 2 else (ours, bare)
         one, two = timed(first.run, steps), timed(second.run, steps)
         times.append((one, two) if number % 2 else (two, one))
@@ -135,14 +154,14 @@ class Stalls:
             self.seconds.append(event.seconds)
 
 
-def stall(name: str, sets: list[str], saves: int, folder: Path) -> dict[str, float]:
-    """How long a save takes, beside a step."""
-    made = prepared(name, [*sets], folder / "stall")
+def stall(name: str, sets: list[str], device: torch.device, scale: Scale, folder: Path) -> dict[str, float]:
+    """How long training stands still for a save, beside a step."""
+    made = prepared(name, sets, folder / "stall")
     every = read_recipe(name.partition(",")[0], sets, tasks=TASKS).keep.every
-    recipe = made.recipe.model_copy(update={"keep": made.recipe.keep.model_copy(update={"every": 5})})
+    recipe = made.recipe.model_copy(update={"keep": made.recipe.keep.model_copy(update={"every": every})})
     made = Prepared(recipe, made.model, made.objective, made.train, None, made.tokenizers)
-    stalls = Stalls()
-    loop = Loop(made, 5 * saves, World(), Keeping(folder / "stall", World(), recipe), [stalls])
+    stalls, world = Stalls(), World(device=device)
+    loop = Loop(made, every * scale.saves, world, Keeping(folder / "stall", world, recipe), [stalls])
     loop.start({})
     loop.run()
     step = loop.progress.seconds / loop.progress.step
@@ -151,8 +170,8 @@ def stall(name: str, sets: list[str], saves: int, folder: Path) -> dict[str, flo
     median = statistics.median(stalls.seconds)
     return {
         "megabytes": size / 1e6,
-        "save_ms": 1e3 * median,
-        "save_in_steps": median / step,
+        "stall_ms": 1e3 * median,
+        "stall_in_steps": median / step,
         "every": every,
         "share": median / (median + every * step),
     }
@@ -161,29 +180,31 @@ def stall(name: str, sets: list[str], saves: int, folder: Path) -> dict[str, flo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--out", type=Path, default=Path("out/bench"))
     arguments = parser.parse_args()
-    rounds, seconds = (6, 1.0) if arguments.quick else (20, 3.0)
+    scale = Scale(6, 1.0, 4) if arguments.quick else Scale(20, 3.0, 10)
+    device = torch.device(arguments.device)
     results: dict[str, Any] = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__}
     results["threads"] = torch.get_num_threads()
-    print(
-        f"torch {torch.__version__}, {torch.get_num_threads()} threads; goal: at most {GOAL} of the bare loop's time\n"
+    print(f"torch {torch.__version__} on {device}, {torch.get_num_threads()} threads")
+    print(f"goal: at most {GOAL} of the bare loop's time\n")
+    heads = (
+        f"{'bare ms':>8} {'ours ms':>8} {'median':>7} {'best':>7}   {'stall':>7} {'steps':>6} {'MB':>6} {'share':>7}"
     )
-    print(
-        f"{'':22} {'bare ms':>8} {'ours ms':>8} {'median':>7} {'best':>7}   {'save':>7} {'steps':>6} {'MB':>6} {'share':>7}"
-    )
-    for name, sets in CASES.items():
+    print(f"{'':22} {heads}")
+    for name, sets in {**CASES, **(LARGE if device.type == "cuda" else {})}.items():
         with tempfile.TemporaryDirectory() as temporary:
-            cost = overhead(name, sets, rounds, seconds, Path(temporary))
-            wait = stall(name, sets, 6 if arguments.quick else 12, Path(temporary))
+            cost = overhead(name, sets, device, scale, Path(temporary))
+            wait = stall(name, sets, device, scale, Path(temporary))
         results[name] = {**cost, **wait}
-        print(
-            f"{name:22} {cost['bare_ms']:8.2f} {cost['ours_ms']:8.2f} {cost['ratio_median']:7.3f} {cost['ratio_best']:7.3f}"
-            f"   {wait['save_ms']:4.0f} ms {wait['save_in_steps']:6.1f} {wait['megabytes']:6.1f} {wait['share']:7.2%}"
-            f" at every {wait['every']} steps"
+        ratios = f"{cost['ratio_median']:7.3f} {cost['ratio_best']:7.3f}"
+        saving = (
+            f"{wait['stall_ms']:4.0f} ms {wait['stall_in_steps']:6.2f} {wait['megabytes']:6.1f} {wait['share']:7.2%}"
         )
+        print(f"{name:22} {cost['bare_ms']:8.2f} {cost['ours_ms']:8.2f} {ratios}   {saving} at every {wait['every']}")
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "training.json").write_text(json.dumps(results, indent=1) + "\n")
+    (arguments.out / f"training-{device.type}.json").write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def test_a_dry_run_tells_and_leaves_no_trace(train: Command, tmp_path: Path) -> 
     told = json.loads(train("character-gpt", "--dry-run", "--json").out)
     model = 4 * (12 * 128 * 128 + 13 * 128) + 2 * 128  # of each layer its matrices, biases and norms; the last norm
     embedded = told["parameters"] - model
-    assert embedded % 128 == 0 and 64 < embedded // 128 < 64 + 120  # positions, and an alphabet
+    assert embedded % 128 == 0 and 20 < embedded // 128 < 200  # an alphabet, and perhaps positions
     assert told["weights"] == 4 * told["parameters"] and told["optimiser"] == 2 * told["weights"]
     assert told["memory"] == sum(told[part] for part in ("weights", "gradients", "optimiser", "average", "activations"))
     assert told["steps"] == 6 and told["batches_per_epoch"] > 1

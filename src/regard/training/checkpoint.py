@@ -17,7 +17,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,9 @@ from regard.training.weights import same_shape
 FORMAT = 1
 NAME = re.compile(r"step-(\d+)")
 Tell = Callable[[str], None]
+warnings.filterwarnings(
+    "ignore", "torch.distributed is disabled, unavailable or uninitialized"
+)  # one process is enough
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,10 @@ class Contents:
     tensors: Mapping[str, Tensor]
     scalars: Mapping[str, Any]
     own: Own
+
+    def copied(self) -> Contents:
+        """The same with tensors of its own, so that training can go on while they are written."""
+        return replace(self, tensors={name: copied(tensor) for name, tensor in self.tensors.items()})
 
 
 @dataclass(frozen=True)
@@ -85,11 +92,10 @@ class Checkpoint:
 
     def load(self, tensors: Mapping[str, Tensor], world: World) -> None:
         """Fill these tensors (perhaps shards, of any number of ranks) from the ones of the same names."""
-        with _in_words(self.folder, "read"), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "torch.distributed is disabled")
+        with _in_words(self.folder, "read"):
             reader = dcp.HuggingFaceStorageReader(str(self.folder / "tensors"))
             self._fits(tensors, reader)
-            dcp.load(dict(tensors), storage_reader=reader, no_dist=not world.several)
+            dcp.load(dict(tensors), storage_reader=reader, process_group=world.channel, no_dist=not world.several)
 
     def _fits(self, tensors: Mapping[str, Tensor], reader: dcp.HuggingFaceStorageReader) -> None:
         kept = reader.read_metadata().state_dict_metadata
@@ -104,6 +110,14 @@ class Checkpoint:
         if not base.exists():
             return None
         return Own(json.loads(base.read_bytes()), load_file(base.with_suffix(".safetensors")))
+
+
+def copied(tensor: Tensor) -> Tensor:
+    """A copy that nobody else writes to, in main memory unless it is a shard."""
+    from torch.distributed.tensor import DTensor
+
+    held = tensor.detach()
+    return held.clone() if isinstance(held, DTensor) else held.to("cpu", copy=True)
 
 
 class Checkpoints:
@@ -126,7 +140,8 @@ class Checkpoints:
                 self.world.wait()
                 if self.world.first:
                     _seal(part, contents.scalars)
-                    _replace(part, final)
+                    part.rename(final)
+                    sync(self.folder)
         finally:
             if self.world.first:
                 shutil.rmtree(part, ignore_errors=True)  # is there only if it failed
@@ -178,10 +193,13 @@ class Checkpoints:
         raise CheckpointError("a thousand damaged checkpoints of one step", "fewer", where=f"{self.folder}")
 
     def _write(self, part: Path, contents: Contents) -> None:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "torch.distributed is disabled")
-            writer = dcp.HuggingFaceStorageWriter(str(part / "tensors"), save_distributed=True)
-            dcp.save(dict(contents.tensors), storage_writer=writer, no_dist=not self.world.several)
+        writer = dcp.HuggingFaceStorageWriter(str(part / "tensors"), save_distributed=True)
+        dcp.save(
+            dict(contents.tensors),
+            storage_writer=writer,
+            process_group=self.world.channel,
+            no_dist=not self.world.several,
+        )
         own = part / "ranks" / f"{self.world.rank}.json"
         write_whole(own.with_suffix(".safetensors"), save(dict(contents.own.tensors)))
         write_whole(own, json.dumps(dict(contents.own.scalars)).encode())
@@ -210,19 +228,6 @@ def _seal(part: Path, scalars: Mapping[str, Any]) -> None:
     write_whole(part / "manifest.json", json.dumps({"format": FORMAT, "files": prints}, indent=1).encode())
     for folder in (part / "tensors", part / "ranks", part):
         sync(folder)
-
-
-def _replace(part: Path, final: Path) -> None:
-    """Give a folder its name; one that is there already is of the same step, saved before."""
-    if final.exists():
-        before = final.with_name(f".gone-{final.name}")
-        shutil.rmtree(before, ignore_errors=True)
-        final.rename(before)
-        part.rename(final)
-        shutil.rmtree(before)
-    else:
-        part.rename(final)
-    sync(final.parent)
 
 
 def _files(folder: Path) -> dict[str, Path]:

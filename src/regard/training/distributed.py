@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -28,6 +28,7 @@ class World:
     rank: int = 0
     ranks: int = 1
     device: torch.device = CPU
+    channel: Any = None  # the process group that carries the words; None is the one that all began with
 
     @property
     def first(self) -> bool:
@@ -43,7 +44,7 @@ class World:
         if not self.several:
             return tensor
         total = tensor.clone()
-        dist.all_reduce(total)
+        dist.all_reduce(total, group=self.channel)
         return total
 
     def any(self, flag: bool) -> bool:
@@ -61,15 +62,19 @@ class World:
             return [value]
         said = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.ranks)]
-        dist.all_gather(sizes, torch.tensor([len(said)]))
+        dist.all_gather(sizes, torch.tensor([len(said)]), group=self.channel)
         longest = int(max(sizes))
         heard = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.ranks)]
-        dist.all_gather(heard, nn.functional.pad(said, (0, longest - len(said))))
+        dist.all_gather(heard, nn.functional.pad(said, (0, longest - len(said))), group=self.channel)
         return [json.loads(one[: int(size)].numpy().tobytes()) for one, size in zip(heard, sizes, strict=True)]
 
     def share(self, value: Any) -> Any:
         """What the first rank says."""
         return self.gather(value if self.first else None)[0]
+
+    def aside(self) -> World:
+        """The same ranks over a channel of their own, for threads whose words must not mix with those of training."""
+        return replace(self, channel=dist.new_group(backend="gloo")) if self.several else self
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:

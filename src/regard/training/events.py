@@ -56,6 +56,8 @@ class Evaluated(Event):
 
 @dataclass(frozen=True)
 class Saved(Event):
+    """A checkpoint is on the disk, written while training went on."""
+
     path: str
     seconds: float  # for which training stood still
 

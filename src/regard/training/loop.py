@@ -12,10 +12,12 @@ from __future__ import annotations
 import resource
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from time import perf_counter
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from regard.errors import SettingError, TrainingError, unknown
 from regard.text.batches.batch import Batch
@@ -63,6 +65,7 @@ class Loop:
                 self.objective, prepared.valid, self.state.spread, self.state.precision, self.recipe.evaluate
             )
         self._saved: int | None = None
+        self._stall = 0.0  # seconds, of the last save
         self._skips = 0  # in a row
         self._told = _Pace()
 
@@ -82,8 +85,11 @@ class Loop:
     def run(self) -> Ended:
         """Train until the steps are done, the patience ends, or somebody interrupts."""
         self.state.model.train()
-        with Interruption() as interruption:
-            reason = self._go(interruption)
+        try:
+            with Interruption() as interruption:
+                reason = self._go(interruption)
+        finally:
+            self._finish_saving()
         metrics = self.progress.best_metrics
         if reason != "interrupted" and isinstance(self.recipe.average, LastAverage):
             metrics = self._average(self.recipe.average.count)
@@ -99,6 +105,7 @@ class Loop:
             over = self._over(interruption)
             if over or self._saving_due():
                 self._save(self.state.moment())
+            self._look_after_saving()
             if over:
                 return over
             self._advance(feed)
@@ -179,12 +186,9 @@ class Loop:
 
     def _evaluate(self) -> None:
         assert self.examiner is not None
-        with undisturbed(self.world.device):
-            if self.state.average is None:
-                found = self.examiner.examine(self.state.model)
-            else:
-                with self.state.average.in_place():
-                    found = self.examiner.examine(self.state.model)
+        average = self.state.average
+        with undisturbed(self.world.device), nullcontext() if average is None else average.in_place():
+            found = self.examiner.examine(self.state.model)
         self.progress.history.append((self.progress.step, dict(found.metrics)))
         best = self.progress.best_step == self.progress.step
         self._tell(Evaluated(self.progress.step, found.metrics, best, found.samples, found.signatures))
@@ -199,22 +203,35 @@ class Loop:
         if self.keeping is None or self._saved == self.progress.step:
             return
         begun = perf_counter()
-        contents = self.state.contents(moment)
-        path = self.keeping.checkpoints.save(self.progress.step, contents, self.progress.best_step)
-        self._saved = self.progress.step
+        self._finish_saving()
+        weights = None
         if self.examiner is None or self.progress.best_step == self.progress.step:
-            self._write_weights()
-        self._tell(Saved(self.progress.step, str(path), perf_counter() - begun))
+            weights = self._weights()
+        self.keeping.save(self.progress.step, self.state.contents(moment), self.progress.best_step, weights)
+        self._saved, self._stall = self.progress.step, perf_counter() - begun
+
+    def _look_after_saving(self) -> None:
+        """Tell what has been written meanwhile; a save that failed ends the training here."""
+        path = self.keeping.written() if self.keeping else None
+        if path is not None:
+            self._tell(Saved(self.progress.step, str(path), self._stall))
+
+    def _finish_saving(self) -> None:
+        path = self.keeping.finish() if self.keeping else None
+        if path is not None:
+            self._tell(Saved(self.progress.step, str(path), self._stall))
+
+    def _weights(self) -> dict[str, Tensor] | None:
+        """The weights for use: those that were evaluated, or the last ones where nothing is; a mean comes later."""
+        if self.keeping is None or isinstance(self.recipe.average, LastAverage):
+            return None
+        with nullcontext() if self.state.average is None else self.state.average.in_place():
+            return self.keeping.weights(self.state.model)
 
     def _write_weights(self) -> None:
-        """The weights for use: those that were evaluated, or the last ones where nothing is."""
-        if self.keeping is None or isinstance(self.recipe.average, LastAverage):
-            return
-        if self.state.average is None:
-            self.keeping.write_weights(self.state.model)
-        else:
-            with self.state.average.in_place():
-                self.keeping.write_weights(self.state.model)
+        weights = self._weights()
+        if self.keeping is not None and weights is not None:
+            self.keeping.write_weights(weights)
 
     def _average(self, count: int) -> dict[str, float]:
         """Give the model the mean weights of the last checkpoints, look how good it is, and keep it."""
@@ -222,7 +239,7 @@ class Loop:
             raise SettingError("average.kind = 'last' without checkpoints", "a run folder", where="average")
         last = [self.keeping.checkpoints.at(step) for step in self.keeping.checkpoints.steps()[-count:]]
         put(self.state.model, mean_of(last, self.state.model, self.world, WEIGHTS))
-        self.keeping.write_weights(self.state.model)
+        self.keeping.write_weights(self.keeping.weights(self.state.model))
         return dict(self.examiner.examine(self.state.model).metrics) if self.examiner else {}
 
     def _tell(self, event: Event) -> None:
