@@ -96,7 +96,8 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     damage(last / file)
     left = sorted((path.relative_to(last), path.is_dir() or path.read_bytes()) for path in last.rglob("*"))
     ended, told = finish(folder, NAME)
-    [said] = [text for text in told if "checkpoint" in text]
+    said, used = [text for text in told if "checkpoint" in text]
+    assert used.endswith("is used in its place")
     assert f"the checkpoint of step {int(last.name[-8:])} has" in said
     assert file == MANIFEST or Path(file).name in said
     aside = last.with_name(f"damaged-{last.name}")
@@ -135,7 +136,8 @@ def test_what_was_put_aside_before_stays_beside_it(dead: Path, tmp_path: Path) -
     earlier.mkdir()
     is_of_zeros(last / MANIFEST)
     _, told = finish(folder, NAME)
-    assert any(f"it is now {earlier}.1," in text for text in told)
+    assert any(text.endswith(f"it is now {earlier}.1") for text in told)
+    assert any("is used in its place" in text for text in told)
     assert list(earlier.iterdir()) == []
     assert (last.with_name(f"{earlier.name}.1") / MANIFEST).exists()
 

@@ -22,7 +22,7 @@ from faults.sameness import differences, newest
 from regard.cli import main
 from regard.errors import RegardError
 from regard.files import print_of
-from regard.training.reading import read_recipe
+from regard.training.reading.recipes import read_recipe
 from regard.training.run import load, recorded, train
 from regard.training.tasks import TASKS
 

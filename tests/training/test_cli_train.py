@@ -12,8 +12,8 @@ import torch
 from regard import cli
 from regard.text.tokenizers.kinds import Words
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.log import read_log
 from regard.training.run import load
+from regard.training.telling.log import read_log
 
 SMALL = ["data.examples=60", "data.valid=20", "train.steps=6", "evaluate.every=3", "keep.every=2", "train.threads=1"]
 

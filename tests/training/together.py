@@ -17,9 +17,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from regard.training.distributed import World, join
-from regard.training.events import Evaluated, Event, Trained
 from regard.training.keeping import Keeping
 from regard.training.loop import Loop
+from regard.training.telling.events import Evaluated, Event, Trained
 from training import little
 
 PATIENCE = 120  # seconds
@@ -48,7 +48,9 @@ class Diary:
                 self.losses[f"trained {event.step}"] = event.loss
             case Evaluated():
                 self.losses |= {f"{name} {event.step}": value for name, value in event.metrics.items()}
-                self.losses |= {f"sample {number}": crc32(repr(one).encode()) for number, one in enumerate(event.samples)}
+                self.losses |= {
+                    f"sample {number}": crc32(repr(one).encode()) for number, one in enumerate(event.samples)
+                }
 
 
 def train(job: Job, world: World) -> dict[str, float]:

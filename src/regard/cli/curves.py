@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from regard.training.curves import Run
+    from regard.training.telling.curves import Run
 
 FIGURE = Path("curves.png")
 
@@ -35,9 +35,9 @@ def curves(
 
     Steps that were done again after an interruption count once.
     """
-    from regard.training.curves import numbers, panels, read_runs
-    from regard.training.drawing import draw
-    from regard.training.log import plain
+    from regard.training.telling.curves import numbers, panels, read_runs
+    from regard.training.telling.drawing import draw
+    from regard.training.telling.log import plain
 
     runs = read_runs(paths)
     names = panels(runs, metrics or ())

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.training.events import Evaluated, Event, Trained
+    from regard.training.telling.events import Evaluated, Event, Trained
 
 SHOWN = 100  # characters of a sample
 
@@ -42,7 +42,7 @@ class Screen:
             self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def hear(self, event: Event) -> None:
-        from regard.training import events
+        from regard.training.telling import events
 
         match event:
             case events.Started():

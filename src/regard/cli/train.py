@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +14,8 @@ from regard.errors import SettingError
 
 if TYPE_CHECKING:
     from regard.training.estimate import Estimate
-    from regard.training.events import Ended
     from regard.training.recipe import Recipe
+    from regard.training.telling.events import Ended
 
 
 def train(
@@ -57,7 +58,7 @@ def _rank() -> int:
 
 
 def _chosen(recipe: str | None, sets: list[str], out: Path | None, resume: bool) -> tuple[Recipe, Path]:
-    from regard.training.reading import read_recipe
+    from regard.training.reading.recipes import read_recipe
     from regard.training.run import agrees, recorded
     from regard.training.tasks import TASKS
 
@@ -75,7 +76,7 @@ def _chosen(recipe: str | None, sets: list[str], out: Path | None, resume: bool)
 
 
 def _list_recipes(as_json: bool) -> None:
-    from regard.training.reading import read_recipe, shipped
+    from regard.training.reading.recipes import read_recipe, shipped
     from regard.training.tasks import TASKS
 
     found = {name: read_recipe(name, tasks=TASKS).description for name in shipped()}
@@ -91,7 +92,7 @@ def _list_recipes(as_json: bool) -> None:
 def _show_plan(recipe: Recipe, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from regard.training.reading import text_of
+    from regard.training.reading.recipes import text_of
     from regard.training.run import dry_run
 
     plan = dry_run(recipe)
@@ -118,8 +119,15 @@ def _rows(plan: Estimate) -> list[tuple[str, str]]:
     ]
 
 
+def _resuming(folder: Path) -> str:
+    """The command that goes on with a run, as a shell takes it."""
+    workers = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    regard = f"torchrun --nproc-per-node {workers} -m regard" if workers > 1 else "regard"
+    return f"{regard} train --resume --out {shlex.quote(str(folder))}"
+
+
 def _report(ended: Ended, folder: Path, as_json: bool) -> None:
-    again = f"regard train --resume --out {folder}"
+    again = _resuming(folder)
     if as_json:
         told = {"run": str(folder), "reason": ended.reason, "step": ended.step, "seconds": round(ended.seconds, 3)}
         typer.echo(json.dumps({**told, "metrics": dict(ended.metrics), "resume": again}, indent=2))

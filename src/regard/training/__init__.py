@@ -1,0 +1,69 @@
+"""Training that survives: a recipe in, a run out, one loop for every model. Public names load on first use.
+
+The way through the room: `reading` makes a `recipe` of a file; its task (`tasks`) makes a model, batches and an
+`objective` of it; `loop` trains, one `step` after the other, on a `state` whose parts are `optimisers`, `precision`,
+`averaging`, `randomness` and `progress`; `evaluation` looks how good it is; `keeping` writes each `checkpoint` and the
+`weights`; `distributed` joins several processes; `telling` is for whoever listens. `run` ties a recipe to a folder: start
+there.
+"""
+
+from typing import TYPE_CHECKING
+
+from regard.lazy import Home, door
+
+if TYPE_CHECKING:
+    from regard.training.distributed import World
+    from regard.training.keeping import Keeping
+    from regard.training.loop import Loop
+    from regard.training.objective import Grade, Loss, Measured, Objective, Output
+    from regard.training.objectives import Classify, PredictNext
+    from regard.training.reading.recipes import read_recipe, write_recipe
+    from regard.training.recipe import Prepared, Recipe
+    from regard.training.run import dry_run, load, train
+    from regard.training.tasks import TASKS
+    from regard.training.telling.log import read_log
+
+__all__ = [
+    "train",
+    "dry_run",
+    "load",
+    "read_recipe",
+    "write_recipe",
+    "TASKS",
+    "Recipe",
+    "Prepared",
+    "Objective",
+    "Loss",
+    "Measured",
+    "Output",
+    "Grade",
+    "Classify",
+    "PredictNext",
+    "Loop",
+    "World",
+    "Keeping",
+    "read_log",
+]
+
+_HOMES: dict[str, Home] = {
+    name: (f"regard.training.{module}", name)
+    for module, names in {
+        "run": "train dry_run load",
+        "reading.recipes": "read_recipe write_recipe",
+        "tasks": "TASKS",
+        "recipe": "Recipe Prepared",
+        "objective": "Objective Loss Measured Output Grade",
+        "objectives": "Classify PredictNext",
+        "loop": "Loop",
+        "distributed": "World",
+        "keeping": "Keeping",
+        "telling.log": "read_log",
+    }.items()
+    for name in names.split()
+}
+
+__getattr__ = door(__name__, _HOMES, globals())
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

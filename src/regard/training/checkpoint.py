@@ -35,6 +35,7 @@ from regard.training.weights import same_shape
 FORMAT = 1
 NAME = re.compile(r"step-(\d+)")
 Tell = Callable[[str], None]
+Wanted = Callable[[list[int]], set[int]]  # of the steps of all checkpoints, those to be kept
 warnings.filterwarnings(
     "ignore", "torch.distributed is disabled, unavailable or uninitialized"
 )  # one process is enough
@@ -88,7 +89,8 @@ class Checkpoint:
         return None
 
     def scalars(self) -> dict[str, Any]:
-        return dict(json.loads((self.folder / "scalars.json").read_bytes()))
+        with _in_words(self.folder, "read"):
+            return dict(json.loads((self.folder / "scalars.json").read_bytes()))
 
     def load(self, tensors: Mapping[str, Tensor], world: World) -> None:
         """Fill these tensors (perhaps shards, of any number of ranks) from the ones of the same names."""
@@ -109,7 +111,8 @@ class Checkpoint:
         base = self.folder / "ranks" / f"{rank}.json"
         if not base.exists():
             return None
-        return Own(json.loads(base.read_bytes()), load_file(base.with_suffix(".safetensors")))
+        with _in_words(self.folder, "read"):
+            return Own(dict(json.loads(base.read_bytes())), load_file(base.with_suffix(".safetensors")))
 
 
 def copied(tensor: Tensor) -> Tensor:
@@ -121,19 +124,21 @@ def copied(tensor: Tensor) -> Tensor:
 
 
 class Checkpoints:
-    """The checkpoints of a run: the `latest` newest ones, and one that is best."""
+    """The checkpoints of a run."""
 
-    def __init__(self, folder: Path, world: World, latest: int, tell: Tell = lambda text: None) -> None:
-        self.folder, self.world, self.latest, self.tell = folder, world, latest, tell
+    def __init__(self, folder: Path, world: World, tell: Tell = lambda text: None) -> None:
+        self.folder, self.world, self.tell = folder, world, tell
 
-    def save(self, step: int, contents: Contents, best: int | None = None) -> Path:
-        """Write a checkpoint, then remove those that are neither among the latest nor the best one."""
+    def save(self, step: int, contents: Contents, wanted: Wanted) -> Path:
+        """Write a checkpoint, then remove those that nobody wants."""
         final = self.folder / f"step-{step:08d}"
         part = self.folder / f".{final.name}.part"
         try:
             with _in_words(final, "written", self._good_news):
                 if self.world.first:
                     shutil.rmtree(part, ignore_errors=True)
+                    self.folder.mkdir(parents=True, exist_ok=True)
+                    sync(self.folder.parent)
                     (part / "ranks").mkdir(parents=True)
                 self.world.wait()
                 self._write(part, contents)
@@ -142,10 +147,10 @@ class Checkpoints:
                     _seal(part, contents.scalars)
                     part.rename(final)
                     sync(self.folder)
+                    self._tidy(wanted)
         finally:
             if self.world.first:
                 shutil.rmtree(part, ignore_errors=True)  # is there only if it failed
-        self._tidy(best)
         self.world.wait()
         return final
 
@@ -167,18 +172,21 @@ class Checkpoints:
     def _sound(self) -> int | None:
         for leftover in [*self.folder.glob(".step-*"), *self.folder.glob(".gone-*")]:
             shutil.rmtree(leftover)
-        damaged = []
+        damaged = [path.name for path in sorted(self.folder.glob("damaged-*"))]
+        newest = max(self.steps(), default=None)
         for step in reversed(self.steps()):
             wrong = self.at(step).complaint()
             if wrong is None:
+                if step != newest:
+                    self.tell(f"the checkpoint of step {step} is used in its place")
                 return step
             aside = self._put_aside(step)
-            damaged.append(f"{aside.name}: {wrong}")
-            self.tell(f"the checkpoint of step {step} has {wrong}; it is now {aside}, and the one before it is used")
+            damaged.append(f"{aside.name} with {wrong}")
+            self.tell(f"the checkpoint of step {step} has {wrong}; it is now {aside}")
         if damaged:
             raise CheckpointError(
-                "; ".join(damaged),
-                "at least one sound checkpoint",
+                f"only damaged checkpoints ({'; '.join(damaged)})",
+                "at least one that is sound",
                 where=f"{self.folder}",
                 advice="Nothing was deleted. Start anew with another --out.",
             )
@@ -204,14 +212,13 @@ class Checkpoints:
         write_whole(own.with_suffix(".safetensors"), save(dict(contents.own.tensors)))
         write_whole(own, json.dumps(dict(contents.own.scalars)).encode())
 
-    def _tidy(self, best: int | None) -> None:
-        if self.world.first:
-            for step in self.steps()[: -self.latest]:
-                if step != best:
-                    going = self.folder / f".gone-{step}"
-                    shutil.rmtree(going, ignore_errors=True)
-                    self.at(step).folder.rename(going)  # so that half a checkpoint never bears the name of a whole one
-                    shutil.rmtree(going)
+    def _tidy(self, wanted: Wanted) -> None:
+        steps = self.steps()
+        for step in sorted(set(steps) - wanted(steps)):
+            going = self.folder / f".gone-{step}"
+            shutil.rmtree(going, ignore_errors=True)
+            self.at(step).folder.rename(going)  # so that half a checkpoint never bears the name of a whole one
+            shutil.rmtree(going)
 
     def _good_news(self) -> str:
         kept = self.steps()
@@ -246,7 +253,9 @@ def _in_words(folder: Path, done: str, more: Callable[[], str] = str) -> Iterato
     """Turn what the system or torch says into an error of ours."""
     try:
         yield
-    except (OSError, SafetensorError, CheckpointException) as error:
+    except (OSError, ValueError, TypeError, SafetensorError, CheckpointException) as error:
+        if isinstance(error, CheckpointError):
+            raise
         cause: BaseException = error
         if isinstance(error, CheckpointException):
             cause = next(iter(error.failures.values()))[0]

@@ -101,11 +101,23 @@ def join(device: Literal["auto", "cpu", "cuda"] = "auto") -> Iterator[World]:
     if ranks == 1:
         yield World(device=place)
         return
-    dist.init_process_group("cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo")
+    backend = "cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=_meeting_place(ranks), rank=rank, world_size=ranks)
     try:
         yield World(rank, ranks, place)
     finally:
         dist.destroy_process_group()
+
+
+def _meeting_place(ranks: int) -> dist.Store:
+    """Where the processes find each other: as torchrun says, with a corner for each of its attempts.
+
+    torchrun keeps one store over all its restarts, so that a new worker would find the address of a dead one there.
+    """
+    host, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29500"))
+    kept = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    store = dist.TCPStore(host, port, ranks, is_master=not kept and os.environ.get("RANK", "0") == "0")
+    return dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
 def _device(asked: str, number: int) -> torch.device:

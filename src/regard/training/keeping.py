@@ -13,7 +13,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
-from regard.training.checkpoint import Checkpoints, Contents, Tell, copied
+from regard.training.checkpoint import Checkpoint, Checkpoints, Contents, Tell, copied
 from regard.training.distributed import World, whole
 from regard.training.recipe import LastAverage, Recipe
 from regard.training.weights import FILE, save_weights, weights_of
@@ -24,10 +24,8 @@ class Keeping:
 
     def __init__(self, folder: Path, world: World, recipe: Recipe, tell: Tell = lambda text: None) -> None:
         self.folder, self.world = folder, world
-        latest = recipe.keep.latest
-        if isinstance(recipe.average, LastAverage):
-            latest = max(latest, recipe.average.count + 1)  # should the newest be damaged, the mean can still be taken
-        self.checkpoints = Checkpoints(folder / "state", world.aside(), latest, tell)
+        self.keep, self.average = recipe.keep, recipe.average
+        self.checkpoints = Checkpoints(folder / "state", world.aside(), tell)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="regard-keeping")
         self._writing: Future[Path] | None = None
 
@@ -37,10 +35,36 @@ class Keeping:
         self._writing = self._thread.submit(self._write, step, contents.copied(), best, weights)
 
     def _write(self, step: int, contents: Contents, best: int | None, weights: Mapping[str, Tensor] | None) -> Path:
-        path = self.checkpoints.save(step, contents, best)
+        path = self.checkpoints.save(step, contents, lambda steps: self._wanted(steps, best))
         if weights is not None:
             self.write_weights(weights)
         return path
+
+    def _wanted(self, steps: list[int], best: int | None) -> set[int]:
+        """The latest, the best, and those for a mean: one more than it takes, should the newest be damaged."""
+        wanted = {*steps[-self.keep.latest :]} | ({best} & {*steps})
+        if isinstance(self.average, LastAverage):
+            wanted |= {*self._regular(steps)[-self.average.count - 1 :]}
+        return {step for step in wanted if step is not None}
+
+    def _regular(self, steps: list[int]) -> list[int]:
+        """Those that were saved because it was time, whatever happened in between."""
+        return [step for step in steps if step % self.keep.every == 0]
+
+    def last(self, step: int, count: int) -> list[Checkpoint]:
+        """The last `count` regular checkpoints with that of the last step among them, each of them sound."""
+        steps = sorted({*self._regular(self.checkpoints.steps()), step})[-count:]
+        found = [self.checkpoints.at(one) for one in steps]
+        for one in found:
+            wrong = one.complaint()
+            if wrong is not None:
+                raise CheckpointError(
+                    f"a checkpoint with {wrong}",
+                    "one that is sound, for the mean of the last",
+                    where=f"{one.folder}",
+                    advice="Delete the newer ones too and resume: training makes them again.",
+                )
+        return found
 
     def written(self) -> Path | None:
         """The checkpoint that has been finished since one asked last; an error, if it could not be."""

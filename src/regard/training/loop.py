@@ -13,6 +13,7 @@ import resource
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -25,7 +26,6 @@ from regard.training.averaging import mean_of, put
 from regard.training.distributed import World
 from regard.training.estimate import shape_of
 from regard.training.evaluation import Examiner
-from regard.training.events import Ended, Evaluated, Event, Listener, Resumed, Saved, Skipped, Started, Trained
 from regard.training.guards import Interruption, out_of_memory, save_batch, too_large
 from regard.training.keeping import Keeping
 from regard.training.randomness import undisturbed
@@ -33,6 +33,7 @@ from regard.training.recipe import LastAverage, Prepared
 from regard.training.schedules import schedule
 from regard.training.state import WEIGHTS, Moment, State
 from regard.training.step import Step, Stepper
+from regard.training.telling.events import Ended, Evaluated, Event, Listener, Resumed, Saved, Skipped, Started, Trained
 
 HOPELESS = 100  # steps in a row that were skipped
 
@@ -76,7 +77,7 @@ class Loop:
             self.state.restore(checkpoint)
             self._saved = self.progress.step
         self._tell(Resumed(self.progress.step, self.steps, facts))
-        if checkpoint is not None and self.progress.best_step == self.progress.step:
+        if checkpoint is not None and self._for_use():
             self._write_weights()  # in case the process ended between the checkpoint and this
 
     def start(self, facts: dict[str, Any]) -> None:
@@ -85,14 +86,14 @@ class Loop:
     def run(self) -> Ended:
         """Train until the steps are done, the patience ends, or somebody interrupts."""
         self.state.model.train()
-        try:
-            with Interruption() as interruption:
+        with Interruption() as interruption:
+            try:
                 reason = self._go(interruption)
-        finally:
-            self._finish_saving()
-        metrics = self.progress.best_metrics
-        if reason != "interrupted" and isinstance(self.recipe.average, LastAverage):
-            metrics = self._average(self.recipe.average.count)
+            finally:
+                self._finish_saving()
+            metrics = self.progress.best_metrics
+            if reason != "interrupted" and isinstance(self.recipe.average, LastAverage):
+                metrics = self._average(self.recipe.average.count)
         ended = Ended(self.progress.step, reason, self.progress.seconds, metrics)
         self._tell(ended)
         return ended
@@ -155,10 +156,8 @@ class Loop:
         where = "the batch is not kept: this training keeps nothing"
         if self.keeping is not None:
             paths = [self.keeping.fault(self.progress.step + 1, number) for number in range(len(batches))]
-            for batch, path in zip(batches, paths, strict=True):
-                save_batch(batch, path)
+            where = self._keep_batches(batches, paths)
             self._save(moment)
-            where = ", ".join(str(path) for path in paths)
         return TrainingError(
             f"{wrong} in step {self.progress.step + 1}, with {'; '.join(map(shape_of, batches))}",
             "finite numbers",
@@ -166,6 +165,15 @@ class Loop:
             advice="Resuming does this step again. A lower optimiser.rate or a longer warm-up often helps; "
             "--set train.nonfinite=skip leaves such steps out and counts them.",
         )
+
+    def _keep_batches(self, batches: Sequence[Batch], paths: Sequence[Path]) -> str:
+        """Write the batches that went wrong; where they are, or why they are not."""
+        try:
+            for batch, path in zip(batches, paths, strict=True):
+                save_batch(batch, path)
+        except OSError as error:
+            return f"the batch could not be kept ({error.strerror})"
+        return ", ".join(str(path) for path in paths)
 
     def _skip(self, wrong: str) -> None:
         self.progress.skipped += 1
@@ -204,9 +212,7 @@ class Loop:
             return
         begun = perf_counter()
         self._finish_saving()
-        weights = None
-        if self.examiner is None or self.progress.best_step == self.progress.step:
-            weights = self._weights()
+        weights = self._weights() if self._for_use() else None
         self.keeping.save(self.progress.step, self.state.contents(moment), self.progress.best_step, weights)
         self._saved, self._stall = self.progress.step, perf_counter() - begun
 
@@ -220,6 +226,10 @@ class Loop:
         path = self.keeping.finish() if self.keeping else None
         if path is not None:
             self._tell(Saved(self.progress.step, str(path), self._stall))
+
+    def _for_use(self) -> bool:
+        """Whether the weights of this step are those to be used: the best ones, or the last where nothing is tried."""
+        return self.examiner is None or self.progress.best_step == self.progress.step
 
     def _weights(self) -> dict[str, Tensor] | None:
         """The weights for use: those that were evaluated, or the last ones where nothing is; a mean comes later."""
@@ -237,7 +247,7 @@ class Loop:
         """Give the model the mean weights of the last checkpoints, look how good it is, and keep it."""
         if self.keeping is None:
             raise SettingError("average.kind = 'last' without checkpoints", "a run folder", where="average")
-        last = [self.keeping.checkpoints.at(step) for step in self.keeping.checkpoints.steps()[-count:]]
+        last = self.keeping.last(self.progress.step, count)
         put(self.state.model, mean_of(last, self.state.model, self.world, WEIGHTS))
         self.keeping.write_weights(self.keeping.weights(self.state.model))
         return dict(self.examiner.examine(self.state.model).metrics) if self.examiner else {}

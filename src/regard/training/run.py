@@ -6,6 +6,7 @@ RUN/recipe.toml  tokenizer.json  model.safetensors  state/  log.jsonl     and da
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -18,19 +19,19 @@ from torch import nn
 
 from regard import __version__
 from regard.errors import RegardError, RunError, SettingError
-from regard.files import alone
+from regard.files import alone, sync
 from regard.training.distributed import World, join
 from regard.training.estimate import Estimate, estimate, steps_of
-from regard.training.events import Ended, Listener
 from regard.training.keeping import Keeping
-from regard.training.log import LogFile
 from regard.training.loop import Loop
-from regard.training.reading import read_recipe, write_recipe
+from regard.training.reading.recipes import read_recipe, write_recipe
 from regard.training.recipe import Recipe
 from regard.training.tasks import TASKS
+from regard.training.telling.events import Ended, Listener
+from regard.training.telling.log import LogFile
 from regard.training.weights import load_weights
 
-RECIPE, LOG, STATE = "recipe.toml", "log.jsonl", "state"
+RECIPE, TOKENIZER, LOG, DATA = "recipe.toml", "tokenizer.json", "log.jsonl", "data"
 OWN = ("task", "data", "tokenizer", "model", "batches")  # sections that make a run what it is
 Tell = Callable[[str], None]
 
@@ -78,12 +79,14 @@ def _loop(recipe: Recipe, folder: Path, world: World, tell: Tell) -> Loop:
 
 @contextmanager
 def _undone(folder: Path, world: World) -> Iterator[None]:
-    """A new run that cannot even begin leaves nothing in the way of the next try."""
+    """A new run that cannot even begin leaves nothing in the way of the next try: its folder is as empty as before."""
     try:
         yield
     except RegardError:
         if world.first:
-            rmtree(folder)
+            rmtree(folder / DATA, ignore_errors=True)
+            for name in (RECIPE, TOKENIZER):
+                (folder / name).unlink(missing_ok=True)
         raise
 
 
@@ -95,20 +98,22 @@ def _ready(folder: Path, resume: bool) -> bool:
         return True
     if resume:
         raise RunError(f"{folder}, which is no run", "a folder that `regard train` has made", where="--resume")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or not all(map(_leftover, folder.iterdir()))):
+        again = f"Go on with `regard train --resume --out {shlex.quote(str(folder))}`, or name another folder."
         raise RunError(
-            f"{folder}, which exists",
-            "a new folder",
-            where="--out",
-            advice=f"Go on with `regard train --resume --out {folder}`, or name another folder."
-            if there
-            else "Name another folder.",
+            f"{folder}, which exists", "a new folder", where="--out", advice=again if there else "Name another folder."
         )
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        sync(folder.parent)
     except OSError as error:
         raise RunError(f"{folder} ({error.strerror})", "a folder that can be made", where="--out") from error
     return False
+
+
+def _leftover(path: Path) -> bool:
+    """Whether a process that was killed in the middle of a file has left this behind."""
+    return path.name == "lock" or path.suffix == ".part"
 
 
 @contextmanager
@@ -118,6 +123,8 @@ def _locked(folder: Path, world: World) -> Iterator[None]:
         return
     busy = RunError(f"{folder}, where another process is training", "one process group a run", where="--out")
     with alone(folder, lambda: busy):
+        for part in folder.glob("*.part"):
+            part.unlink()
         yield
 
 
@@ -130,7 +137,7 @@ def _logged(folder: Path, recipe: Recipe, world: World) -> Iterator[list[Listene
         if not recipe.log.tensorboard:
             yield [log]
             return
-        from regard.training.tensorboard import TensorBoardLog
+        from regard.training.telling.tensorboard import TensorBoardLog
 
         with TensorBoardLog(folder / "tensorboard") as board:
             yield [log, board]

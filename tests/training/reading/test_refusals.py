@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from regard.errors import RegardError, SettingError
-from regard.training.reading import read_recipe
-from training.small_recipes import MINIMAL, TASKS, put
+from regard.training.reading.recipes import read_recipe
+from training.reading.small_recipes import MINIMAL, TASKS, put
 
 
 def refused(folder: Path, text: str, *sets: str) -> RegardError:

@@ -6,9 +6,18 @@ from typing import Annotated, Any, Optional
 
 import pytest
 
+from regard.training.reading.structure import (
+    alternatives,
+    changed,
+    inside,
+    kinds,
+    place_of,
+    section_of,
+    with_kinds,
+    words,
+)
 from regard.training.recipe import AdamW, Cosine, InputPath, Recipe, Share, Train
-from regard.training.sections import alternatives, changed, inside, kinds, place_of, section_of, with_kinds, words
-from training.small_recipes import Counting, Drawn, Files, Inner, Model, Sorting
+from training.reading.small_recipes import Counting, Drawn, Files, Inner, Model, Sorting
 
 
 @pytest.mark.parametrize(

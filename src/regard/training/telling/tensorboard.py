@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from regard.errors import SettingError
-from regard.training.events import Ended, Evaluated, Event, Resumed, Trained
 from regard.training.objective import Output
+from regard.training.telling.events import Ended, Evaluated, Event, Resumed, Trained
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

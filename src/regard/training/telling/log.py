@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Self, get_type_hints
 
 from regard.errors import DtypeError, RunError
-from regard.training.events import Ended, Evaluated, Event, Resumed, Saved, Skipped, Started, Trained
+from regard.training.telling.events import Ended, Evaluated, Event, Resumed, Saved, Skipped, Started, Trained
 
 Entry = dict[str, Any]
 """An event as the log has it: {"event": "trained", "step": 100, "time": seconds since 1970, and the event's fields}."""
@@ -33,7 +33,7 @@ class LogFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._file: BinaryIO = open(path, "ab+")  # noqa: SIM115 (it stays open as long as the log does)
+            self._file = open(path, "ab+", buffering=0)  # noqa: SIM115 (it stays open as long as the log does)
         except OSError as error:
             raise RunError(f"{path} ({error.strerror})", "a log file to write to", where="LogFile") from error
         if self._file.tell() and not _ends_with_newline(self._file):
@@ -46,8 +46,17 @@ class LogFile:
         self._write(text.encode("utf-8", "backslashreplace") + b"\n")
 
     def _write(self, line: bytes) -> None:
-        self._file.write(line)
-        self._file.flush()
+        rest = memoryview(line)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            raise RunError(
+                f"a log that cannot be written to ({error.strerror})",
+                "room for a line",
+                where=f"{self.path}",
+                advice="Make room and resume; what was saved is as it was.",
+            ) from error
 
     def close(self) -> None:
         self._file.close()

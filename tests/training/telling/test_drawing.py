@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from regard.errors import SettingError
-from regard.training.curves import Curve, read_runs
-from regard.training.drawing import COLOURS, POINTS, draw, short, thinned
-from regard.training.events import Started
-from training.runs import a_run, trained, write_run
+from regard.training.telling.curves import Curve, read_runs
+from regard.training.telling.drawing import COLOURS, POINTS, draw, short, thinned
+from regard.training.telling.events import Started
+from training.telling.runs import a_run, trained, write_run
 
 
 def words(path: Path) -> list[str]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from regard.errors import SettingError, unknown
-from regard.training.curves import Curve, Run, panels, smoothed
-from regard.training.log import series
+from regard.training.telling.curves import Curve, Run, panels, smoothed
+from regard.training.telling.log import series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

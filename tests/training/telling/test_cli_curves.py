@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from regard.cli import curves
 from regard.errors import RegardError
-from regard.training.drawing import SMOOTH
-from regard.training.events import Started
-from training.runs import a_run, trained, write_run
+from regard.training.telling.drawing import SMOOTH
+from regard.training.telling.events import Started
+from training.telling.runs import a_run, trained, write_run
 
 
 def call(*arguments: object) -> Result:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from regard.errors import RunError, SettingError, unknown
-from regard.training.log import Entry, read_log, series
+from regard.training.telling.log import Entry, read_log, series
 
 LOG = "log.jsonl"
 TRAINED = ("loss", "rate", "norm", "tokens_per_second")  # what training itself tells, beside the metrics

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regard.errors import DtypeError, RunError
-from regard.training.events import Ended, Evaluated, Event, Resumed, Saved, Skipped, Started, Trained
-from regard.training.log import LogFile, read_log, series
 from regard.training.objective import Output
+from regard.training.telling.events import Ended, Evaluated, Event, Resumed, Saved, Skipped, Started, Trained
+from regard.training.telling.log import LogFile, read_log, series
 
 WORDS = st.text(max_size=6) | st.sampled_from(["nan", "inf", "-inf", "a\nb", "\u2028", '"'])
 METRICS = st.dictionaries(WORDS, st.floats(), max_size=3)

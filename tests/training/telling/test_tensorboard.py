@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import pytest
 
 from regard.errors import SettingError
-from regard.training.events import Ended, Evaluated, Resumed, Saved, Started, Trained
 from regard.training.objective import Output
-from regard.training.tensorboard import TensorBoardLog
+from regard.training.telling.events import Ended, Evaluated, Resumed, Saved, Started, Trained
+from regard.training.telling.tensorboard import TensorBoardLog
 
 MODULE = "torch.utils.tensorboard"
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import RunError, SettingError
-from regard.training.curves import numbers, panels, read_runs, smoothed
-from regard.training.events import Evaluated, Started
-from training.runs import a_run, trained, write_run
+from regard.training.telling.curves import numbers, panels, read_runs, smoothed
+from regard.training.telling.events import Evaluated, Started
+from training.telling.runs import a_run, trained, write_run
 
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30)
 

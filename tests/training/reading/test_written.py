@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from regard.errors import SettingError
-from regard.training.toml import parsed
-from regard.training.written import Set, Written
-from training.small_recipes import Counting
+from regard.training.reading.toml import parsed
+from regard.training.reading.written import Set, Written
+from training.reading.small_recipes import Counting
 
 FILE = """\
 task = "count"

@@ -20,12 +20,12 @@ from pydantic import ValidationError
 
 from regard.errors import SettingError, unknown
 from regard.files import write_whole
-from regard.training import toml
+from regard.training.reading import toml
+from regard.training.reading.refusals import refusal
+from regard.training.reading.structure import Types, changed
+from regard.training.reading.toml import NONE, Keys
+from regard.training.reading.written import Set, Written
 from regard.training.recipe import VERSION, Recipe
-from regard.training.refusals import refusal
-from regard.training.sections import Types, changed
-from regard.training.toml import NONE, Keys
-from regard.training.written import Set, Written
 
 SHIPPED: Traversable = resources.files("regard") / "recipes"
 

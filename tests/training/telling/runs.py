@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from regard.training.events import Evaluated, Event, Started, Trained
-from regard.training.log import LogFile
+from regard.training.telling.events import Evaluated, Event, Started, Trained
+from regard.training.telling.log import LogFile
 
 
 def trained(step: int, loss: float) -> Trained:
