@@ -38,7 +38,34 @@ ATTENTION = (
     "__init__",
 )
 TEXT = ("examples", "words", "corpora", "tokenizers", "store", "batches", "grammar", "__init__")
-INSIDE = {"attention": ATTENTION, "text": TEXT}  # the order of what lies in a room
+TRAINING = (
+    "objective",
+    "recipe",
+    "telling",
+    "metrics",
+    "schedules",
+    "reading",
+    "distributed",
+    "weights",
+    "checkpoint",
+    "randomness",
+    "optimisers",
+    "precision",
+    "averaging",
+    "progress",
+    "state",
+    "step",
+    "evaluation",
+    "keeping",
+    "estimate",
+    "guards",
+    "loop",
+    "objectives",
+    "tasks",
+    "run",
+    "__init__",
+)
+INSIDE = {"attention": ATTENTION, "text": TEXT, "training": TRAINING}  # the order of what lies in a room
 DOOR = ("regard", "regard.__main__")  # they may import anything; nothing but __version__ is imported from them
 
 Sources = Mapping[str, str]  # module name -> its text; a package goes by its own name

@@ -57,3 +57,21 @@ def test_the_batches_of_the_book(folder: Path) -> None:
     for name in ("bert", "lstm", "gpt", "packed", "classes"):
         batch = next(iter(names[name]))  # type: ignore[call-overload]
         assert batch.tokens > 0, name
+
+
+def test_a_model_and_an_objective_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(blocks("docs/training.md", "A model and an objective of one's own"), names)
+    assert names["ended"].reason == "finished"  # type: ignore[attr-defined]
+    assert (tmp_path / "mine" / "model.safetensors").exists()
+    assert names["ended"].metrics["accuracy"] > 0.9  # type: ignore[attr-defined]
+
+
+def test_the_recipe_of_the_book(tmp_path: Path) -> None:
+    from regard.training import TASKS, read_recipe
+
+    [toml] = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "training.md").read_text("utf-8"), re.S)
+    (tmp_path / "mine.toml").write_text(toml)
+    recipe = read_recipe(tmp_path / "mine.toml", tasks=TASKS)
+    assert recipe.train.precision == "bf16"

@@ -23,6 +23,7 @@ PUBLIC = {
     "positions",
     "layers",
     "text",
+    "training",
     "RegardError",
     "__version__",
 }
@@ -53,6 +54,18 @@ def test_every_public_name_of_text_is_there() -> None:
         assert getattr(regard.text, name) is not None
     with pytest.raises(AttributeError, match=r"no attribute 'Tokeniser'.*Tokenizer"):
         _ = regard.text.Tokeniser
+
+
+TRAINING = set(
+    "train dry_run load read_recipe write_recipe TASKS Recipe Prepared Objective Loss Measured Output Grade Classify "
+    "PredictNext Loop World Keeping read_log".split()
+)
+
+
+def test_the_names_of_training_are_pinned() -> None:
+    assert set(regard.training.__all__) == TRAINING
+    for name in regard.training.__all__:
+        assert getattr(regard.training, name) is not None
 
 
 def test_import_text_is_light() -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from regard.lazy import Home, door
 
 if TYPE_CHECKING:
-    from regard import text
+    from regard import text, training
     from regard.attention import (
         Attended,
         Observe,
@@ -38,6 +38,7 @@ __all__ = [
     "positions",
     "layers",
     "text",
+    "training",
     "RegardError",
     "__version__",
 ]
@@ -56,6 +57,7 @@ _HOMES: dict[str, Home] = {
     "positions": ("regard.attention.positions", None),
     "layers": ("regard.attention.layers", None),
     "text": ("regard.text", None),
+    "training": ("regard.training", None),
     "RegardError": ("regard.errors", "RegardError"),
 }
 

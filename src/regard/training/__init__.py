@@ -3,8 +3,8 @@
 The way through the room: `reading` makes a `recipe` of a file; its task (`tasks`) makes a model, batches and an
 `objective` of it; `loop` trains, one `step` after the other, on a `state` whose parts are `optimisers`, `precision`,
 `averaging`, `randomness` and `progress`; `evaluation` looks how good it is; `keeping` writes each `checkpoint` and the
-`weights`; `distributed` joins several processes; `telling` is for whoever listens. `run` ties a recipe to a folder: start
-there.
+`weights`; `distributed` joins several processes; `telling` is for whoever listens. `run` ties a recipe to a folder:
+start there.
 """
 
 from typing import TYPE_CHECKING

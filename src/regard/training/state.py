@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.errors import SettingError
 from regard.text.batches.batch import Batch
 from regard.training import optimisers
 from regard.training.averaging import Moving
@@ -57,6 +58,12 @@ class State:
 
     def __init__(self, prepared: Prepared, world: World) -> None:
         recipe = prepared.recipe
+        if world.several and (recipe.train.shard, recipe.train.precision) == ("fsdp", "fp16"):
+            raise SettingError(
+                "train.precision = 'fp16' with train.shard = 'fsdp'",
+                "bf16 or float32: a scale that fits one shard may not fit another",
+                where="train",
+            )
         self.world, self.seed, self.threads = world, recipe.train.seed, recipe.train.threads
         self.spread = Spread(prepared.model.to(world.device), world, recipe.train.shard)
         self.model = self.spread.model
