@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import random
 import statistics
 import tempfile
 import time
@@ -42,10 +43,17 @@ CASES = {
 LARGE = {  # what a GPU is for
     "character-gpt": ["data.examples=1000"],
     "character-gpt, 85M": [
-        *("data.examples=1500", "data.valid=1", "model.width=768", "model.heads=12", "model.layers=12"),
+        *("data.kind=text", "data.train=text.txt", "model.width=768", "model.heads=12", "model.layers=12"),
         *("batches.rows=32", "batches.size=1024", "train.precision=bf16", "optimiser.rate=1e-4"),
     ],
 }
+
+
+def write_text(path: Path) -> None:
+    """Two million characters of made-up words, a text that is read on and on."""
+    draw = random.Random(0)
+    words = ["".join(draw.choices("aeioubdfklmnprst", k=draw.randint(2, 8))) for _ in range(5000)]
+    path.write_text("".join(" ".join(draw.choices(words, k=10)) + "\n" for _ in range(33_000)))
 
 
 class Scale(NamedTuple):
@@ -59,6 +67,9 @@ class Scale(NamedTuple):
 def prepared(name: str, sets: list[str], folder: Path) -> Prepared:
     """A recipe without evaluation, so that only training is measured."""
     folder.mkdir()
+    if "data.train=text.txt" in sets:
+        write_text(folder / "text.txt")
+        sets = [one.replace("text.txt", str(folder / "text.txt")) for one in sets]
     recipe = read_recipe(name.partition(",")[0], [*sets, "train.steps=1000000", "keep.every=1000000"], tasks=TASKS)
     whole = recipe.prepare(folder)
     return Prepared(whole.recipe, whole.model, whole.objective, whole.train, None, whole.tokenizers)
@@ -158,7 +169,7 @@ class Stalls:
 def stall(name: str, sets: list[str], device: torch.device, scale: Scale, folder: Path) -> dict[str, float]:
     """How long training stands still for a save, beside a step."""
     made = prepared(name, sets, folder / "stall")
-    every = read_recipe(name.partition(",")[0], sets, tasks=TASKS).keep.every
+    every = read_recipe(name.partition(",")[0], tasks=TASKS).keep.every
     recipe = made.recipe.model_copy(update={"keep": made.recipe.keep.model_copy(update={"every": every})})
     made = Prepared(recipe, made.model, made.objective, made.train, None, made.tokenizers)
     stalls, world = Stalls(), World(device=device)

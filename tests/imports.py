@@ -56,6 +56,7 @@ TRAINING = (
     "state",
     "step",
     "evaluation",
+    "staging",
     "keeping",
     "estimate",
     "guards",

@@ -17,7 +17,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +56,6 @@ class Contents:
     tensors: Mapping[str, Tensor]
     scalars: Mapping[str, Any]
     own: Own
-
-    def copied(self) -> Contents:
-        """The same with tensors of its own, so that training can go on while they are written."""
-        return replace(self, tensors={name: copied(tensor) for name, tensor in self.tensors.items()})
 
 
 @dataclass(frozen=True)
@@ -113,14 +109,6 @@ class Checkpoint:
             return None
         with _in_words(self.folder, "read"):
             return Own(dict(json.loads(base.read_bytes())), load_file(base.with_suffix(".safetensors")))
-
-
-def copied(tensor: Tensor) -> Tensor:
-    """A copy that nobody else writes to, in main memory unless it is a shard."""
-    from torch.distributed.tensor import DTensor
-
-    held = tensor.detach()
-    return held.clone() if isinstance(held, DTensor) else held.to("cpu", copy=True)
 
 
 class Checkpoints:

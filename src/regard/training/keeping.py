@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
-from regard.training.checkpoint import Checkpoint, Checkpoints, Contents, Tell, copied
+from regard.training.checkpoint import Checkpoint, Checkpoints, Contents, Tell
 from regard.training.distributed import World, whole
 from regard.training.recipe import LastAverage, Recipe
+from regard.training.staging import Staging
 from regard.training.weights import FILE, save_weights, weights_of
 
 
@@ -28,11 +30,13 @@ class Keeping:
         self.checkpoints = Checkpoints(folder / "state", world.aside(), tell)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="regard-keeping")
         self._writing: Future[Path] | None = None
+        self._staging, self._for_use = Staging(), Staging()
 
     def save(self, step: int, contents: Contents, best: int | None, weights: Mapping[str, Tensor] | None) -> None:
         """Begin to write a checkpoint and then, where there are some, the weights for use."""
         self.finish()
-        self._writing = self._thread.submit(self._write, step, contents.copied(), best, weights)
+        copied = replace(contents, tensors=self._staging.copies(contents.tensors))
+        self._writing = self._thread.submit(self._write, step, copied, best, weights)
 
     def _write(self, step: int, contents: Contents, best: int | None, weights: Mapping[str, Tensor] | None) -> Path:
         path = self.checkpoints.save(step, contents, lambda steps: self._wanted(steps, best))
@@ -76,9 +80,10 @@ class Keeping:
         return None if writing is None else writing.result()
 
     def weights(self, model: nn.Module) -> dict[str, Tensor]:
-        """A copy of the weights of all ranks together; only the first rank gets them."""
-        wholes = ((name, whole(tensor)) for name, tensor in weights_of(model).items())
-        return {name: copied(tensor) for name, tensor in wholes if self.world.first}
+        """A copy of the weights of all ranks together, good until the next one; only the first rank gets it."""
+        self.finish()
+        wholes = {name: whole(tensor) for name, tensor in weights_of(model).items()}
+        return self._for_use.copies(wholes) if self.world.first else {}
 
     def write_weights(self, weights: Mapping[str, Tensor]) -> None:
         """model.safetensors, now."""
