@@ -34,6 +34,7 @@ types: $(READY)  ## mypy on src/regard
 bench: $(READY)  ## side by side with peers, printed as ratios
 	@$(BIN)/python benchmarks/attend.py
 	@$(BIN)/python benchmarks/text.py
+	@$(BIN)/python benchmarks/training.py
 
 clean:  ## remove the environment and everything that was built
 	rm -rf $(VENV) build dist out regard-demo .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -72,7 +72,7 @@ def prepared(name: str, sets: list[str], folder: Path) -> Prepared:
         sets = [one.replace("text.txt", str(folder / "text.txt")) for one in sets]
     recipe = read_recipe(name.partition(",")[0], [*sets, "train.steps=1000000", "keep.every=1000000"], tasks=TASKS)
     whole = recipe.prepare(folder)
-    return Prepared(whole.recipe, whole.model, whole.objective, whole.train, None, whole.tokenizers)
+    return Prepared(whole.recipe, whole.model, whole.objective, whole.train, None)
 
 
 class Bare:
@@ -120,7 +120,7 @@ class Ours:
     def __init__(self, made: Prepared, device: torch.device, folder: Path) -> None:
         self.log = LogFile(folder / "log.jsonl")
         self.loop = Loop(made, 0, World(device=device), None, [self.log])
-        self.loop.start({})
+        self.loop.start()
 
     def run(self, steps: int) -> None:
         self.loop.steps += steps
@@ -171,10 +171,10 @@ def stall(name: str, sets: list[str], device: torch.device, scale: Scale, folder
     made = prepared(name, sets, folder / "stall")
     every = read_recipe(name.partition(",")[0], tasks=TASKS).keep.every
     recipe = made.recipe.model_copy(update={"keep": made.recipe.keep.model_copy(update={"every": every})})
-    made = Prepared(recipe, made.model, made.objective, made.train, None, made.tokenizers)
+    made = Prepared(recipe, made.model, made.objective, made.train, None)
     stalls, world = Stalls(), World(device=device)
     loop = Loop(made, every * scale.saves, world, Keeping(folder / "stall", world, recipe), [stalls])
-    loop.start({})
+    loop.start()
     loop.run()
     step = loop.progress.seconds / loop.progress.step
     state = folder / "stall" / "state"

@@ -51,7 +51,7 @@ class Small(Recipe):
         made = (little.reading if self.name == "recurrent" else little.little)(self, rank, ranks)
         if self.name != "unexamined":
             return made
-        return Prepared(made.recipe, made.model, made.objective, made.train, None, {})
+        return Prepared(made.recipe, made.model, made.objective, made.train, None)
 
 
 def small(name: str) -> Small:

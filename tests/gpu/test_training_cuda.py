@@ -42,7 +42,7 @@ def trained(
         prepared.model.compile()
     heard = Heard()
     loop = Loop(prepared, steps, world, None if folder is None else Keeping(folder, world, plan), [heard])
-    (loop.resume if resume else loop.start)({})
+    (loop.resume if resume else loop.start)()
     loop.run()
     return {name: tensor.cpu().clone() for name, tensor in weights_of(prepared.model).items()}, heard.events
 
@@ -78,7 +78,7 @@ def test_resuming_on_a_gpu_goes_on_with_its_random_states(precision: str, tmp_pa
         plan = recipe(train={"precision": precision})
         prepared = little(plan)
         loop = Loop(prepared, steps, GPU, Keeping(folder, GPU, plan))
-        (loop.resume if resume else loop.start)({})
+        (loop.resume if resume else loop.start)()
         loop.run()
         return {name: tensor.cpu().clone() for name, tensor in weights_of(prepared.model).items()}
 
@@ -100,4 +100,4 @@ def test_memory_that_is_not_enough_is_told_with_the_shape() -> None:
 
     base = little()
     with pytest.raises(TrainingError, match="out of memory with a LabelledBatch"):
-        Loop(Prepared(base.recipe, base.model, Greedy(), base.train, None, {}), 3, GPU).run()
+        Loop(Prepared(base.recipe, base.model, Greedy(), base.train, None), 3, GPU).run()

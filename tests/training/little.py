@@ -102,7 +102,7 @@ def little(plan: Recipe | None = None, rank: int = 0, ranks: int = 1, rows: int 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         model = Bag()
-    return Prepared(plan, model, Guess(), batches(train, rank, ranks), held_out, {})
+    return Prepared(plan, model, Guess(), batches(train, rank, ranks), held_out)
 
 
 class Reader(nn.Module):
@@ -154,4 +154,4 @@ def reading(plan: Recipe | None = None, rank: int = 0, ranks: int = 1) -> Prepar
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)
         model = Reader()
-    return Prepared(plan, model, Continue(), batches(rank, ranks), batches, {})
+    return Prepared(plan, model, Continue(), batches(rank, ranks), batches)

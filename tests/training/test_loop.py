@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -52,14 +53,14 @@ def loop_of(prepared: Prepared, folder: Path | None = None, heard: Heard | None 
 
 def trained(prepared: Prepared, folder: Path | None = None, heard: Heard | None = None, steps: int = 12) -> Weights:
     loop = loop_of(prepared, folder, heard, steps)
-    loop.start({})
+    loop.start()
     loop.run()
     return {name: tensor.clone() for name, tensor in weights_of(prepared.model).items()}
 
 
 def resumed(prepared: Prepared, folder: Path, heard: Heard | None = None, steps: int = 12) -> Weights:
     loop = loop_of(prepared, folder, heard, steps)
-    loop.resume({})
+    loop.resume()
     loop.run()
     return {name: tensor.clone() for name, tensor in weights_of(prepared.model).items()}
 
@@ -110,6 +111,22 @@ def test_a_training_that_died_and_resumed_ends_as_one_that_lived(
         assert same(weights_of(kept[0]), weights_of(kept[1]))
 
 
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a compiler")
+def test_a_compiled_model_trains_and_resumes_the_same(tmp_path: Path) -> None:
+    def compiled() -> Prepared:
+        made = little()
+        made.model.compile()
+        return made
+
+    whole = trained(compiled(), tmp_path / "whole")
+    for name, tensor in trained(little(), tmp_path / "plain").items():
+        torch.testing.assert_close(whole[name], tensor, rtol=1e-4, atol=1e-5)
+    with pytest.raises(Died):
+        trained(compiled(), tmp_path / "cut", Heard(die_at(8, Evaluated)))
+    assert same(resumed(compiled(), tmp_path / "cut"), whole)
+
+
 def test_resuming_what_is_finished_changes_nothing(tmp_path: Path) -> None:
     whole = trained(little(), tmp_path)
     heard = Heard()
@@ -127,7 +144,7 @@ def test_more_steps_can_be_asked_for_later(tmp_path: Path) -> None:
 def test_evaluating_and_sampling_disturb_nothing(tmp_path: Path) -> None:
     often = trained(little(recipe(evaluate={"every": 1, "samples": 5, "graded": 10})))
     never = little()
-    alone = Prepared(never.recipe, never.model, never.objective, never.train, None, {})
+    alone = Prepared(never.recipe, never.model, never.objective, never.train, None)
     assert same(trained(alone), often)
 
 
@@ -155,7 +172,7 @@ def test_the_loop_does_what_a_loop_written_by_hand_does() -> None:
     prepared, by_hand = little(recipe(schedule={"kind": "linear", "warmup": 4})), little()
     torch.manual_seed(0)
     loop = loop_of(prepared)
-    loop.start({})
+    loop.start()
     random = torch.get_rng_state()
     loop.run()
     torch.set_rng_state(random)
@@ -190,7 +207,7 @@ def test_the_moving_average_is_what_is_evaluated_and_kept(tmp_path: Path) -> Non
         else None
     )
     plan = plan.model_copy(update={"log": plan.log.model_copy(update={"every": 1})})
-    trained(Prepared(plan, prepared.model, prepared.objective, prepared.train, prepared.valid, {}), tmp_path, heard, 3)
+    trained(Prepared(plan, prepared.model, prepared.objective, prepared.train, prepared.valid), tmp_path, heard, 3)
     for step, weights in enumerate(seen, start=1):
         share = max(0.5, 1 / (step + 1))
         average = {name: average[name] + share * (weights[name] - average[name]) for name in average}
@@ -306,7 +323,7 @@ class Poisoned(Guess):
 
 def poisoned(plan: Recipe, row: int = 7) -> Prepared:
     base = little(plan)
-    return Prepared(plan, base.model, Poisoned(row), base.train, base.valid, {})
+    return Prepared(plan, base.model, Poisoned(row), base.train, base.valid)
 
 
 def test_a_loss_that_is_no_number_stops_and_keeps_the_batch(tmp_path: Path) -> None:
@@ -341,7 +358,7 @@ def test_a_training_that_only_skips_gives_up(tmp_path: Path) -> None:
 
     base = little(recipe(train={"nonfinite": "skip"}, evaluate={"every": 1000}))
     with pytest.raises(TrainingError, match="100 steps in a row"):
-        trained(Prepared(base.recipe, base.model, Hopeless(), base.train, None, {}), tmp_path, steps=1000)
+        trained(Prepared(base.recipe, base.model, Hopeless(), base.train, None), tmp_path, steps=1000)
 
 
 def test_memory_that_is_not_enough_is_told_with_the_shape(tmp_path: Path) -> None:
@@ -352,13 +369,13 @@ def test_memory_that_is_not_enough_is_told_with_the_shape(tmp_path: Path) -> Non
 
     base = little()
     with pytest.raises(TrainingError, match=r"out of memory with a LabelledBatch of \d rows \(inputs \d x \d"):
-        trained(Prepared(base.recipe, base.model, Greedy(), base.train, None, {}), tmp_path)
+        trained(Prepared(base.recipe, base.model, Greedy(), base.train, None), tmp_path)
 
 
 def test_an_epoch_without_batches_is_refused() -> None:
     base = little()
     with pytest.raises(SettingError, match="an epoch without batches"):
-        trained(Prepared(base.recipe, base.model, base.objective, _Nothing(), None, {}))  # type: ignore[arg-type]
+        trained(Prepared(base.recipe, base.model, base.objective, _Nothing(), None))  # type: ignore[arg-type]
 
 
 class _Nothing:

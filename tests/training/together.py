@@ -62,7 +62,7 @@ def train(job: Job, world: World) -> dict[str, float]:
     diary = Diary()
     keeping = Keeping(job.folder, world, prepared.recipe)
     loop = Loop(prepared, job.steps, world, keeping, [diary])
-    (loop.resume if job.resume else loop.start)({})
+    (loop.resume if job.resume else loop.start)()
     loop.run()
     keeping.write_weights(keeping.weights(loop.state.model))  # the last ones, not the best
     return diary.losses

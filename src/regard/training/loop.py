@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -35,6 +36,7 @@ from regard.training.state import WEIGHTS, Moment, State
 from regard.training.step import Step, Stepper
 from regard.training.telling.events import Ended, Evaluated, Event, Listener, Resumed, Saved, Skipped, Started, Trained
 
+NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 HOPELESS = 100  # steps in a row that were skipped
 
 
@@ -70,7 +72,7 @@ class Loop:
         self._skips = 0  # in a row
         self._told = _Pace()
 
-    def resume(self, facts: dict[str, Any]) -> None:
+    def resume(self, facts: Mapping[str, Any] = NO_FACTS) -> None:
         """Go on from the newest sound checkpoint; from the beginning, if the training ended before there was one."""
         checkpoint = self.keeping.checkpoints.newest() if self.keeping else None
         if checkpoint is not None:
@@ -80,7 +82,8 @@ class Loop:
         if checkpoint is not None and self._for_use():
             self._write_weights()  # in case the process ended between the checkpoint and this
 
-    def start(self, facts: dict[str, Any]) -> None:
+    def start(self, facts: Mapping[str, Any] = NO_FACTS) -> None:
+        """Begin; `facts` are for whoever listens."""
         self._tell(Started(0, self.steps, facts))
 
     def run(self) -> Ended:

@@ -6,7 +6,7 @@ come in kinds, such as schedules, are told apart by their `kind`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,7 +16,6 @@ from torch import nn
 
 from regard.text.batches.batch import Batch
 from regard.text.batches.plan import Batches
-from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.objective import Objective
 
 VERSION = 1
@@ -171,7 +170,6 @@ class Prepared:
     objective: Objective[Any]
     train: Batches[Any]
     valid: Callable[[int, int], Iterable[Batch]] | None
-    tokenizers: Mapping[str, Tokenizer]  # by file name
     notes: tuple[str, ...] = ()  # what a person wants to know: how many examples, what was skipped
 
 

@@ -53,7 +53,7 @@ def test_the_same_recipe_gives_the_same_of_everything(tmp_path) -> None:
     torch.manual_seed(1)  # what the global state is changes nothing
     again = recipe().prepare(tmp_path / "a")  # now the tokenizer is there already
     for other in (two, again):
-        assert other.tokenizers["tokenizer.json"].fingerprint == one.tokenizers["tokenizer.json"].fingerprint
+        assert other.objective.tokenizer.fingerprint == one.objective.tokenizer.fingerprint
         for name, weight in one.model.state_dict().items():
             assert torch.equal(weight, other.model.state_dict()[name]), name
     first = [next(iter(each.train)) for each in (one, two, again)]
@@ -97,7 +97,7 @@ def test_labels_are_filled_in_from_the_training_rows(tmp_path) -> None:
 def test_the_tokenizer_learns_from_the_training_rows_alone(tmp_path) -> None:
     rows = [*ROWS[:3], ("unheard", "good")]
     prepared = recipe(data=Table(train=table(tmp_path / "t.tsv", rows), valid=0.25)).prepare(tmp_path / "run")
-    tokenizer = prepared.tokenizers["tokenizer.json"]
+    tokenizer = prepared.objective.tokenizer
     assert tokenizer.encode("unheard").ids == [tokenizer.special.unknown]
     assert tokenizer.encode("work").ids != [tokenizer.special.unknown]
 
@@ -155,7 +155,7 @@ def test_blank_rows_and_long_texts_are_told(tmp_path) -> None:
 
 def test_a_saved_tokenizer_of_another_size_is_refused(tmp_path) -> None:
     prepared = recipe(tokenizer=Sized(size=50)).prepare(tmp_path)
-    size = len(prepared.tokenizers["tokenizer.json"])
+    size = len(prepared.objective.tokenizer)
     assert prepared.model.embedding.num_embeddings == size <= 50
     with pytest.raises(SettingError, match=rf"a tokenizer of {size} pieces, expected at most 20, as the recipe says"):
         recipe(tokenizer=Sized(size=20)).prepare(tmp_path)

@@ -36,7 +36,7 @@ def whole(stream) -> list[int]:
 def test_text_comes_back_as_it_was(tmp_path, tokenizer) -> None:
     data = TextFile(train=play(tmp_path / "play.txt"), valid=0.3)
     prepared = recipe(data=data, tokenizer=tokenizer).prepare(tmp_path / "run")
-    decode = prepared.tokenizers["tokenizer.json"].decode
+    decode = prepared.objective.tokenizer.decode
     train, valid = whole(prepared.train.plan.stream), whole(prepared.valid(0, 1).plan.stream)
     lines = PLAY.splitlines(keepends=True)
     assert decode(train) == "".join(lines[:7]) and decode(valid) == "".join(lines[7:])
@@ -63,13 +63,13 @@ def test_a_long_text_comes_in_portions(tmp_path) -> None:
 
 def test_stories_are_closed_one_by_one(tmp_path) -> None:
     prepared = recipe(data=BuiltIn(examples=3, valid=1)).prepare(tmp_path)
-    tokenizer = prepared.tokenizers["tokenizer.json"]
+    tokenizer = prepared.objective.tokenizer
     stream = prepared.train.plan.stream
     assert whole(stream).count(tokenizer.special.end) == 4
     stories = tokenizer.decode(whole(stream), specials=True).split("</s>")[1:-1]
     assert len(stories) == 3 and all(story.endswith(".\n") and " ." not in story for story in stories)
     apart = recipe(data=BuiltIn(view="document", examples=3, valid=1)).prepare(tmp_path / "apart")
-    assert " ." in apart.tokenizers["tokenizer.json"].decode(whole(apart.train.plan.stream))
+    assert " ." in apart.objective.tokenizer.decode(whole(apart.train.plan.stream))
 
 
 @pytest.mark.parametrize("view", ["document", "document_french", "prose", "prose_french"])
@@ -79,7 +79,7 @@ def test_it_can_be_trained_as_it_is(tmp_path, view) -> None:
     assert batch.inputs.shape == (4, 8) and batch.documents is not None
     prepared.objective.loss(prepared.model, batch, None).total.backward()
     assert all(weight.grad is not None for weight in prepared.model.parameters())
-    assert prepared.notes[0].endswith(f"a vocabulary of {len(prepared.tokenizers['tokenizer.json'])}")
+    assert prepared.notes[0].endswith(f"a vocabulary of {len(prepared.objective.tokenizer)}")
 
 
 def test_every_held_out_token_is_measured_once(tmp_path) -> None:

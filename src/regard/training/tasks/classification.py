@@ -27,7 +27,7 @@ from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, 
 from regard.training.tasks.chance import seeded
 from regard.training.tasks.holdout import Split, kept_back, stored
 from regard.training.tasks.smoothing import Smoothing
-from regard.training.tasks.tokenizers import FILE, AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
+from regard.training.tasks.tokenizers import AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
 
 Names = list[str] | None
 
@@ -146,7 +146,6 @@ class Classification(Recipe):
             objective=Classify(labels, tokenizer, self.objective.smoothing),
             train=train,
             valid=None if valid is None else partial(batches, valid),
-            tokenizers={FILE: tokenizer},
             notes=(*notes, *split.notes),
         )
 

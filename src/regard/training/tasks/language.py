@@ -27,7 +27,7 @@ from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, 
 from regard.training.tasks.chance import seeded
 from regard.training.tasks.holdout import kept_back, stored
 from regard.training.tasks.smoothing import Smoothing
-from regard.training.tasks.tokenizers import FILE, AnyTokenizer, Characters, kept_tokenizer, tokenizer_of
+from regard.training.tasks.tokenizers import AnyTokenizer, Characters, kept_tokenizer, tokenizer_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +162,6 @@ class Language(Recipe):
             ),
             train=batches(text.train, rank, ranks),
             valid=None if valid is None else partial(batches, valid),
-            tokenizers={FILE: tokenizer},
             notes=(count, *text.notes),
         )
 

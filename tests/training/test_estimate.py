@@ -1,0 +1,66 @@
+"""What a training will take: counted, and for activations compared with what a step really keeps."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.training.estimate import cells, estimate, steps_of
+from regard.training.recipe import SGD, MovingAverage, Train
+from regard.training.tasks.language import BuiltIn, Gpt, InBlocks, Language
+
+
+@pytest.fixture
+def language() -> Language:
+    return Language(
+        name="small",
+        data=BuiltIn(examples=20, valid=0),
+        model=Gpt(layers=2, heads=2, width=16),
+        batches=InBlocks(size=32, rows=8),
+    )
+
+
+def test_activations_are_near_what_a_step_keeps(language: Language, tmp_path: Path) -> None:
+    prepared = language.prepare(tmp_path)
+    told = estimate(prepared)
+    sizes: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        sizes[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    batch = max(prepared.train, key=cells)
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        loss = prepared.objective.loss(prepared.model, batch, None)
+    own = {one.untyped_storage().data_ptr() for one in prepared.model.parameters()}
+    kept = sum(size for place, size in sizes.items() if place not in own)
+    del loss
+    assert told.activations == pytest.approx(kept, rel=0.25)
+
+
+def test_memory_is_counted_by_what_is_kept(language: Language, tmp_path: Path) -> None:
+    adam = estimate(language.prepare(tmp_path))
+    parameters = sum(one.numel() for one in language.prepare(tmp_path).model.parameters())
+    assert adam.parameters == parameters
+    assert (adam.weights, adam.gradients, adam.optimiser, adam.average) == tuple(
+        4 * parameters * n for n in (1, 1, 2, 0)
+    )
+    plain = language.model_copy(update={"optimiser": SGD(), "average": MovingAverage()})
+    sgd = estimate(plain.prepare(tmp_path))
+    assert (sgd.optimiser, sgd.average) == (0, 4 * parameters)
+
+
+def test_estimating_leaves_chance_alone(language: Language, tmp_path: Path) -> None:
+    before = torch.get_rng_state()
+    estimate(language.prepare(tmp_path))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(("steps", "accumulate", "expected"), [(7, 1, 7), ("2 epochs", 1, 2.0), ("1.5 epochs", 3, 0.5)])
+def test_steps_of_epochs(
+    steps: int | str, accumulate: int, expected: float, language: Language, tmp_path: Path
+) -> None:
+    recipe = language.model_copy(update={"train": Train(steps=steps, accumulate=accumulate)})
+    batches = recipe.prepare(tmp_path).train
+    assert steps_of(recipe, batches) == (7 if steps == 7 else max(1, round(expected * len(batches))))
