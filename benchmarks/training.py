@@ -195,7 +195,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--out", type=Path, default=Path("out/bench"))
     arguments = parser.parse_args()
-    scale = Scale(6, 1.0, 4) if arguments.quick else Scale(20, 3.0, 10)
+    scale = Scale(6, 1.0, 4) if arguments.quick else Scale(12, 2.0, 5)
     device = torch.device(arguments.device)
     results: dict[str, Any] = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__}
     results["threads"] = torch.get_num_threads()
