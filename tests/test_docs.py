@@ -75,3 +75,15 @@ def test_the_recipe_of_the_book(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(toml)
     recipe = read_recipe(tmp_path / "mine.toml", tasks=TASKS)
     assert recipe.train.precision == "bf16"
+
+
+def test_using_what_was_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from regard.training import TASKS, read_recipe, train
+
+    monkeypatch.chdir(tmp_path)
+    small = ["data.examples=200", "train.steps=3"]
+    train(read_recipe("classifier", small, tasks=TASKS), Path("runs/classifier"), tell=lambda text: None)
+    names: dict[str, object] = {}
+    exec(blocks("docs/training.md", "Using what was trained"), names)
+    assert names["logits"].shape == (1, 2)  # type: ignore[attr-defined]
+    assert names["heard"]["pooling"].weights.sum() == pytest.approx(1, abs=1e-6)  # type: ignore[index]

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.errors import SettingError, TrainingError
+from regard.errors import RunError, SettingError, TrainingError
 from regard.training.distributed import World
 from regard.training.guards import read_batch
 from regard.training.keeping import Keeping
@@ -137,6 +137,12 @@ def test_resuming_what_is_finished_changes_nothing(tmp_path: Path) -> None:
     assert same(resumed(little(), tmp_path, heard), whole)
     assert not heard.of(Trained)
     assert heard.of(Ended)[0].reason == "finished"
+
+
+def test_starting_over_checkpoints_is_refused(tmp_path: Path) -> None:
+    trained(little(), tmp_path)
+    with pytest.raises(RunError, match=r"which has checkpoints.*Loop.resume goes on from them"):
+        trained(little(), tmp_path)
 
 
 def test_more_steps_can_be_asked_for_later(tmp_path: Path) -> None:

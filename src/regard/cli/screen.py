@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.training.telling.events import Evaluated, Event, Trained
+    from regard.training.objective import Output
+    from regard.training.telling.events import Evaluated, Event, Resumed, Trained
 
 SHOWN = 100  # characters of a sample
 
@@ -22,6 +24,7 @@ class Screen:
         self.hidden = hidden
         self._bar: Any = None
         self._task: Any = None
+        self._samples: Sequence[Output] = ()  # of the last evaluation; what the model says again is not shown again
 
     def __enter__(self) -> Screen:
         return self
@@ -50,14 +53,20 @@ class Screen:
                 self.say(f"{facts['parameters']:,} parameters, {event.steps:,} steps on {_devices(facts)}")
                 self._begin(event.steps, 0)
             case events.Resumed():
-                self.say(f"going on after step {event.step:,} of {event.steps:,}")
-                self._begin(event.steps, event.step)
+                self._resumed(event)
             case events.Trained():
                 self._move(event)
             case events.Evaluated():
                 self._evaluated(event)
             case events.Skipped():
                 self.say(f"step {event.step:,} skipped: {event.reason} ({event.count:,} so far)")
+
+    def _resumed(self, event: Resumed) -> None:
+        if event.step >= event.steps:
+            self.say(f"all {event.step:,} steps are done; --set train.steps=N goes on to N")
+            return
+        self.say(f"going on after step {event.step:,} of {event.steps:,}")
+        self._begin(event.steps, event.step)
 
     def _begin(self, steps: int, done: int) -> None:
         if self.hidden or not sys.stderr.isatty():
@@ -87,9 +96,12 @@ class Screen:
             )
 
     def _evaluated(self, event: Evaluated) -> None:
-        metrics = "  ".join(f"{name.replace('_', ' ')} {value:.4f}" for name, value in event.metrics.items())
-        self.say(f"step {event.step:>6,}  {metrics}{'  (best)' if event.best else ''}")
-        for sample in event.samples:
+        if self._bar is not None:
+            self._bar.update(self._task, completed=event.step)
+        self.say(f"step {event.step:>6,}  {told(event.metrics)}{'  (best)' if event.best else ''}")
+        new = [sample for sample in event.samples if sample not in self._samples]
+        self._samples = event.samples
+        for sample in new:
             expected = f"  (expected {_short(sample.expected)})" if sample.expected not in (None, sample.got) else ""
             self.say(f"    {_short(sample.given)} -> {_short(sample.got)}{expected}")
 
@@ -97,7 +109,15 @@ class Screen:
 def _devices(facts: Any) -> str:
     if facts["ranks"] > 1:
         return f"{facts['ranks']} ranks ({facts['device'].partition(':')[0]})"
-    return f"{facts['device']}, {facts['threads']} threads" if facts["device"] == "cpu" else str(facts["device"])
+    if facts["device"] != "cpu":
+        return str(facts["device"])
+    return f"cpu, {facts['threads']} thread{'s' if facts['threads'] > 1 else ''}"
+
+
+def told(metrics: Mapping[str, float]) -> str:
+    """Metrics in a line; those beyond all measure with an exponent."""
+    numbers = {name: f"{value:.4f}" if abs(value) < 1e6 else f"{value:.4g}" for name, value in metrics.items()}
+    return "  ".join(f"{name.replace('_', ' ')} {number}" for name, number in numbers.items())
 
 
 def _short(text: str | None) -> str:

@@ -136,11 +136,17 @@ def _resuming(folder: Path) -> str:
 
 
 def _report(ended: Ended, folder: Path, as_json: bool) -> None:
+    from regard.cli.screen import told
+
     again = _resuming(folder)
     if as_json:
-        told = {"run": str(folder), "reason": ended.reason, "step": ended.step, "seconds": round(ended.seconds, 3)}
-        typer.echo(json.dumps({**told, "metrics": dict(ended.metrics), "resume": again}, indent=2))
+        outcome = {"run": str(folder), "reason": ended.reason, "step": ended.step, "seconds": round(ended.seconds, 3)}
+        outcome |= {"metrics": dict(ended.metrics), "skipped": ended.skipped}
+        typer.echo(json.dumps(outcome | ({"resume": again} if ended.reason == "interrupted" else {}), indent=2))
     elif ended.reason == "interrupted":
         typer.echo(f"interrupted after step {ended.step:,}; everything is saved. Go on with:\n  {again}")
     else:
-        typer.echo(f"{ended.reason} after step {ended.step:,}; the model is {folder / 'model.safetensors'}")
+        skipped = f", {ended.skipped:,} of them skipped" if ended.skipped else ""
+        typer.echo(f"{ended.reason} after {ended.step:,} steps{skipped}")
+        metrics = f": {told(ended.metrics)}" if ended.metrics else ""
+        typer.echo(f"the model is {folder / 'model.safetensors'}{metrics}")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from regard.training.recipe import Prepared, Recipe
     from regard.training.run import dry_run, load, train
     from regard.training.tasks import TASKS
-    from regard.training.telling.log import read_log
+    from regard.training.telling.log import LogFile, read_log
 
 __all__ = [
     "train",
@@ -42,6 +42,7 @@ __all__ = [
     "Loop",
     "World",
     "Keeping",
+    "LogFile",
     "read_log",
 ]
 
@@ -57,7 +58,7 @@ _HOMES: dict[str, Home] = {
         "loop": "Loop",
         "distributed": "World",
         "keeping": "Keeping",
-        "telling.log": "read_log",
+        "telling.log": "LogFile read_log",
     }.items()
     for name in names.split()
 }

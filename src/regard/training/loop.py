@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.errors import SettingError, TrainingError, unknown
+from regard.errors import RunError, SettingError, TrainingError, unknown
 from regard.text.batches.batch import Batch
 from regard.training.averaging import mean_of, put
 from regard.training.distributed import World
@@ -84,6 +84,13 @@ class Loop:
 
     def start(self, facts: Mapping[str, Any] = NO_FACTS) -> None:
         """Begin; `facts` are for whoever listens."""
+        if self.keeping is not None and self.keeping.checkpoints.steps():
+            raise RunError(
+                f"{self.keeping.folder}, which has checkpoints",
+                "a new folder",
+                where="Loop.start",
+                advice="Loop.resume goes on from them.",
+            )
         self._tell(Started(0, self.steps, facts))
 
     def run(self) -> Ended:
@@ -97,7 +104,7 @@ class Loop:
             metrics = self.progress.best_metrics
             if reason != "interrupted" and isinstance(self.recipe.average, LastAverage):
                 metrics = self._average(self.recipe.average.count)
-        ended = Ended(self.progress.step, reason, self.progress.seconds, metrics)
+        ended = Ended(self.progress.step, reason, self.progress.seconds, metrics, self.progress.skipped)
         self._tell(ended)
         return ended
 

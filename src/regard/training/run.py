@@ -9,6 +9,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from operator import attrgetter
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
@@ -18,8 +19,9 @@ import torch
 from torch import nn
 
 from regard import __version__
-from regard.errors import RegardError, RunError, SettingError
+from regard.errors import RegardError, RunError, SettingError, StoreError
 from regard.files import alone, sync
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.distributed import World, join
 from regard.training.estimate import Estimate, estimate, steps_of
 from regard.training.keeping import Keeping
@@ -50,31 +52,55 @@ def train(
         resume = world.share(resume)
         with _locked(folder, world):
             with nullcontext() if resume else _undone(folder, world):
-                loop = _loop(recipe, folder, world, tell if world.first else _silent)
+                loop = _loop(recipe, folder, world, resume, tell if world.first else _silent)
             with _logged(folder, loop.recipe, world) as logs:
                 loop.listeners = (*listeners, *logs) if world.first else ()
                 facts = facts_of(loop.state.model, world)
                 (loop.resume if resume else loop.start)(facts)
+                if world.first:
+                    write_recipe(loop.recipe, folder / RECIPE)  # only now: what a resumed run refuses leaves no trace
                 return loop.run()
 
 
-def _loop(recipe: Recipe, folder: Path, world: World, tell: Tell) -> Loop:
+def _loop(recipe: Recipe, folder: Path, world: World, resume: bool, tell: Tell) -> Loop:
     if recipe.train.threads is not None:
         torch.set_num_threads(recipe.train.threads)
     with world.in_turn():
-        if world.first:
+        if world.first and not resume:
             write_recipe(recipe, folder / RECIPE)
-        prepared = recipe.prepare(folder, world.rank, world.ranks)
-        if world.first:
-            write_recipe(prepared.recipe, folder / RECIPE)
+        with _same_text() if resume else nullcontext():
+            prepared = recipe.prepare(folder, world.rank, world.ranks)
     keeping = Keeping(folder, world, prepared.recipe, tell)
     if recipe.start.weights is not None and not keeping.checkpoints.steps():
+        _same_words(recipe.start.weights, folder)
         load_weights(prepared.model, recipe.start.weights)
     if recipe.train.compile:
         prepared.model.compile()
     for note in prepared.notes:
         tell(note)
     return Loop(prepared, steps_of(recipe, prepared.train), world, keeping)
+
+
+@contextmanager
+def _same_text() -> Iterator[None]:
+    """What a run is resumed with must be what it was begun with."""
+    try:
+        yield
+    except StoreError as error:
+        advice = "Put the text back as it was, or begin a new run; start.weights takes this run's weights along."
+        raise RunError(error.came, error.expected, where=error.where, advice=advice) from error
+
+
+def _same_words(weights: Path, folder: Path) -> None:
+    """Refuse weights of a run whose tokenizer gives the same numbers to other words."""
+    theirs, ours = weights / TOKENIZER, folder / TOKENIZER
+    if theirs.exists() and Tokenizer.load(theirs).fingerprint != Tokenizer.load(ours).fingerprint:
+        raise SettingError(
+            f"weights of a run with another tokenizer ({theirs})",
+            "one whose words have the same numbers",
+            where="start.weights",
+            advice=f"Take it along: --set tokenizer.kind=file --set tokenizer.path={shlex.quote(str(theirs))}.",
+        )
 
 
 @contextmanager
@@ -85,7 +111,7 @@ def _undone(folder: Path, world: World) -> Iterator[None]:
     except RegardError:
         if world.first:
             rmtree(folder / DATA, ignore_errors=True)
-            for name in (RECIPE, TOKENIZER):
+            for name in (RECIPE, TOKENIZER, "lock"):
                 (folder / name).unlink(missing_ok=True)
         raise
 
@@ -97,7 +123,7 @@ def _ready(folder: Path, resume: bool) -> bool:
     if (resume or restarted) and there:
         return True
     if resume:
-        raise RunError(f"{folder}, which is no run", "a folder that `regard train` has made", where="--resume")
+        raise RunError(f"{folder}, which is no run", "a folder that `regard train` has made")
     if folder.exists() and (not folder.is_dir() or not all(map(_leftover, folder.iterdir()))):
         again = f"Go on with `regard train --resume --out {shlex.quote(str(folder))}`, or name another folder."
         raise RunError(
@@ -156,15 +182,15 @@ def facts_of(model: nn.Module, world: World) -> dict[str, Any]:
 
 
 def recorded(folder: Path, sets: Sequence[str] = ()) -> Recipe:
-    """The recipe of a run, with changes; not of what the run is made of, since its weights would no longer fit."""
+    """The recipe of a run, with changes; not of what the run is made of, since its state would no longer fit."""
     path = folder / RECIPE
     if not path.exists():
-        raise RunError(f"{folder}, which is no run", "a folder that `regard train` has made", where="--resume")
+        raise RunError(f"{folder}, which is no run", "a folder that `regard train` has made")
     before, after = (read_recipe(path, changes, tasks=TASKS) for changes in ((), sets))
-    for name in OWN:
-        if getattr(before, name) != getattr(after, name):
+    for name in (*OWN, "train.seed"):
+        if attrgetter(name)(before) != attrgetter(name)(after):
             raise SettingError(
-                f"another [{name}]",
+                f"another {name if '.' in name else f'[{name}]'}",
                 "the one that the run was begun with",
                 where="--resume with --set",
                 advice="Begin a new run; start.weights takes this run's weights along where they fit.",
@@ -198,8 +224,9 @@ def dry_run(recipe: Recipe) -> Estimate:
         return estimate(recipe.prepare(Path(folder)))
 
 
-def load(folder: Path) -> nn.Module:
+def load(folder: str | os.PathLike[str]) -> nn.Module:
     """The trained model of a run, ready for use."""
+    folder = Path(folder)
     recipe = recorded(folder)
     model = recipe.assemble(folder)
     load_weights(model, folder)

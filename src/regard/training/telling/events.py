@@ -77,6 +77,7 @@ class Ended(Event):
     reason: str
     seconds: float
     metrics: Mapping[str, float] = field(default_factory=dict)
+    skipped: int = 0  # steps
 
 
 class Listener(Protocol):
