@@ -38,7 +38,6 @@ GOAL = 1.03  # the loop's time over the bare loop's
 CASES = {
     "classifier": ["data.examples=2000"],
     "character-gpt": ["data.examples=1000"],
-    "character-gpt, wider": ["data.examples=1000", "model.width=256", "model.heads=8"],
 }
 LARGE = {  # what a GPU is for
     "character-gpt": ["data.examples=1000"],
