@@ -10,6 +10,8 @@ from regard.training.telling.events import Ended, Event, Trained
 
 STEPS = 12
 
+NAME = "recurrent"  # of all plans, what is carried makes the most of a rank's own file
+
 
 class Died(Exception):
     """Stands for the end of the process."""

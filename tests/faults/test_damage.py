@@ -10,27 +10,13 @@ from random import Random
 
 import pytest
 
-from faults.cut import cut, finish
+from faults.cut import NAME, finish
 from faults.sameness import bits, differences, newest
 from regard.errors import CheckpointError
 from regard.training.checkpoint import Checkpoint
 
-NAME = "recurrent"  # of all plans, what is carried makes the most of a rank's own file
 FILES = ["tensors/shard-00001-model-00001-of-00001.safetensors", "scalars.json", "ranks/0.json", "ranks/0.safetensors"]
 MANIFEST = "manifest.json"
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    finish(folder, NAME, resume=False)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def dead(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that died at step 8 with two checkpoints: take a copy."""
-    return cut(tmp_path_factory.mktemp("dead") / "run", NAME, 8)
 
 
 def cut_short(path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from faults.command import RECIPE
-from faults.cut import cut, finish
+from faults.cut import NAME, finish
 from faults.sameness import differences, newest
 from regard.cli import main
 from regard.errors import RegardError
@@ -26,7 +26,6 @@ from regard.training.reading.recipes import read_recipe
 from regard.training.run import load, recorded, train
 from regard.training.tasks import TASKS
 
-NAME = "recurrent"
 SHARD = "tensors/shard-00001-model-00001-of-00001.safetensors"
 BESIDE = [".metadata", "tensors/.metadata", "tensors/__0_0.distcp", "optimizer.pt", "ranks/0.pt", "ranks/1.safetensors"]
 Make = Callable[[Path], bytes]
@@ -62,18 +61,6 @@ def by_numpy(mark: Path) -> bytes:
 @pytest.fixture
 def mark(tmp_path: Path) -> Path:
     return tmp_path / "mark"
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    finish(folder, NAME, resume=False)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def dead(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return cut(tmp_path_factory.mktemp("dead") / "run", NAME, 8)
 
 
 @pytest.fixture(scope="module")

@@ -396,3 +396,9 @@ class _Nothing:
 
     def state_dict(self) -> dict[str, int]:
         return {}
+
+
+def test_a_recipe_without_a_task_of_ours_says_so(tmp_path: Path) -> None:
+    for ask in (recipe().prepare, recipe().assemble):
+        with pytest.raises(SettingError, match=r"task .little.*hand a Prepared to Loop"):
+            ask(tmp_path)

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 from torch import nn
 
+from regard.errors import SettingError
 from regard.text.batches.batch import Batch
 from regard.text.batches.plan import Batches
 from regard.training.objective import Objective
@@ -195,8 +196,17 @@ class Recipe(Section):
     def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> Prepared:
         """Model, objective and batches of this rank. What takes long is made once and found in `folder` again:
         tokenizer.json, and tokenised text under data/."""
-        raise NotImplementedError
+        raise self._nobodys()
 
     def assemble(self, folder: Path) -> nn.Module:
         """The model with fresh weights, from what `prepare` has left in `folder`, without the data."""
-        raise NotImplementedError
+        raise self._nobodys()
+
+    def _nobodys(self) -> SettingError:
+        """A recipe whose task has no class is for those who bring model, objective and batches themselves."""
+        return SettingError(
+            f"task {self.task!r}",
+            "a task of regard.training.TASKS",
+            where="Recipe",
+            advice="Or hand a Prepared to Loop.",
+        )

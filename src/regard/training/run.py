@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from operator import attrgetter
 from pathlib import Path
 from shutil import rmtree
@@ -159,13 +159,13 @@ def _logged(folder: Path, recipe: Recipe, world: World) -> Iterator[list[Listene
     if not world.first:
         yield []
         return
-    with LogFile(folder / LOG) as log:
+    with closing(LogFile(folder / LOG)) as log:
         if not recipe.log.tensorboard:
             yield [log]
             return
         from regard.training.telling.tensorboard import TensorBoardLog
 
-        with TensorBoardLog(folder / "tensorboard") as board:
+        with closing(TensorBoardLog(folder / "tensorboard")) as board:
             yield [log, board]
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from regard.training.telling.events import Evaluated, Event, Started, Trained
@@ -15,7 +16,7 @@ def trained(step: int, loss: float) -> Trained:
 
 def write_run(folder: Path, events: Sequence[Event]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    with LogFile(folder / "log.jsonl") as log:
+    with closing(LogFile(folder / "log.jsonl")) as log:
         for event in events:
             log.hear(event)
     return folder

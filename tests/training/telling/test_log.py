@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
@@ -34,7 +35,7 @@ def trained(step: int, loss: float = 1.0) -> Trained:
 
 
 def write(path: Path, *events: Event) -> Path:
-    with LogFile(path) as log:
+    with closing(LogFile(path)) as log:
         for event in events:
             log.hear(event)
     return path
@@ -92,7 +93,7 @@ def test_what_json_does_not_have_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_line_is_in_the_file_before_the_next_one_is_heard(tmp_path: Path) -> None:
-    with LogFile(tmp_path / "log.jsonl") as log:
+    with closing(LogFile(tmp_path / "log.jsonl")) as log:
         for step in range(1, 4):
             log.hear(trained(step))
             assert len(read_log(tmp_path / "log.jsonl")) == step

@@ -1,6 +1,7 @@
 """What TensorBoard is told: with a writer that notes it down, and with the package itself where somebody has it."""
 
 import sys
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -51,7 +52,7 @@ def trained(step: int) -> Trained:
 
 def test_scalars_and_samples(tmp_path: Path, pages: list[tuple[Any, ...]]) -> None:
     sample = Output(0, "the *cat*", "le\nchat", "le chat")
-    with TensorBoardLog(tmp_path) as log:
+    with closing(TensorBoardLog(tmp_path)) as log:
         log.hear(Started(0, 10))
         log.hear(trained(1))
         log.hear(Evaluated(1, {"loss": 2.0, "bleu": 30.0}, True, (sample,)))
@@ -65,7 +66,7 @@ def test_scalars_and_samples(tmp_path: Path, pages: list[tuple[Any, ...]]) -> No
 
 
 def test_steps_done_again_are_hidden(tmp_path: Path, pages: list[tuple[Any, ...]]) -> None:
-    with TensorBoardLog(tmp_path) as log:
+    with closing(TensorBoardLog(tmp_path)) as log:
         log.hear(Resumed(40, 100))
         log.hear(Saved(50, "x", 0.1))
     assert pages == [("open", str(tmp_path), 41), ("close",)]
@@ -83,7 +84,7 @@ def test_a_missing_package_is_said_with_what_to_do(tmp_path: Path, monkeypatch: 
 def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    with TensorBoardLog(tmp_path) as log:
+    with closing(TensorBoardLog(tmp_path)) as log:
         for event in (Started(0, 10), trained(1), trained(2), Evaluated(2, {"loss": 2.0}, True), trained(3)):
             log.hear(event)
         log.hear(Resumed(2, 10))

@@ -9,8 +9,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self, get_type_hints
+from typing import Any, BinaryIO, get_type_hints
 
 from regard.errors import DtypeError, RunError
 from regard.training.telling.events import Ended, Evaluated, Event, Resumed, Saved, Skipped, Started, Trained
@@ -27,7 +26,7 @@ class LogFile:
 
     A line that a crash cut off gets its end when the file is opened again, so nothing is glued to it.
 
-    >>> with LogFile(folder / "log.jsonl") as log: train(..., listeners=[log])
+    >>> with closing(LogFile(folder / "log.jsonl")) as log: train(..., listeners=[log])
     """
 
     def __init__(self, path: Path) -> None:
@@ -60,14 +59,6 @@ class LogFile:
 
     def close(self) -> None:
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def read_log(path: Path) -> list[Entry]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from regard.errors import SettingError
 from regard.training.objective import Output
@@ -58,14 +57,6 @@ class TensorBoardLog:
         if self._open is not None:
             self._open.close()
         self._open = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _told(output: Output) -> str:
