@@ -32,6 +32,7 @@ ATTENTION = (
     "observe",
     "kernels",
     "attend",
+    "memory",
     "tap",
     "positions",
     "layers",
@@ -62,8 +63,13 @@ TRAINING = (
     "guards",
     "loop",
     "objectives",
+    "contexts",
+    "reading_on",
+    "translating",
     "tasks",
     "run",
+    "use",
+    "scoring",
     "__init__",
 )
 INSIDE = {"attention": ATTENTION, "text": TEXT, "training": TRAINING}  # the order of what lies in a room

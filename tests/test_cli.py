@@ -1,4 +1,4 @@
-"""The command line: the demo tells the truth, and every failure is words and an exit code."""
+"""The command line: the look-up tells the truth, and every failure is words and an exit code."""
 
 import json
 import math
@@ -12,7 +12,7 @@ import pytest
 
 import regard
 from regard import RegardError, cli
-from regard.cli import demo, lookup
+from regard.cli import lookup, shelf
 
 
 def regard_command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -35,63 +35,63 @@ def test_version() -> None:
     assert (done.returncode, done.stdout.strip()) == (0, f"regard {regard.__version__}")
 
 
-def test_demo_tells_the_story_without_escape_codes(tmp_path: Path) -> None:
-    done = regard_command("demo", "--out", str(tmp_path / "new" / "folder"))
+def test_lookup_tells_the_story_without_escape_codes(tmp_path: Path) -> None:
+    done = regard_command("lookup", "--out", str(tmp_path / "new" / "folder"))
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout
     assert "finds nothing" in done.stdout
     figure = tmp_path / "new" / "folder" / "lookup.svg"
     assert str(figure) in done.stdout
     text = "".join(ElementTree.parse(figure).getroot().itertext())
-    assert all(label in text for label in lookup.SHELF)
+    assert all(label in text for label in shelf.SHELF)
     assert "nothing found" in text
 
 
-def test_demo_json(tmp_path: Path) -> None:
-    done = regard_command("demo", "--json", "--out", str(tmp_path))
+def test_lookup_json(tmp_path: Path) -> None:
+    done = regard_command("lookup", "--json", "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert Path(told["figure"]).is_file()
-    assert [one["word"] for one in told["lookups"]] == list(demo.WORDS)
+    assert [one["word"] for one in told["lookups"]] == list(lookup.WORDS)
     soft = [answer for one in told["lookups"] for answer in one["answers"] if answer["temperature"] is not None]
-    assert len(soft) == len(demo.WORDS) * len(lookup.TEMPERATURES)
+    assert len(soft) == len(lookup.WORDS) * len(shelf.TEMPERATURES)
     for answer in soft:
         assert sum(answer["weights"]) == pytest.approx(1, abs=1e-12)
 
 
 def test_hard_look_up_is_a_dict() -> None:
-    for label, price in lookup.SHELF.items():
-        hard = lookup.look_up(label).answers[0]
-        assert hard.weights == tuple(float(label == other) for other in lookup.SHELF)
+    for label, price in shelf.SHELF.items():
+        hard = shelf.look_up(label).answers[0]
+        assert hard.weights == tuple(float(label == other) for other in shelf.SHELF)
         assert (hard.entropy, hard.price) == (0, pytest.approx(price))
 
 
 def test_a_misspelt_word_is_found_by_attention_alone() -> None:
-    hard, cold, *_ = lookup.look_up("buter").answers
-    assert hard.weights == (0,) * len(lookup.SHELF)
+    hard, cold, *_ = shelf.look_up("buter").answers
+    assert hard.weights == (0,) * len(shelf.SHELF)
     assert (hard.entropy, hard.price) == (0, None)
-    assert cold.price == pytest.approx(lookup.SHELF["butter"], abs=0.01)
+    assert cold.price == pytest.approx(shelf.SHELF["butter"], abs=0.01)
 
 
 def test_warming_up_goes_from_the_dict_to_the_mean() -> None:
-    answers = lookup.look_up("butter").answers
+    answers = shelf.look_up("butter").answers
     entropies = [answer.entropy for answer in answers]
     assert entropies == sorted(entropies)
-    assert entropies[-1] == pytest.approx(math.log(len(lookup.SHELF)), abs=0.01)
-    assert answers[1].price == pytest.approx(lookup.SHELF["butter"], abs=0.01)
-    assert answers[-1].price == pytest.approx(sum(lookup.SHELF.values()) / len(lookup.SHELF), abs=0.05)
+    assert entropies[-1] == pytest.approx(math.log(len(shelf.SHELF)), abs=0.01)
+    assert answers[1].price == pytest.approx(shelf.SHELF["butter"], abs=0.01)
+    assert answers[-1].price == pytest.approx(sum(shelf.SHELF.values()) / len(shelf.SHELF), abs=0.05)
 
 
 def test_the_figure_is_the_same_byte_for_byte(tmp_path: Path) -> None:
-    lookups = [lookup.look_up(word) for word in demo.WORDS]
-    first, second = (demo.draw(lookups, tmp_path / name).read_bytes() for name in ("first.svg", "second.svg"))
+    lookups = [shelf.look_up(word) for word in lookup.WORDS]
+    first, second = (lookup.draw(lookups, tmp_path / name).read_bytes() for name in ("first.svg", "second.svg"))
     assert first == second
 
 
 def test_an_error_is_one_message_without_traceback(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.write_text("")
-    done = regard_command("demo", "--out", str(taken))
+    done = regard_command("lookup", "--out", str(taken))
     assert done.returncode == 2
     assert done.stdout == ""
     assert "a folder to write to" in done.stderr
@@ -102,7 +102,7 @@ def test_an_error_is_one_message_without_traceback(tmp_path: Path) -> None:
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.write_text("")
-    done = regard_command("--debug", "demo", "--out", str(taken))
+    done = regard_command("--debug", "lookup", "--out", str(taken))
     assert done.returncode != 0
     assert "Traceback" in done.stderr
     assert "a folder to write to" in done.stderr
@@ -111,8 +111,8 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
 def test_an_unexpected_error_is_named_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "look_up", fail_with(ZeroDivisionError("by zero\nmore")))
-    assert run_main(monkeypatch, "demo") == 1
+    monkeypatch.setattr(lookup, "look_up", fail_with(ZeroDivisionError("by zero\nmore")))
+    assert run_main(monkeypatch, "lookup") == 1
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "ZeroDivisionError: by zero;" in said
@@ -121,15 +121,15 @@ def test_an_unexpected_error_is_named_in_one_line(
 
 @pytest.mark.parametrize("error", [RegardError("bad", "good"), ZeroDivisionError("bad")])
 def test_debug_lets_every_error_through(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    monkeypatch.setattr(demo, "look_up", fail_with(error))
-    monkeypatch.setattr(sys, "argv", ["regard", "--debug", "demo"])
+    monkeypatch.setattr(lookup, "look_up", fail_with(error))
+    monkeypatch.setattr(sys, "argv", ["regard", "--debug", "lookup"])
     with pytest.raises(type(error), match="bad"):
         cli.main()
 
 
 def test_ctrl_c_leaves_quietly(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(demo, "look_up", fail_with(KeyboardInterrupt()))
-    assert run_main(monkeypatch, "demo") == 130
+    monkeypatch.setattr(lookup, "look_up", fail_with(KeyboardInterrupt()))
+    assert run_main(monkeypatch, "lookup") == 130
     assert "Traceback" not in capsys.readouterr().err
 
 

@@ -96,7 +96,7 @@ def test_help_is_light() -> None:
         "import sys\nsys.argv = ['regard', '--help']\nfrom regard.cli import main\ntry: main()\nexcept SystemExit: pass"
     )
     loaded = modules_after(program)
-    assert "regard.cli.demo" in loaded
+    assert "regard.cli.lookup" in loaded
     assert not loaded & {*HEAVY, "rich.console"}
 
 

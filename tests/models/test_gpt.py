@@ -2,13 +2,14 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.attention import capture
 from regard.attention.positions import Rotary, Sinusoidal
+from regard.decoding import Beam, Rules
 from regard.errors import SettingError, ShapeError
-from regard.models.gpt import GPT
+from regard.models.gpt import GPT, READ_AT_ONCE
 
 VOCABULARY, WIDTH, HEADS, LONGEST = 11, 8, 2, 12
 POSITIONS = [LONGEST, Sinusoidal(WIDTH), Rotary(WIDTH // HEADS)]
@@ -50,6 +51,78 @@ def test_cached_steps_equal_one_pass(positions, cuts) -> None:
     with torch.no_grad():
         steps = [model(part, None, caches) for part in inputs.tensor_split(cuts, 1)]
         torch.testing.assert_close(torch.cat(steps, 1), model(inputs))
+
+
+@by_positions
+@settings(max_examples=18)
+@given(read=st.integers(0, 8), end=st.sampled_from([None, 3]))
+def test_stepping_equals_one_pass(positions, read, end) -> None:
+    model, inputs = gpt(positions), tokens(3, 9)
+    documents = None if end is None else (inputs == end).cumsum(1)
+    with torch.no_grad():
+        state = model.start(inputs[:, :read], torch.full((3,), read), end)
+        whole = model(inputs, documents).log_softmax(-1)
+        for at in range(read, 9):
+            log_probs, weights, state = model.step(state, inputs[:, at])
+            torch.testing.assert_close(log_probs, whole[:, at])
+            assert weights is None
+    assert end is None or (inputs == end).any()
+
+
+def test_a_long_prompt_is_read_in_pieces() -> None:
+    model, inputs = gpt(Rotary(WIDTH // HEADS)), tokens(2, 2 * READ_AT_ONCE + 4)
+    documents = (inputs == 3).cumsum(1)
+    with torch.no_grad():
+        state = model.start(inputs[:, :-1], torch.full((2,), inputs.size(1) - 1), end=3)
+        log_probs, _, _ = model.step(state, inputs[:, -1])
+        torch.testing.assert_close(log_probs, model(inputs, documents)[:, -1].log_softmax(-1))
+
+
+@by_positions
+@settings(max_examples=20)
+@given(rows=st.lists(st.integers(0, 2), min_size=1, max_size=5), cut=st.integers(0, 6), end=st.sampled_from([None, 3]))
+def test_reordering_equals_starting_from_other_rows(positions, rows, cut, end) -> None:
+    model, inputs, order = gpt(positions), tokens(3, 8), torch.tensor(rows)
+    read = cut // 2  # the others are stepped with, before and after they are reordered
+    with torch.no_grad():
+        state = model.start(inputs[:, :read], torch.full((3,), read), end)
+        for at in range(read, cut):
+            _, _, state = model.step(state, inputs[:, at])
+        state = model.reorder(state, order)
+        other = model.start(inputs[order, :cut], torch.full((len(rows),), cut), end)
+        for at in range(cut, 8):
+            log_probs, _, state = model.step(state, inputs[order, at])
+            expected, _, other = model.step(other, inputs[order, at])
+            torch.testing.assert_close(log_probs, expected)
+
+
+def test_a_reordered_state_is_its_own() -> None:
+    """Two ways of going on from one state do not write into each other's caches."""
+    model, inputs, both = gpt(), tokens(2, 6), torch.arange(2)
+    with torch.no_grad():
+        state = model.start(inputs[:, :3], torch.full((2,), 3))
+        _, _, state = model.step(state, inputs[:, 3])  # now the caches have room to spare
+        one, other = model.reorder(state, both), model.reorder(state, both)
+        _, _, one = model.step(one, inputs[:, 4])
+        _, _, other = model.step(other, (inputs[:, 4] + 1) % VOCABULARY)
+        log_probs, _, _ = model.step(one, inputs[:, 5])
+        torch.testing.assert_close(log_probs, model(inputs)[:, -1].log_softmax(-1))
+
+
+@by_positions
+def test_it_can_be_searched(positions) -> None:
+    model, inputs = gpt(positions), tokens(3, 5)
+    state = model.start(inputs[:, :-1], torch.full((3,), 4))
+    rules = Rules(end=0, longest=7)
+    for row, (best, *_) in enumerate(Beam(4, best=2)(model, state, inputs[:, -1], rules)):
+        steps = [*best.tokens, 0] if best.finished else best.tokens
+        text = torch.cat((inputs[row], torch.tensor(steps[:-1]).long()))
+        said = model(text[None])[0, 4:].log_softmax(-1).gather(1, torch.tensor(steps)[:, None]).squeeze(1)
+        torch.testing.assert_close(torch.tensor(best.log_probs), said.float())
+
+
+def test_how_long_it_reaches() -> None:
+    assert [gpt(positions).longest for positions in POSITIONS] == [LONGEST, None, None]
 
 
 def test_texts_in_one_row_are_kept_apart() -> None:
@@ -132,3 +205,5 @@ def test_what_cannot_be_is_refused_in_words() -> None:
         GPT(VOCABULARY, WIDTH, 1, 3, LONGEST)
     with pytest.raises(SettingError, match="layers=0"):
         GPT(VOCABULARY, WIDTH, 0, HEADS, LONGEST)
+    with pytest.raises(ShapeError, match="rows of 2 to 3 tokens in 3 columns, expected rows of one length"):
+        gpt().start(tokens(2, 3), torch.tensor([2, 3]))

@@ -2,6 +2,7 @@
 
 from regard.attention.attend import Choice, attend, choose
 from regard.attention.biases import DenseBias
+from regard.attention.memory import Memory
 from regard.attention.observe import Attended, Observe, Top
 from regard.attention.prepared import Prepared
 from regard.attention.tap import Heard, Tap, capture
@@ -11,6 +12,7 @@ __all__ = [
     "Choice",
     "DenseBias",
     "Heard",
+    "Memory",
     "Observe",
     "Prepared",
     "Tap",

@@ -85,12 +85,12 @@ def attend(
         raise DtypeError(f"observe={observe!r}", "an Observe(...)", where="attend")
     prepared, v, dropout = _prepare(q, k, v, score, mask, bias, window, dropout)
     name = _choose(prepared, v, dropout, backend).backend
-    with _own_precision(v):
+    with own_precision(v):
         got = BACKENDS[name].compute(prepared, v, dropout, observe)
     return replace(got, prepared=prepared.kept(got.lse)) if observe.prepared else got
 
 
-def _own_precision(x: Tensor) -> AbstractContextManager[object]:
+def own_precision(x: Tensor) -> AbstractContextManager[object]:
     """The precision is the inputs' own (see `working`): autocast, where it is on, is switched off inside."""
     device = x.device.type
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
@@ -172,7 +172,7 @@ def _prepare(
 ) -> tuple[Prepared, Tensor, float]:
     """Check everything, clean what nobody may look at, and let the score prepare queries and keys."""
     v = k if v is None else v
-    _check_tensors(q, k, v)
+    check_tensors(q, k, v)
     if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
         raise SettingError(f"dropout={dropout!r}", "a share of at least 0 and below 1", where="attend")
     grid = Grid(_lead(q, k, v), q.size(-2), k.size(-2), q.device)
@@ -183,10 +183,10 @@ def _prepare(
     where.check(grid)
     added = as_bias(bias)
     added = None if added is None else added.placed(grid)
-    _check_parameters(asked, near, q)
+    check_parameters(asked, near, q)
     raw = Prepared(asked, q, k, where, added, near, None, grid)
     q, k, v = _clean(raw, v)
-    with _own_precision(q) if q.dtype in (torch.float32, torch.float64) else nullcontext():
+    with own_precision(q) if q.dtype in (torch.float32, torch.float64) else nullcontext():
         aim = None if near is None else near.aim(q)
         asking, keys = asked.prepare(q, k)
     if _joint(asking, keys, grid) != grid.lead:  # a mask or the values have more leading dimensions than q and k
@@ -211,7 +211,7 @@ def _clean(raw: Prepared, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             aim = None if raw.window is None else raw.window.aim(q).to(working(q.dtype))
             looks, seen = reach.looks_and_seen(raw.mask, grid, more=replace(raw, q=q, aim=aim).shown)
         q = torch.where(looks.unsqueeze(-1), q, 0.0)
-    return q, _unseen_to_zero(k, seen, grid), _unseen_to_zero(v, seen, grid)
+    return q, unseen_to_zero(k, seen, grid), unseen_to_zero(v, seen, grid)
 
 
 def _tame(x: Tensor) -> bool:
@@ -222,7 +222,7 @@ def _tame(x: Tensor) -> bool:
     return bool(low > -1e18) and bool(high < 1e18)  # false for NaN
 
 
-def _unseen_to_zero(x: Tensor, seen: Tensor, grid: Grid) -> Tensor:
+def unseen_to_zero(x: Tensor, seen: Tensor, grid: Grid) -> Tensor:
     if grouped(x, grid) and seen.dim() >= 2 and seen.size(-2) > 1:
         seen = seen.unflatten(-2, (x.size(-3), -1)).any(-2)
     return torch.where(seen.unsqueeze(-1), x, 0.0)
@@ -265,7 +265,7 @@ def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(shapes[0] if len(set(map(tuple, shapes))) == 1 else torch.broadcast_shapes(*shapes))
 
 
-def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
+def check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
     named = {"q": q, "k": k, "v": v}
     for name, x in named.items():
         if not isinstance(x, Tensor):
@@ -282,7 +282,7 @@ def _check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
         raise DtypeError(came, "one dtype", where="attend")
 
 
-def _check_parameters(score: Score, window: LocalP | None, q: Tensor) -> None:
+def check_parameters(score: Score, window: LocalP | None, q: Tensor) -> None:
     """A learned score or window must lie where the queries lie, in their dtype (autocast may mix dtypes)."""
     mixed = torch.is_autocast_enabled(q.device.type)
     for part in (score, window):

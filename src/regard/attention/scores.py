@@ -26,7 +26,15 @@ class Score(nn.Module, ABC):
 
     def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """What `compare` needs of each query (..., T, D') and of each key (..., S, D')."""
-        return q, k
+        return self.queries(q), self.keys(k)
+
+    def queries(self, q: Tensor) -> Tensor:
+        """What `compare` needs of each query."""
+        return q
+
+    def keys(self, k: Tensor) -> Tensor:
+        """What `compare` needs of each key: prepared once where many queries come one after another, see Ready."""
+        return k
 
     @abstractmethod
     def compare(self, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
@@ -51,6 +59,7 @@ class Dot(Score):
     """
 
     def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        q, k = super().prepare(q, k)
         _same_width(q, k, where=type(self).__name__)
         return q, k
 
@@ -88,10 +97,13 @@ class Bilinear(Dot):
         self.weight = nn.Parameter(torch.empty(_width(dim, "dim"), _width(keys or dim, "keys")))
         nn.init.xavier_uniform_(self.weight)
 
-    def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def queries(self, q: Tensor) -> Tensor:
         _expect_width(q, self.weight.size(0), "queries", "Bilinear")
+        return wide(q) @ wide(self.weight)
+
+    def keys(self, k: Tensor) -> Tensor:
         _expect_width(k, self.weight.size(1), "keys", "Bilinear")
-        return wide(q) @ wide(self.weight), k
+        return k
 
     def extra_repr(self) -> str:
         return f"{self.weight.size(0)}, keys={self.weight.size(1)}"
@@ -106,9 +118,11 @@ class Cosine(Dot):
             raise SettingError(f"temperature={temperature}", "a number above 0", where="Cosine")
         self.temperature = float(temperature)
 
-    def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        _same_width(q, k, where="Cosine")
-        return _direction(q), _direction(k)
+    def queries(self, q: Tensor) -> Tensor:
+        return _direction(q)
+
+    def keys(self, k: Tensor) -> Tensor:
+        return _direction(k)
 
     def scale(self, width: int) -> float:
         return 1 / self.temperature
@@ -126,12 +140,13 @@ class Additive(Score):
         self.key = nn.Linear(_width(keys or dim, "keys"), hidden, bias=False)
         self.vector = nn.Parameter(torch.empty(hidden).uniform_(-(hidden**-0.5), hidden**-0.5))
 
-    def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def queries(self, q: Tensor) -> Tensor:
         _expect_width(q, self.query.in_features, "queries", "Additive")
+        return nn.functional.linear(wide(q), wide(self.query.weight))
+
+    def keys(self, k: Tensor) -> Tensor:
         _expect_width(k, self.key.in_features, "keys", "Additive")
-        pairs = ((q, self.query), (k, self.key))
-        projected_q, projected_k = (nn.functional.linear(wide(x), wide(matrix.weight)) for x, matrix in pairs)
-        return projected_q, projected_k
+        return nn.functional.linear(wide(k), wide(self.key.weight))
 
     def compare(self, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
         return (q.unsqueeze(-2) + k.unsqueeze(-3)).tanh_() @ self.vector.to(q.dtype)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import Any
 
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from regard.attention.attend import attend, average
 from regard.attention.grid import Grid
+from regard.attention.memory import Memory
 from regard.attention.observe import Attended, Observe, describe
 from regard.errors import PlaceError, ShapeError
 
@@ -43,16 +44,23 @@ class Tap(nn.Module):
     """`attend` with a name: the path of the module that owns it, as in "decoder.3.cross"."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor | None = None, **how: Any) -> Attended:
+        return self._heard(partial(attend, q, k, v), k if v is None else v, how)
+
+    def look(self, memory: Memory, q: Tensor, **how: Any) -> Attended:
+        """The same where queries come one after another: a call for each of them."""
+        return self._heard(partial(memory.look, q), memory.values, how)
+
+    def _heard(self, compute: Callable[..., Attended], v: Tensor, how: dict[str, Any]) -> Attended:
         listeners = [listener for listener in _listeners.get() if self in listener.places]
         if not listeners:
-            return attend(q, k, v, **how)
+            return compute(**how)
         own = how.pop("observe", None) or Observe()
         wanted = reduce(or_, (listener.observe for listener in listeners), own)
-        got = attend(q, k, v, observe=wanted, **how)
+        got = compute(observe=wanted, **how)
         for listener in listeners:
             reply = listener.hear(listener.places[self], got.only(listener.observe))
             if reply is not None:
-                got = _replaced(got, reply, k if v is None else v, how.get("dropout", 0.0), wanted)
+                got = _replaced(got, reply, v, how.get("dropout", 0.0), wanted)
         return got.only(own)
 
 

@@ -78,15 +78,18 @@ class Location(Dot):
         self.weight = nn.Parameter(torch.empty(longest, dim))
         nn.init.xavier_uniform_(self.weight)
 
-    def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def queries(self, q: Tensor) -> Tensor:
+        if q.size(-1) != self.weight.size(1):
+            raise ShapeError(f"queries of width {q.size(-1)}", f"width {self.weight.size(1)}", where="Location")
+        return q
+
+    def keys(self, k: Tensor) -> Tensor:
         longest, dim = self.weight.shape
-        if q.size(-1) != dim:
-            raise ShapeError(f"queries of width {q.size(-1)}", f"width {dim}", where="Location")
         if k.size(-2) > longest:
             raise ShapeError(
                 f"{k.size(-2)} keys", f"at most the {longest} places that it has rows for", where="Location"
             )
-        return q, self.weight[: k.size(-2)].expand(*k.shape[:-1], dim)
+        return self.weight[: k.size(-2)].expand(*k.shape[:-1], dim)
 
 
 def as_window(window: object) -> LocalM | LocalP | None:

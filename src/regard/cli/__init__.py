@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from regard import __version__
-from regard.cli import corpus, curves, demo, tokenize, train
+from regard.cli import align, corpus, curves, demo, embed, generate, lookup, score, tokenize, train, translate
 from regard.errors import RegardError
 
 # Verb files keep torch, numpy and matplotlib inside their functions, so that `regard --help` stays quick.
@@ -21,10 +21,16 @@ app = typer.Typer(
     rich_markup_mode=None,  # plain help: loading rich would take longer than all the rest
 )
 app.command("demo")(demo.demo)
+app.command("lookup")(lookup.lookup)
 app.command("corpus")(corpus.corpus)
 app.add_typer(tokenize.app, name="tokenize")
 app.command("train")(train.train)
 app.command("curves")(curves.curves)
+app.command("translate")(translate.translate)
+app.command("align")(align.align)
+app.command("generate")(generate.generate)
+app.command("embed")(embed.embed)
+app.command("score")(score.score)
 
 
 @dataclass

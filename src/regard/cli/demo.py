@@ -1,147 +1,145 @@
-"""`regard demo`: watch a dictionary look-up relax into attention, as a table and as a figure."""
+"""`regard demo`: the main job on the built-in corpus: train a translator that attends, use it, look into it."""
 
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
-from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.lookup import Answer, Lookup, look_up
-from regard.errors import SettingError
-
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
-WORDS = ("butter", "buter")  # one that stands on a label, and one that stands on none
+    from regard.decoding.translate import Translator
+    from regard.inspection.translations import Judged
+    from regard.text.examples import Translation
 
-OPENING = """[bold]From a dictionary to attention[/bold]
-The shopping list asks (query), shelf labels are compared (keys), prices are
-averaged (values). A dict compares with ==. Attention scores how alike query
-and key are, turns the scores into weights that sum to one, and averages:
-softmax(q.k / temperature). Here a word is the vector of its letter pairs.
+RECIPE = "bahdanau"
+LONG = 30  # words: where a fixed vector has long given up
+
+OPENING = f"""[bold]Attention, from nothing[/bold]
+A translator reads an English sentence and writes French. Before each word it
+looks at every word it has read: it scores them, turns the scores into weights
+that sum to one, and averages (Bahdanau, Cho & Bengio 2015). Nobody tells it
+which word answers to which. The corpus is drawn from the built-in grammar; the
+recipe is `{RECIPE}`. On two cores this takes about three minutes.
 """
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the figure.")] = Path("regard-demo"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the run and the picture.")] = Path(
+        "regard-demo"
+    ),
+    steps: Annotated[int | None, typer.Option(min=1, help="Train so many steps only: quicker, and worse.")] = None,
+    sentences: Annotated[int, typer.Option(min=1, help="Held-out sentences to translate.")] = 500,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
-    """Watch a dictionary look-up relax into attention."""
-    lookups = [look_up(word) for word in WORDS]
-    figure = draw(lookups, _folder(out) / "lookup.svg")
-    if as_json:
-        typer.echo(json.dumps({"lookups": [asdict(lookup) for lookup in lookups], "figure": str(figure)}, indent=2))
-    else:
-        tell(lookups, figure)
+    """Train a translator that attends on the built-in corpus, translate what it has never seen, and look at it.
 
-
-def tell(lookups: list[Lookup], figure: Path) -> None:
-    """Print the story: a table for each word, and what it shows."""
+    Interrupted, it goes on where it was; with a trained one in the folder, it goes straight to the looking.
+    """
     from rich.console import Console
 
-    console = Console(highlight=False)
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as `regard train` does
+    console = Console(highlight=False, quiet=as_json)
     console.print(OPENING)
-    for lookup in lookups:
-        console.print(_table(lookup, console))
-        console.print(_moral(lookup) + "\n")
-    console.print(f"The figure:   {figure}", soft_wrap=True)
+    seconds = _train(out / "run", steps, as_json)
+    from regard.cli.progress import progress_bar
+    from regard.inspection.translations import judge
+    from regard.text import grammar
+    from regard.training.use import translator as opened
+
+    translator = opened(out / "run")
+    pairs = list(grammar.Drawn(grammar.translation, sentences, "test"))
+    with progress_bar("held-out sentences", len(pairs), hidden=as_json) as tell:
+        judged = judge(translator, pairs, lengths=(10, 20, LONG), tell=tell)
+    shown = _worth_showing(pairs)
+    picture = _draw(translator, shown, out)
+    if as_json:
+        typer.echo(json.dumps(_told(judged, seconds, picture), indent=2, ensure_ascii=False))
+        return
+    _show(console, translator, pairs, judged, shown)
+    console.print(f"\ntrained in {seconds:.0f} s; the run: {out / 'run'}; the picture: {picture}", soft_wrap=True)
     console.print(
-        "Read next:    README.md, then src/regard/attention/attend.py: the definition in one screen", soft_wrap=True
+        f"Go on:  regard translate {out / 'run'} --alignment 'The old judge did not see us .'", soft_wrap=True
     )
 
 
-def draw(lookups: list[Lookup], path: Path) -> Path:
-    """Write the weights of each look-up as an SVG heat map; the same numbers give the same bytes."""
-    import matplotlib
-    from matplotlib.figure import Figure
+def _train(folder: Path, steps: int | None, quiet: bool) -> float:
+    """Train, or go on; how many seconds the training has taken in all."""
+    from regard.cli.screen import Screen
+    from regard.training.reading.recipes import read_recipe
+    from regard.training.run import RECIPE as KEPT
+    from regard.training.run import recorded
+    from regard.training.run import train as train_run
+    from regard.training.tasks import TASKS
 
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "regard", "font.family": "sans-serif"}):
-        figure = Figure(figsize=(5.6 * len(lookups), 3.6), layout="constrained")
-        for axes, lookup in zip(figure.subplots(1, len(lookups), squeeze=False)[0], lookups, strict=True):
-            _heat_map(axes, lookup)
-        figure.savefig(
-            path, format="svg", metadata={"Date": None, "Title": "A dictionary look-up relaxes into attention"}
+    begun = (folder / KEPT).exists()
+    sets = [] if steps is None else [f"train.steps={steps}", f"evaluate.every={steps}"]
+    recipe = recorded(folder, sets) if begun else read_recipe(RECIPE, sets, tasks=TASKS)
+    with Screen(hidden=quiet) as screen:
+        return train_run(recipe, folder, resume=begun, listeners=[screen], tell=screen.say).seconds
+
+
+def _worth_showing(pairs: list[Translation]) -> Translation:
+    """A sentence of handy length in which most words do not answer in order."""
+
+    def crossings(pair: Translation) -> int:
+        links = pair.links or ()
+        return sum(i < k and j > m for i, j in links for k, m in links)
+
+    handy = [pair for pair in pairs if 7 <= len(pair.source.split()) <= 13] or pairs
+    return max(handy, key=crossings)
+
+
+def _draw(translator: Translator, pair: Translation, out: Path) -> Path:
+    from regard.inspection.drawing import draw_map
+    from regard.inspection.translations import word_map
+
+    [read] = translator.read([(pair.source, pair.target)])
+    words = pair.source.split(), pair.target.split()
+    return draw_map(word_map(translator, read), *words, out / "attention.svg", pair.links, "who looks at whom")
+
+
+def _show(
+    console: Console, translator: Translator, pairs: list[Translation], judged: Judged, shown: Translation
+) -> None:
+    from regard.cli.matrix import matrix_table
+    from regard.inspection.translations import word_map
+
+    console.print("\n[bold]Sentences it has never seen[/bold]")
+    short = [at for at, pair in enumerate(pairs) if 5 <= len(pair.source.split()) <= 14]
+    for at in short[:4]:
+        right = "the reference, word for word" if judged.translations[at].text == pairs[at].target else pairs[at].target
+        console.print(
+            f"  {pairs[at].source}\n  [bold]{judged.translations[at].text}[/bold]\n  = {right}", soft_wrap=True
         )
-    return path
+    [[best]] = translator([shown.source], attention=True)
+    console.print("\n[bold]Where it looked[/bold] (percent; a row for each word it wrote)")
+    matrix = word_map(translator, best).tolist()
+    console.print(matrix_table(matrix, shown.source.split(), best.text.split(), console))
+    lengths = "  ".join(f"{name} words {value:.1f}" for name, value in judged.by_length.items())
+    console.print(f"\nBLEU {judged.bleu.value:.1f} on {len(pairs)} held-out sentences ({lengths})")
+    console.print(f"     {judged.bleu.signature}", soft_wrap=True)
+    if judged.agreement is not None:
+        got = judged.agreement
+        rates = f"precision {got.precision:.1%}, recall {got.recall:.1%}, AER {got.aer:.1%}"
+        console.print(f"Its links against the grammar's own: {rates}")
 
 
-def _folder(out: Path) -> Path:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SettingError(
-            f"{out} ({error.strerror})", "a folder to write to", where="--out", advice="Give another folder."
-        ) from error
-    return out
-
-
-def _table(lookup: Lookup, console: Console) -> Table:
-    from rich.table import Table
-
-    table = Table(title=f'query "{lookup.word}"', title_justify="left", title_style="bold", padding=(0, 0))
-    table.add_column("temperature", no_wrap=True)
-    for label, price in zip(lookup.labels, lookup.prices, strict=True):
-        table.add_column(f"{label}\n{price:.2f}", justify="right", no_wrap=True)
-    table.add_column("entropy", justify="right", no_wrap=True)
-    table.add_column("price", justify="right", style="bold", no_wrap=True)
-    for answer in lookup.answers:
-        cells = [_cell(weight, console) for weight in answer.weights]
-        averaged = "none" if answer.price is None else f"{answer.price:.2f}"
-        table.add_row(_name(answer), *cells, f"{answer.entropy:.2f}", averaged)
-    return table
-
-
-def _cell(weight: float, console: Console) -> Text:
-    """A weight as a percentage: shaded by colour where there is colour, by a block where there are blocks."""
-    from rich.text import Text
-
-    shade = "" if console.options.ascii_only else " ░▒▓█"[ceil(round(weight, 2) * 4)]
-    light = int(255 - 155 * weight)
-    paint = f"{'white' if weight > 0.5 else 'black'} on rgb({light - 60 if weight > 0.5 else light},{light},255)"
-    return Text(f"{shade}{weight:5.0%} ", style=paint)
-
-
-def _name(answer: Answer) -> str:
-    return "dict (q = k)" if answer.temperature is None else f"{answer.temperature:g}"
-
-
-def _moral(lookup: Lookup) -> str:
-    """What to see in the table, said with its own numbers."""
-    hard, cold, hot = lookup.answers[0], lookup.answers[1], lookup.answers[-1]
-    best = lookup.labels[cold.weights.index(max(cold.weights))]
-    mean = sum(lookup.prices) / len(lookup.prices)
-    if hard.price is None:
-        return (
-            f'The dict finds nothing: no label is exactly "{lookup.word}". Attention still answers: '
-            f'cold, it takes "{best}" for {cold.price:.2f}; hot, it blurs towards the mean.'
-        )
-    return (
-        f"Cold attention is the dict: all weight on one label, {cold.price:.2f} as with ==. "
-        f"Hot, it looks everywhere alike: {hot.price:.2f}, near the mean of all prices, {mean:.2f}."
-    )
-
-
-def _heat_map(axes: Axes, lookup: Lookup) -> None:
-    rows = [answer.weights for answer in lookup.answers]
-    axes.pcolormesh(rows, cmap="Blues", vmin=0, vmax=1, edgecolors="white", linewidth=1)
-    for i, row in enumerate(rows):
-        for j, weight in enumerate(row):
-            ink = "white" if weight > 0.5 else "black"
-            axes.text(j + 0.5, i + 0.5, f"{weight:.0%}", ha="center", va="center", color=ink, fontsize=9)
-    prices = ["nothing found" if answer.price is None else f"= {answer.price:.2f}" for answer in lookup.answers]
-    for i, price in enumerate(prices):
-        axes.text(len(lookup.labels) + 0.1, i + 0.5, price, va="center", fontsize=9)
-    axes.set_xticks([j + 0.5 for j in range(len(lookup.labels))], lookup.labels, rotation=30, ha="right")
-    axes.set_yticks([i + 0.5 for i in range(len(rows))], [_name(answer) for answer in lookup.answers])
-    axes.set_ylabel("temperature")
-    axes.set_title(f'query "{lookup.word}"')
-    axes.invert_yaxis()
-    axes.spines[:].set_visible(False)
-    axes.tick_params(length=0)
+def _told(judged: Judged, seconds: float, picture: Path) -> dict[str, Any]:
+    rates = None
+    if judged.agreement is not None:
+        got = judged.agreement
+        rates = {"precision": got.precision, "recall": got.recall, "aer": got.aer}
+    return {
+        "bleu": asdict(judged.bleu),
+        "chrf": asdict(judged.chrf),
+        "by_length": judged.by_length,
+        "alignment": rates,
+        "training_seconds": round(seconds, 1),
+        "picture": str(picture),
+    }

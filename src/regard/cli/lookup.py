@@ -1,79 +1,141 @@
-"""The supermarket look-up of `regard demo`: one query against shelf labels, hard like a dict, then softer."""
+"""`regard lookup`: watch a dictionary look-up relax into attention, as a table and as a figure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli.matrix import shade
+from regard.cli.shelf import Answer, Lookup, look_up
+from regard.errors import SettingError
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from matplotlib.axes import Axes
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
-    from regard.attention import Attended
+WORDS = ("butter", "buter")  # one that stands on a label, and one that stands on none
 
-SHELF = {"butter": 2.49, "buttermilk": 1.09, "milk": 1.19, "bread": 2.20, "honey": 5.90, "apples": 2.99}
-"""Label and price: the labels are what is compared (keys), the prices what is averaged (values)."""
-
-TEMPERATURES = (0.02, 0.1, 0.25, 1.0, 10.0)
-"""From cold, where attention is almost the hard look-up, to hot, where it is almost the plain mean."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One way of looking the word up, and what it gave."""
-
-    temperature: float | None  # None: the hard look-up
-    weights: tuple[float, ...]  # one a label; they sum to 1, or to 0 where nothing was found
-    entropy: float  # in nats; e ** entropy is about the number of labels looked at
-    price: float | None  # None: nothing found
+OPENING = """[bold]From a dictionary to attention[/bold]
+The shopping list asks (query), shelf labels are compared (keys), prices are
+averaged (values). A dict compares with ==. Attention scores how alike query
+and key are, turns the scores into weights that sum to one, and averages:
+softmax(q.k / temperature). Here a word is the vector of its letter pairs.
+"""
 
 
-@dataclass(frozen=True)
-class Lookup:
-    """A word, the shelf it was looked up in, and the answers from hard to hot."""
-
-    word: str
-    labels: tuple[str, ...]
-    prices: tuple[float, ...]
-    answers: tuple[Answer, ...]
-
-
-def look_up(word: str) -> Lookup:
-    """Look a word up in the shelf: by exact match, then by softmax(q.k / temperature) at each temperature."""
-    import torch
-
-    from regard.attention import Observe, attend, scores
-
-    pairs = sorted({pair for text in (word, *SHELF) for pair in letter_pairs(text)})
-    query = torch.stack([spell(word, pairs)])  # (T=1, D)
-    keys = torch.stack([spell(label, pairs) for label in SHELF])  # (S, D)
-    values = torch.tensor([[price] for price in SHELF.values()], dtype=torch.float64)  # (S, Dv=1)
-    seen = Observe(weights=True, entropy=True)
-    answers = [_answer(None, attend(query, keys, values, score=scores.Match(), observe=seen))]
-    for temperature in TEMPERATURES:
-        score = scores.ScaledDot(scale=1 / temperature)
-        answers.append(_answer(temperature, attend(query, keys, values, score=score, observe=seen)))
-    return Lookup(word, tuple(SHELF), tuple(SHELF.values()), tuple(answers))
+def lookup(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the figure.")] = Path("regard-lookup"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
+) -> None:
+    """Watch a dictionary look-up relax into attention."""
+    lookups = [look_up(word) for word in WORDS]
+    figure = draw(lookups, _folder(out) / "lookup.svg")
+    if as_json:
+        typer.echo(json.dumps({"lookups": [asdict(lookup) for lookup in lookups], "figure": str(figure)}, indent=2))
+    else:
+        tell(lookups, figure)
 
 
-def letter_pairs(text: str) -> list[str]:
-    """The neighbouring letters of a word with its two ends: milk gives ^m mi il lk k$."""
-    marked = f"^{text.lower()}$"
-    return [marked[i : i + 2] for i in range(len(marked) - 1)]
+def tell(lookups: list[Lookup], figure: Path) -> None:
+    """Print the story: a table for each word, and what it shows."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    console.print(OPENING)
+    for lookup in lookups:
+        console.print(_table(lookup, console))
+        console.print(_moral(lookup) + "\n")
+    console.print(f"The figure:   {figure}", soft_wrap=True)
+    console.print(
+        "Read next:    README.md, then src/regard/attention/attend.py: the definition in one screen", soft_wrap=True
+    )
 
 
-def spell(text: str, pairs: Sequence[str]) -> Tensor:
-    """The word as a unit vector of its letter pairs (D,), so that q.k says how alike two words are."""
-    import torch
+def draw(lookups: list[Lookup], path: Path) -> Path:
+    """Write the weights of each look-up as an SVG heat map; the same numbers give the same bytes."""
+    import matplotlib
+    from matplotlib.figure import Figure
 
-    found = letter_pairs(text)
-    counts = torch.tensor([found.count(pair) for pair in pairs], dtype=torch.float64)
-    return counts / counts.norm()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "regard", "font.family": "sans-serif"}):
+        figure = Figure(figsize=(5.6 * len(lookups), 3.6), layout="constrained")
+        for axes, lookup in zip(figure.subplots(1, len(lookups), squeeze=False)[0], lookups, strict=True):
+            _heat_map(axes, lookup)
+        figure.savefig(
+            path, format="svg", metadata={"Date": None, "Title": "A dictionary look-up relaxes into attention"}
+        )
+    return path
 
 
-def _answer(temperature: float | None, attended: Attended) -> Answer:
-    assert attended.weights is not None
-    assert attended.entropy is not None
-    weights = tuple(float(weight) for weight in attended.weights[0])
-    price = float(attended.output[0, 0]) if any(weights) else None
-    return Answer(temperature, weights, float(attended.entropy[0]), price)
+def _folder(out: Path) -> Path:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingError(
+            f"{out} ({error.strerror})", "a folder to write to", where="--out", advice="Give another folder."
+        ) from error
+    return out
+
+
+def _table(lookup: Lookup, console: Console) -> Table:
+    from rich.table import Table
+
+    table = Table(title=f'query "{lookup.word}"', title_justify="left", title_style="bold", padding=(0, 0))
+    table.add_column("temperature", no_wrap=True)
+    for label, price in zip(lookup.labels, lookup.prices, strict=True):
+        table.add_column(f"{label}\n{price:.2f}", justify="right", no_wrap=True)
+    table.add_column("entropy", justify="right", no_wrap=True)
+    table.add_column("price", justify="right", style="bold", no_wrap=True)
+    for answer in lookup.answers:
+        cells = [_cell(weight, console) for weight in answer.weights]
+        averaged = "none" if answer.price is None else f"{answer.price:.2f}"
+        table.add_row(_name(answer), *cells, f"{answer.entropy:.2f}", averaged)
+    return table
+
+
+def _cell(weight: float, console: Console) -> Text:
+    return shade(weight, console, f"{weight:5.0%} ")
+
+
+def _name(answer: Answer) -> str:
+    return "dict (q = k)" if answer.temperature is None else f"{answer.temperature:g}"
+
+
+def _moral(lookup: Lookup) -> str:
+    """What to see in the table, said with its own numbers."""
+    hard, cold, hot = lookup.answers[0], lookup.answers[1], lookup.answers[-1]
+    best = lookup.labels[cold.weights.index(max(cold.weights))]
+    mean = sum(lookup.prices) / len(lookup.prices)
+    if hard.price is None:
+        return (
+            f'The dict finds nothing: no label is exactly "{lookup.word}". Attention still answers: '
+            f'cold, it takes "{best}" for {cold.price:.2f}; hot, it blurs towards the mean.'
+        )
+    return (
+        f"Cold attention is the dict: all weight on one label, {cold.price:.2f} as with ==. "
+        f"Hot, it looks everywhere alike: {hot.price:.2f}, near the mean of all prices, {mean:.2f}."
+    )
+
+
+def _heat_map(axes: Axes, lookup: Lookup) -> None:
+    rows = [answer.weights for answer in lookup.answers]
+    axes.pcolormesh(rows, cmap="Blues", vmin=0, vmax=1, edgecolors="white", linewidth=1)
+    for i, row in enumerate(rows):
+        for j, weight in enumerate(row):
+            ink = "white" if weight > 0.5 else "black"
+            axes.text(j + 0.5, i + 0.5, f"{weight:.0%}", ha="center", va="center", color=ink, fontsize=9)
+    prices = ["nothing found" if answer.price is None else f"= {answer.price:.2f}" for answer in lookup.answers]
+    for i, price in enumerate(prices):
+        axes.text(len(lookup.labels) + 0.1, i + 0.5, price, va="center", fontsize=9)
+    axes.set_xticks([j + 0.5 for j in range(len(lookup.labels))], lookup.labels, rotation=30, ha="right")
+    axes.set_yticks([i + 0.5 for i in range(len(rows))], [_name(answer) for answer in lookup.answers])
+    axes.set_ylabel("temperature")
+    axes.set_title(f'query "{lookup.word}"')
+    axes.invert_yaxis()
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)

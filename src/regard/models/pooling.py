@@ -14,6 +14,7 @@ from regard.attention.layers import AttentionPooling
 from regard.attention.masks import Padding
 from regard.attention.scores import Score
 from regard.errors import SettingError
+from regard.models.turning import turned
 
 
 class PoolingClassifier(nn.Module):
@@ -64,14 +65,6 @@ class BothWays(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """x (B, T, width), of which the first `lengths` (B,) are real: (B, T, width)."""
-        there = _turned(x.size(1), lengths).unsqueeze(-1)  # (B, T, 1)
         forth, _ = self.forth(x)
-        back, _ = self.back(x.gather(1, there.expand_as(x)))
-        return torch.cat((forth, back.gather(1, there.expand_as(back))), -1)
-
-
-def _turned(size: int, lengths: Tensor) -> Tensor:
-    """(B, size): the real places of each row in reverse, the others where they are; its own inverse."""
-    here = torch.arange(size, device=lengths.device)
-    last = lengths.unsqueeze(-1) - 1
-    return torch.where(here <= last, last - here, here)
+        back, _ = self.back(turned(x, lengths))
+        return torch.cat((forth, turned(back, lengths)), -1)

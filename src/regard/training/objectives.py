@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from regard.attention.layers import Cache
+from regard.decoding.sample import Sample
+from regard.decoding.stepper import Stepper
+from regard.decoding.writing import Rules
 from regard.text.batches.batch import IGNORED, BlockBatch, LabelledBatch
 from regard.text.corpora.labels import Labels
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -96,40 +97,27 @@ class PredictNext:
     def outputs(self, model: nn.Module, batch: BlockBatch) -> Sequence[Output]:
         """The beginning of each row and how the model goes on, drawn by chance that depends on the row's number."""
         lengths = (batch.targets != IGNORED).sum(-1).clamp(max=max(1, self.size // 4))
+        end = None if batch.documents is None else self.tokenizer.special.end
         said: dict[int, Output] = {}
         for length in lengths.unique().tolist():  # rows that begin alike go on together
             rows = (lengths == length).nonzero().squeeze(-1)
             given, indices = batch.inputs[rows, :length], batch.indices[rows].tolist()
-            documents = None if batch.documents is None else batch.documents[rows, :length]
-            chances = _uniforms(indices, min(self.continuation, self.size - length)).to(given.device)
-            drawn = self._continued(cast(Stepping, model), given, documents, chances)
-            texts = (self.tokenizer.decode_batch(ids.tolist()) for ids in (given, drawn))
+            rules = Rules(None, min(self.continuation, self.size - length), rows=indices)
+            state = cast(Starting, model).start(given[:, :-1], lengths[rows] - 1, end)
+            written = Sample(self.temperature)(cast(Stepper[Any], model), state, given[:, -1], rules)
+            texts = map(self.tokenizer.decode_batch, (given.tolist(), [text.tokens for (text,) in written]))
             for row, index, before, after in zip(rows.tolist(), indices, *texts, strict=True):
                 said[row] = Output(index, before, after)
         return [said[row] for row in sorted(said)]
-
-    def _continued(self, model: Stepping, given: Tensor, documents: Tensor | None, chances: Tensor) -> Tensor:
-        """given (B, P), and a number in [0, 1) for each token to come, (N, B): those tokens (B, N)."""
-        caches, new, drawn = model.caches(), given, [given[:, :0]]
-        for chance in chances:
-            logits = model(new, documents, caches)[:, -1].double() / self.temperature
-            new = torch.searchsorted(logits.softmax(-1).cumsum(-1), chance.unsqueeze(-1), right=True)
-            new = new.clamp(max=logits.size(-1) - 1)  # a sum of shares may end a little below 1
-            drawn.append(new)
-            if documents is not None:  # an end token counts to the text it opens
-                documents = torch.cat((documents, documents[:, -1:] + (new == self.tokenizer.special.end)), -1)
-        return torch.cat(drawn, -1)
 
     def grade(self, outputs: Sequence[Output]) -> dict[str, Grade]:
         return {}
 
 
-class Stepping(Protocol):
-    """A model that goes on where it was, as GPT does."""
+class Starting(Protocol):
+    """A Stepper that keeps the texts of a row apart, as GPT does: `end` is the token that opens one."""
 
-    def __call__(self, inputs: Tensor, documents: Tensor | None, caches: list[Cache]) -> Tensor: ...
-
-    def caches(self) -> list[Cache]: ...
+    def start(self, inputs: Tensor, lengths: Tensor, end: int | None) -> object: ...
 
 
 def _surprise(logits: Tensor, targets: Tensor, reduction: str = "none", smoothing: float = 0.0) -> Tensor:
@@ -140,13 +128,6 @@ def _surprise(logits: Tensor, targets: Tensor, reduction: str = "none", smoothin
 
 def _rows(inputs: Tensor, lengths: Tensor) -> list[list[int]]:
     return [row[:length] for row, length in zip(inputs.tolist(), lengths.tolist(), strict=True)]
-
-
-def _uniforms(indices: Sequence[int], count: int) -> Tensor:
-    """(count, B) numbers in [0, 1), those of a row the same whenever they are asked for, and nobody else's."""
-    generators = (torch.Generator().manual_seed(index) for index in indices)
-    rows = [torch.rand(count, generator=generator, dtype=torch.float64) for generator in generators]
-    return torch.stack(rows, 1)
 
 
 if TYPE_CHECKING:

@@ -29,12 +29,13 @@ from regard.training.loop import Loop
 from regard.training.reading.recipes import read_recipe, write_recipe
 from regard.training.recipe import Recipe
 from regard.training.tasks import TASKS
+from regard.training.tasks.tokenizers import FILE, TARGET
 from regard.training.telling.events import Ended, Listener
 from regard.training.telling.log import LogFile
 from regard.training.weights import load_weights
 
-RECIPE, TOKENIZER, LOG, DATA = "recipe.toml", "tokenizer.json", "log.jsonl", "data"
-OWN = ("task", "data", "tokenizer", "model", "batches")  # sections that make a run what it is
+RECIPE, LOG, DATA = "recipe.toml", "log.jsonl", "data"
+OWN = ("task", "data", "tokenizer", "target_tokenizer", "model", "batches", "train.seed")  # what makes a run what it is
 Tell = Callable[[str], None]
 
 
@@ -92,15 +93,17 @@ def _same_text() -> Iterator[None]:
 
 
 def _same_words(weights: Path, folder: Path) -> None:
-    """Refuse weights of a run whose tokenizer gives the same numbers to other words."""
-    theirs, ours = weights / TOKENIZER, folder / TOKENIZER
-    if theirs.exists() and Tokenizer.load(theirs).fingerprint != Tokenizer.load(ours).fingerprint:
-        raise SettingError(
-            f"weights of a run with another tokenizer ({theirs})",
-            "one whose words have the same numbers",
-            where="start.weights",
-            advice=f"Take it along: --set tokenizer.kind=file --set tokenizer.path={shlex.quote(str(theirs))}.",
-        )
+    """Refuse weights of a run whose tokenizers give the same numbers to other words."""
+    for section, name in (("tokenizer", FILE), ("target_tokenizer", TARGET)):
+        theirs, ours = weights / name, folder / name
+        both = theirs.exists() and ours.exists()
+        if both and Tokenizer.load(theirs).fingerprint != Tokenizer.load(ours).fingerprint:
+            raise SettingError(
+                f"weights of a run with another tokenizer ({theirs})",
+                "one whose words have the same numbers",
+                where="start.weights",
+                advice=f"Take it along: --set {section}.kind=file --set {section}.path={shlex.quote(str(theirs))}.",
+            )
 
 
 @contextmanager
@@ -111,7 +114,7 @@ def _undone(folder: Path, world: World) -> Iterator[None]:
     except RegardError:
         if world.first:
             rmtree(folder / DATA, ignore_errors=True)
-            for name in (RECIPE, TOKENIZER, "lock"):
+            for name in (RECIPE, FILE, TARGET, "lock"):
                 (folder / name).unlink(missing_ok=True)
         raise
 
@@ -187,7 +190,7 @@ def recorded(folder: Path, sets: Sequence[str] = ()) -> Recipe:
     if not path.exists():
         raise RunError(f"{folder}, which is no run", "a folder that `regard train` has made")
     before, after = (read_recipe(path, changes, tasks=TASKS) for changes in ((), sets))
-    for name in (*OWN, "train.seed"):
+    for name in (name for name in OWN if name.partition(".")[0] in type(before).model_fields):
         if attrgetter(name)(before) != attrgetter(name)(after):
             raise SettingError(
                 f"another {name if '.' in name else f'[{name}]'}",

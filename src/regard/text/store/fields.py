@@ -17,6 +17,7 @@ from regard.errors import CorpusError
 from regard.text.corpora.labels import Labels
 from regard.text.examples import Answered, Document, Labelled, Tagged, Translation
 from regard.text.store.columns import Columns, Flat
+from regard.text.tokenizers.open import opened
 from regard.text.tokenizers.tokenizer import Encoding, Tokenizer
 from regard.text.words import Splitter, numbers
 
@@ -44,15 +45,20 @@ class Fields(Protocol[Example_contra]):
 
 @dataclass(frozen=True)
 class TranslationFields:
-    """ "source" and "target"; one tokenizer for both where `target` is None."""
+    """ "source" and "target"; one tokenizer for both where `target` is None.
+
+    `open`: words outside the vocabulary are numbered beyond it, the same word alike on both sides.
+    """
 
     takes: ClassVar[type] = Translation
     source: Tokenizer
     target: Tokenizer | None = None
+    open: bool = False
 
     def encode(self, examples: Sequence[Translation]) -> Columns:
-        source = _ids(self.source, [one.source for one in examples])
-        return Columns({"source": source, "target": _ids(self.target or self.source, [one.target for one in examples])})
+        source = _ids(self.source, [one.source for one in examples], self.open)
+        target = _ids(self.target or self.source, [one.target for one in examples], self.open)
+        return Columns({"source": source, "target": target})
 
     def size(self, example: Translation) -> int:
         return len(example.source) + len(example.target)
@@ -60,32 +66,41 @@ class TranslationFields:
     @property
     def identity(self) -> dict[str, str]:
         target = self.target or self.source
-        return {
+        named = {
             "kind": "translation",
             "source tokenizer": self.source.fingerprint,
             "target tokenizer": target.fingerprint,
         }
+        return named | unknowns(self.open)
 
 
 @dataclass(frozen=True)
 class DocumentFields:
-    """ "text", one entry a sentence, and which sentences make a document; with `words`, "word" beside it."""
+    """ "text", one entry a sentence, and which sentences make a document; with `words`, "word" beside it.
+
+    `open`: words outside the vocabulary are numbered beyond it, each with its own number, so that they can be copied.
+    """
 
     takes: ClassVar[type] = Document
     tokenizer: Tokenizer
     words: Splitter | None = None
+    open: bool = False
 
     def encode(self, examples: Sequence[Document]) -> Columns:
         texts = [sentence for one in examples for sentence in one.sentences]
         documents = np.cumsum([0, *(len(one.sentences) for one in examples)], dtype=np.int64)
-        return Columns(_text(self.tokenizer, texts, self.words), documents)
+        fields = _text(self.tokenizer, texts, self.words)
+        if self.open:
+            fields["text"] = _ids(self.tokenizer, texts, apart=True)
+        return Columns(fields, documents)
 
     def size(self, example: Document) -> int:
         return sum(map(len, example.sentences))
 
     @property
     def identity(self) -> dict[str, str]:
-        return {"kind": "documents", "tokenizer": self.tokenizer.fingerprint, "words": _name(self.words)}
+        named = {"kind": "documents", "tokenizer": self.tokenizer.fingerprint, "words": _name(self.words)}
+        return named | unknowns(self.open)
 
 
 @dataclass(frozen=True)
@@ -214,10 +229,20 @@ def portions(items: Iterable[Item], size: Callable[[Item], int], most: int) -> I
         yield portion
 
 
-def _ids(tokenizer: Tokenizer, texts: Sequence[str]) -> Flat:
-    dtype = _dtype(tokenizer)
-    parts = [Flat.of(tokenizer.ids_batch(portion), dtype) for portion in portions(texts, len, PORTION)]
+def unknowns(apart: bool) -> dict[str, str]:
+    """What an identity says of words outside the vocabulary."""
+    return {"unknown words": "numbered"} if apart else {}
+
+
+def _ids(tokenizer: Tokenizer, texts: Sequence[str], apart: bool = False) -> Flat:
+    """`apart`: a word outside the vocabulary has a number of its own beyond it."""
+    dtype = np.uint32 if apart else _dtype(tokenizer)
+    parts = [Flat.of(_numbers(tokenizer, portion, apart), dtype) for portion in portions(texts, len, PORTION)]
     return Flat.joined([Flat.of([], dtype), *parts])
+
+
+def _numbers(tokenizer: Tokenizer, texts: Sequence[str], apart: bool) -> Iterable[list[int]]:
+    return (one.ids for one in opened(tokenizer, texts)) if apart else tokenizer.ids_batch(texts)
 
 
 def _encodings(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Encoding]:

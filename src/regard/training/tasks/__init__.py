@@ -2,6 +2,15 @@
 
 from regard.training.recipe import Recipe
 from regard.training.tasks.classification import Classification
+from regard.training.tasks.contextual import Contextual
 from regard.training.tasks.language import Language
+from regard.training.tasks.tagging import Tagging
+from regard.training.tasks.translation import Translation
 
-TASKS: dict[str, type[Recipe]] = {"classification": Classification, "language": Language}
+TASKS: dict[str, type[Recipe]] = {
+    "classification": Classification,
+    "language": Language,
+    "translation": Translation,
+    "contextual": Contextual,
+    "tagging": Tagging,
+}

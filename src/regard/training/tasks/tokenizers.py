@@ -14,6 +14,7 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.recipe import Count, InputPath, Section
 
 FILE = "tokenizer.json"
+TARGET = "target-tokenizer.json"  # where a translator writes with other words than it reads
 
 
 class Sized(Section):
@@ -67,17 +68,17 @@ Tokenizing = Sized | WordPieces | Characters | File
 AnyTokenizer = Annotated[Tokenizing, Field(discriminator="kind")]
 
 
-def tokenizer_of(section: Tokenizing, texts: Iterable[str], folder: Path) -> Tokenizer:
+def tokenizer_of(section: Tokenizing, texts: Iterable[str], folder: Path, name: str = FILE) -> Tokenizer:
     """The tokenizer of a run: the one in its folder, or else one that is learned from texts (or copied) and kept there.
 
     Texts are read only if there is something to learn.
     """
-    kept = folder / FILE
+    kept = folder / name
     if not kept.exists():
         made = _loaded(section, section.path) if isinstance(section, File) else Tokenizer.train(section.learned, texts)
         folder.mkdir(parents=True, exist_ok=True)
         made.save(kept)
-    tokenizer = kept_tokenizer(section, folder)
+    tokenizer = kept_tokenizer(section, folder, name)
     if isinstance(section, File):
         _expect_same(tokenizer, _loaded(section, section.path), kept)
     elif not isinstance(section, Characters):
@@ -85,9 +86,9 @@ def tokenizer_of(section: Tokenizing, texts: Iterable[str], folder: Path) -> Tok
     return tokenizer
 
 
-def kept_tokenizer(section: Tokenizing, folder: Path) -> Tokenizer:
+def kept_tokenizer(section: Tokenizing, folder: Path, name: str = FILE) -> Tokenizer:
     """The tokenizer that a run keeps in its folder."""
-    return _loaded(section, folder / FILE)
+    return _loaded(section, folder / name)
 
 
 def _loaded(section: Tokenizing, path: Path) -> Tokenizer:

@@ -1,0 +1,104 @@
+"""Text in, text out: how a language model goes on with what was begun."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.decoding.sample import Sample
+from regard.decoding.writing import Rules, Search, Written
+from regard.errors import SettingError
+from regard.text.tokenizers.open import Opened, compacted, opened, spelled
+from regard.text.tokenizers.tokenizer import Tokenizer
+
+ROWS = 64  # prompts that go on together
+
+
+@dataclass(frozen=True, eq=False)
+class Continuation:
+    """One way to go on. `text` stands right behind the prompt, with the space between them where there is one."""
+
+    text: str
+    tokens: list[int]  # without the end; beyond the vocabulary where an unknown word of the prompt was copied
+    score: float
+    finished: bool  # whether the text has come to its end
+    weights: Tensor | None = None  # (T, S): what each step looked at, of a model that says so
+
+
+@torch.no_grad()
+def continued(
+    model: Any,
+    tokenizer: Tokenizer,
+    prompts: Sequence[str],
+    search: Search | None = None,
+    rules: Rules | None = None,
+    attention: bool = False,
+) -> list[list[Continuation]]:
+    """The continuations of each prompt, best first, of any language model that is a Stepper.
+
+    >>> model, tokenizer = load("runs/gpt"), Tokenizer.load("runs/gpt/tokenizer.json")      # doctest: +SKIP
+    >>> [[best]] = continued(model, tokenizer, ["The cat"], Sample(0.8, seed=1))             # doctest: +SKIP
+
+    `search`: Sample() unless told. `rules`: at most 200 tokens, or until the end of the text, unless told; row r is
+    prompt r. An empty prompt begins a text: the model gets the end token, which closes the text before.
+    """
+    search = Sample() if search is None else search
+    rules = Rules(tokenizer.special.end, _reach(model, 200)) if rules is None else rules
+    rules.check(len(prompts))
+    copies = getattr(model, "copies", False)
+    given = opened(tokenizer, prompts) if copies else [Opened(ids, {}) for ids in tokenizer.ids_batch(prompts)]
+    found: list[list[Continuation]] = [[] for _ in prompts]
+    for rows in _alike([len(one.ids) for one in given]):
+        ids = _ids([given[row].ids for row in rows], tokenizer, model)
+        _expect_room(model, ids.size(1), rules.longest)
+        dense, table = compacted(ids, len(tokenizer))
+        lengths = torch.full((len(rows),), ids.size(1) - 1, device=ids.device)
+        state = model.start(dense[:, :-1], lengths)
+        written = search(model, state, dense[:, -1], rules.of(rows), attention)
+        for row, texts in zip(rows, written, strict=True):
+            found[row] = [_told(tokenizer, given[row], text, table) for text in texts]
+    return found
+
+
+def _alike(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Rows of one length together, so that none is padded."""
+    for length in sorted(set(lengths)):
+        rows = [row for row, other in enumerate(lengths) if other == length]
+        yield from (rows[at : at + ROWS] for at in range(0, len(rows), ROWS))
+
+
+def _ids(rows: Sequence[Sequence[int]], tokenizer: Tokenizer, model: Any) -> Tensor:
+    """(B, P), P at least 1: a text that is not begun yet begins with the end of the one before."""
+    device = next((weight.device for weight in model.parameters()), torch.device("cpu"))
+    return torch.tensor([list(row) or [tokenizer.special.need("end")] for row in rows], device=device)
+
+
+def _reach(model: Any, wanted: int) -> int:
+    """As far as a model can read, at most `wanted`."""
+    longest = getattr(model, "longest", None)
+    return wanted if longest is None else min(wanted, longest)
+
+
+def _expect_room(model: Any, prompt: int, longest: int) -> None:
+    """The last token that is written is not read any more."""
+    room = _reach(model, prompt + longest - 1) - prompt + 1
+    if room < longest:
+        raise SettingError(
+            f"a prompt of {prompt} tokens and {longest} to write",
+            f"a model that reads as many: this one reads {model.longest}",
+            where="continued",
+            advice=f"There is room to write {room}." if room > 0 else "Shorten the prompt.",
+        )
+
+
+def _told(tokenizer: Tokenizer, given: Opened, text: Written, table: Tensor) -> Continuation:
+    size = len(tokenizer)
+    tokens = [token if token < size else int(table[token - size]) for token in text.tokens]
+    whole = spelled(tokenizer, [*given.ids, *tokens], given.spellings)
+    begun = spelled(tokenizer, given.ids, given.spellings)
+    said = whole.removeprefix(begun) if whole.startswith(begun) else spelled(tokenizer, tokens, given.spellings)
+    return Continuation(said, tokens, text.score, text.finished, text.weights)

@@ -1,0 +1,112 @@
+"""Which word answers to which, read off a map of attention: from pieces to words, from weights to links, and how right.
+
+matrix = between_words(weights, source.words, target.words)        # (target words, source words)
+links = links_of(matrix)                                           # ((0, 0), (1, 2), ...): source word, target word
+measure([links], [gold]).aer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.errors import CorpusError, ShapeError
+from regard.text.examples import Links
+
+THRESHOLD = 0.3  # a weight from which on a word is linked although another one has more
+
+
+def between_words(weights: Tensor, source: Sequence[int], target: Sequence[int]) -> Tensor:
+    """weights (T, S) between pieces, and the number of each piece's word: (target words, source words).
+
+    What goes *to* the pieces of a word is summed, what comes *from* them is averaged (Clark et al. 2019). Rows and
+    columns beyond the pieces, such as those of the end, are left out.
+    """
+    if weights.dim() != 2 or weights.size(0) < len(target) or weights.size(1) < len(source):
+        raise ShapeError(
+            f"weights {tuple(weights.shape)}", f"at least ({len(target)}, {len(source)})", where="between_words"
+        )
+    to = torch.zeros(len(target), 1 + max(source, default=-1), dtype=weights.dtype)
+    to.index_add_(1, torch.tensor(source, dtype=torch.long), weights[: len(target), : len(source)].cpu())
+    words = torch.tensor(target, dtype=torch.long)
+    mean = torch.zeros(1 + max(target, default=-1), to.size(1), dtype=weights.dtype).index_add_(0, words, to)
+    return mean / words.bincount(minlength=len(mean)).clamp(min=1).unsqueeze(-1)
+
+
+def links_of(matrix: Tensor, threshold: float = THRESHOLD) -> Links:
+    """Each target word with the source word it looks at most, and with every other one of at least this weight."""
+    if not matrix.numel():
+        return ()
+    chosen = matrix >= threshold
+    chosen[torch.arange(len(matrix)), matrix.argmax(-1)] = True
+    return tuple(sorted((j, i) for i, j in chosen.nonzero().tolist()))
+
+
+def pharaoh(links: Links) -> str:
+    """`0-0 1-2`: source word - target word."""
+    return " ".join(f"{i}-{j}" for i, j in links)
+
+
+@dataclass(frozen=True)
+class Gold:
+    """What people linked: surely, and possibly (the sure ones are among the possible)."""
+
+    sure: frozenset[tuple[int, int]]
+    possible: frozenset[tuple[int, int]]
+
+    @classmethod
+    def of(cls, sure: Iterable[tuple[int, int]], possible: Iterable[tuple[int, int]] = ()) -> Gold:
+        certain = frozenset(sure)
+        return cls(certain, certain | frozenset(possible))
+
+
+def read_gold(line: str, where: str, first: int = 0) -> Gold:
+    """A line of gold links: `i-j` sure, `ipj` or `i?j` possible; words count from `first`, 0 or 1."""
+    sure: set[tuple[int, int]] = set()
+    possible: set[tuple[int, int]] = set()
+    for one in line.split():
+        mark = next((sign for sign in "-p?" if sign in one), "")
+        left, _, right = one.partition(mark) if mark else ("", "", "")
+        if not (left.isdecimal() and right.isdecimal() and int(left) >= first and int(right) >= first):
+            raise CorpusError(f"link {one!r}", f"i-j (sure) or ipj (possible), words counted from {first}", where=where)
+        (sure if mark == "-" else possible).add((int(left) - first, int(right) - first))
+    return Gold.of(sure, possible)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How links agree with gold ones (Och & Ney 2003), summed over all sentences.
+
+    precision = |A and P| / |A|,  recall = |A and S| / |S|,  AER = 1 - (|A and S| + |A and P|) / (|A| + |S|)
+    """
+
+    links: int
+    sure: int
+    in_sure: int
+    in_possible: int
+
+    @property
+    def precision(self) -> float:
+        return self.in_possible / self.links if self.links else 0.0
+
+    @property
+    def recall(self) -> float:
+        return self.in_sure / self.sure if self.sure else 0.0
+
+    @property
+    def aer(self) -> float:
+        total = self.links + self.sure
+        return 1 - (self.in_sure + self.in_possible) / total if total else 0.0
+
+
+def measure(found: Iterable[Links], gold: Iterable[Gold]) -> Agreement:
+    """Found links beside the gold ones of the same sentences."""
+    counts = [0, 0, 0, 0]
+    for links, truth in zip(found, gold, strict=True):
+        made = set(links)
+        for at, more in enumerate((made, truth.sure, made & truth.sure, made & truth.possible)):
+            counts[at] += len(more)
+    return Agreement(*counts)

@@ -1,0 +1,40 @@
+"""A map of attention between words as a picture, SVG, PNG or what else matplotlib writes; one map, the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from regard.text.examples import Links
+
+SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "regard", "font.family": "sans-serif"}
+
+
+def draw_map(
+    matrix: Tensor, source: Sequence[str], target: Sequence[str], path: Path, gold: Links | None = None, title: str = ""
+) -> Path:
+    """matrix (target words, source words): dark where a word looked; circles where it should have, by gold links."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(SETTINGS):
+        figure = Figure(figsize=(1.6 + 0.36 * len(source), 1.2 + 0.3 * len(target)), layout="constrained")
+        axes = figure.subplots()
+        axes.pcolormesh(matrix.tolist(), cmap="Blues", vmin=0, vmax=1, edgecolors="#eeeeee", linewidth=0.5)
+        if gold:
+            places = [i + 0.5 for i, _ in gold], [j + 0.5 for _, j in gold]
+            axes.scatter(*places, s=46, facecolors="none", edgecolors="#d95f02", linewidths=1.2, label="gold link")
+            figure.legend(loc="outside lower right", frameon=False)
+        axes.set_xticks([i + 0.5 for i in range(len(source))], source, rotation=60, ha="left", va="bottom")
+        axes.set_yticks([j + 0.5 for j in range(len(target))], target)
+        axes.xaxis.tick_top()
+        axes.invert_yaxis()
+        axes.spines[:].set_visible(False)
+        axes.tick_params(length=0)
+        if title:
+            axes.set_title(title, loc="left")
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    return path

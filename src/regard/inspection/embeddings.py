@@ -1,0 +1,147 @@
+"""The vectors of words in their context, from any model that has `states`: ELMo, and taggers built on it.
+
+>>> embedder = Embedder.of("runs/elmo")
+>>> embedder.embed(["he took a train .", "he likes to train ."], layer=2)[0].vectors        # (5, D)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol, cast
+
+import numpy as np
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from regard.errors import SettingError
+from regard.files import write_whole
+from regard.text.tokenizers.encoding import Encoding
+from regard.text.tokenizers.open import compacted, opened
+from regard.text.tokenizers.spelling import spelled_words
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.words import spaced
+from regard.training.run import load
+from regard.training.tasks.contextual import Contextual
+from regard.training.tasks.tagging import Tagging
+from regard.training.tasks.tokenizers import kept_tokenizer
+from regard.training.use import for_task
+
+ROWS = 32  # texts read at once
+Layer = int | Literal["mix", "all"]
+
+
+class HasStates(Protocol):
+    """A model whose words have a state in every layer; layer 0 is the word by itself."""
+
+    def states(self, inputs: Tensor, lengths: Tensor, spellings: Tensor | None = None) -> Tensor:
+        """inputs (B, T): (B, L, T, D)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Embedded:
+    """The words of a text, N of them, and their vectors: (N, D), or (N, L, D) where all layers were asked for."""
+
+    words: tuple[str, ...]
+    vectors: Tensor
+
+    def nearest(self) -> list[tuple[int, float]]:
+        """For each word the number of the most similar other one of the text, and their cosine; none for one word."""
+        if len(self.words) < 2:
+            return []
+        units = nn.functional.normalize(self.vectors.flatten(1).double(), dim=-1)
+        best = (units @ units.T).fill_diagonal_(-torch.inf).max(-1)
+        return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Embedder:
+    """A trained model with its tokenizer."""
+
+    model: HasStates
+    tokenizer: Tokenizer
+
+    @classmethod
+    def of(cls, run: str | os.PathLike[str]) -> Embedder:
+        """The model of a run folder."""
+        folder = Path(run)
+        recipe = for_task(folder, Contextual, Tagging)
+        assert isinstance(recipe, Contextual | Tagging)
+        return cls(cast(HasStates, load(folder)), kept_tokenizer(recipe.tokenizer, folder))
+
+    @torch.no_grad()
+    def embed(self, texts: Sequence[str], layer: Layer = "mix") -> list[Embedded]:
+        """The words of each text, those between spaces, and their vectors; of several pieces, their mean.
+
+        `layer`: its number, 0 being words by themselves; "mix": the layers as a tagger has learned to mix them, else
+        their mean; "all" of them.
+        """
+        found = []
+        for first in range(0, len(texts), ROWS):
+            some = texts[first : first + ROWS]
+            for encoding, states in zip(self.tokenizer.encode_batch(some), self._states(some), strict=True):
+                found.append(_by_word(encoding, self._chosen(states, layer)))
+        return found
+
+    def _states(self, texts: Sequence[str]) -> Iterator[Tensor]:
+        """(L, T, D) of each text, without the signs that frame it."""
+        special, words = self.tokenizer.special, opened(self.tokenizer, texts)
+        framed = [torch.tensor([special.need("cls"), *one.ids, special.need("sep")]) for one in words]
+        lengths = torch.tensor([len(row) for row in framed])
+        inputs = pad_sequence(framed, batch_first=True, padding_value=special.need("pad"))
+        inputs, outside = compacted(inputs, len(self.tokenizer))
+        spelling = {number: word for one in words for number, word in one.spellings.items()}
+        spellings = spelled_words([spelling[number] for number in outside.tolist()])
+        device = next(cast(nn.Module, self.model).parameters()).device
+        states = self.model.states(inputs.to(device), lengths.to(device), spellings.to(device))
+        return (one[:, 1 : length - 1] for one, length in zip(states, lengths.tolist(), strict=True))
+
+    def _chosen(self, states: Tensor, layer: Layer) -> Tensor:
+        """states (L, T, D): (T, D), or (T, L, D) for all."""
+        if layer == "all":
+            return states.transpose(0, 1).cpu()
+        if layer == "mix":
+            mix = getattr(self.model, "mix", None)
+            return (states.mean(0) if mix is None else cast(Tensor, mix(states.unsqueeze(0))[0])).cpu()
+        if not 0 <= layer < len(states):
+            raise SettingError(f"layer {layer}", f"0 to {len(states) - 1}, mix or all", where="embed")
+        return states[layer].cpu()
+
+
+def save_embedded(embedded: Iterable[Embedded], path: Path) -> None:
+    """Write `words`, `texts` (N,) (the number of each word's text) and `vectors` of several texts, end to end.
+
+    To .npz, or to .safetensors with the words as JSON in its metadata; neither is pickled.
+    """
+    every = list(embedded)
+    words = [word for one in every for word in one.words]
+    texts = torch.tensor([number for number, one in enumerate(every) for _ in one.words], dtype=torch.int64)
+    vectors = torch.cat([one.vectors for one in every]).contiguous()
+    try:
+        if path.suffix == ".npz":
+            with open(path, "wb") as stream:
+                np.savez(stream, words=np.array(words, dtype=np.str_), texts=texts.numpy(), vectors=vectors.numpy())
+        elif path.suffix == ".safetensors":
+            said = {"words": json.dumps(words, ensure_ascii=False)}
+            write_whole(path, save({"texts": texts, "vectors": vectors}, said))
+        else:
+            raise SettingError(f"{path}", "a file ending in .npz or .safetensors", where="embed --out")
+    except OSError as error:
+        raise SettingError(f"{path} ({error.strerror})", "a file to write", where="embed --out") from error
+
+
+def _by_word(encoding: Encoding, vectors: Tensor) -> Embedded:
+    """Vectors of pieces (T, ...) as those of words: the mean of each word's; words without a piece are left out."""
+    at = torch.tensor(encoding.words, dtype=torch.int64)
+    spans = spaced(encoding.text)
+    numbers = [number for number in at.unique().tolist() if number < len(spans)]
+    means = [vectors[at == number].mean(0) for number in numbers]
+    return Embedded(
+        tuple(encoding.text[slice(*spans[number])] for number in numbers),
+        torch.stack(means) if means else vectors[:0],
+    )

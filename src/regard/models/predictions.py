@@ -1,0 +1,93 @@
+"""What a model says about the next token: a distribution that can be asked how surprised it is, or for everything.
+
+Logits is a softmax over the vocabulary. Mixture shares its mass with tokens that were seen, so it can also say words
+that the vocabulary does not have: their ids are `len(vocabulary)` or more, and count in both `seen` and the targets.
+
+Both are tuples of tensors, so that whatever wraps a model (DDP, FSDP, torch.compile) finds those.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from regard.attention.scores import wide
+
+IGNORED = -100  # a target that carries no loss, as in torch's cross_entropy
+
+
+class Prediction(Protocol):
+    """A distribution over the next token at each of (...) places."""
+
+    def surprise(self, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        """- ln p of each target (...), 0 where it is IGNORED; in float32 at least. `smoothing` spreads that share."""
+
+    def log_probs(self) -> Tensor:
+        """ln p of every token, (..., V), or (..., V + extra) where tokens outside the vocabulary were seen."""
+
+
+class Logits(NamedTuple):
+    """p = softmax(logits), logits (..., V)."""
+
+    logits: Tensor
+
+    def surprise(self, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        flat = wide(self.logits.flatten(0, -2))
+        found = cross_entropy(
+            flat, targets.flatten(), ignore_index=IGNORED, reduction="none", label_smoothing=smoothing
+        )
+        return found.view(targets.shape)
+
+    def log_probs(self) -> Tensor:
+        return wide(self.logits).log_softmax(-1)
+
+
+class Mixture(NamedTuple):
+    """p(w) = share softmax(logits)(w) + the copied weight of every seen token that is w; copied sums to 1 - share.
+
+    logits (B, T, V), share (B, T), copied (B, T, S), seen (B, S) or, where rows of T saw different tokens, (B, T, S).
+    """
+
+    logits: Tensor
+    share: Tensor
+    copied: Tensor
+    seen: Tensor
+
+    def surprise(self, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        """`smoothing` of a mixture spreads over the vocabulary alone."""
+        size = self.logits.size(-1)
+        known = (targets >= 0) & (targets < size)
+        logs = wide(self.logits).log_softmax(-1)
+        generated = logs.gather(-1, targets.where(known, 0).unsqueeze(-1)).squeeze(-1).exp() * known * self.share
+        seen = self.seen if self.seen.dim() == 3 else self.seen.unsqueeze(-2)
+        copied = (self.copied * (seen == targets.unsqueeze(-1))).sum(-1)
+        # the smallest normal number keeps a target that nobody can say finite, and its gradient zero
+        nll = -(generated + copied).clamp(min=torch.finfo(torch.float32).tiny).log()
+        if smoothing:
+            nll = (1 - smoothing) * nll - smoothing * logs.mean(-1)
+        return nll.masked_fill(targets == IGNORED, 0.0)
+
+    def log_probs(self) -> Tensor:
+        """Over the vocabulary and all numbers up to the largest that was seen."""
+        size = self.logits.size(-1)
+        width = max(size, int(self.seen.max()) + 1) if self.seen.numel() else size
+        shares = wide(self.logits).softmax(-1) * self.share.unsqueeze(-1)
+        shares = torch.nn.functional.pad(shares, (0, width - size))
+        seen = self.seen if self.seen.dim() == 3 else self.seen.unsqueeze(-2)
+        places = seen.clamp(min=0).expand_as(self.copied)  # what was not seen at all (-1) has no weight
+        return shares.scatter_add(-1, places, self.copied.to(shares.dtype)).log()
+
+
+def sayable(prediction: Prediction, targets: Tensor, unknown: int | None) -> Tensor:
+    """The targets (B, T), `unknown` in place of words outside the vocabulary that could not be copied there."""
+    assert isinstance(prediction, Logits | Mixture)
+    outside = targets >= prediction.logits.size(-1)
+    if unknown is None or not bool(outside.any()):
+        return targets
+    if isinstance(prediction, Mixture):
+        seen = prediction.seen if prediction.seen.dim() == 3 else prediction.seen.unsqueeze(-2)
+        outside = outside & ~((seen == targets.unsqueeze(-1)) & (prediction.copied > 0)).any(-1)
+    return targets.masked_fill(outside, unknown)

@@ -1,0 +1,62 @@
+"""Words in and words out: an embedding that copes with ids beyond the vocabulary, and a softmax that may share it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import SettingError
+
+
+class Words(nn.Module):
+    """Vectors of tokens. An id beyond the vocabulary is read as `unknown`, a negative one is no token: zeros.
+
+    The vectors are sqrt(width) times the embedding (Vaswani et al. 2017, 3.4), so that what is read has numbers of
+    size 1, and a softmax that shares the embedding starts with logits of size 1.
+    """
+
+    def __init__(self, vocabulary: int, width: int, unknown: int | None = None) -> None:
+        super().__init__()
+        if unknown is not None and not 0 <= unknown < vocabulary:
+            raise SettingError(f"unknown={unknown}", f"an id from 0 to {vocabulary - 1}", where="Words")
+        self.unknown = unknown
+        self.embedding = nn.Embedding(vocabulary, width)
+        nn.init.normal_(self.embedding.weight, std=width**-0.5)
+
+    @property
+    def width(self) -> int:
+        return self.embedding.embedding_dim
+
+    def __len__(self) -> int:
+        return self.embedding.num_embeddings
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """ids (...): (..., width)."""
+        known = ids if self.unknown is None else ids.where(ids < self.embedding.num_embeddings, self.unknown)
+        there = known >= 0
+        vectors = cast(Tensor, self.embedding(known.where(there, 0)))
+        return torch.where(there.unsqueeze(-1), vectors * vectors.size(-1) ** 0.5, 0.0)
+
+
+class Softmax(nn.Module):
+    """Logits of every word from a vector: hidden W + b; with `tied`, the rows of W are the words' own embedding.
+
+    Where that is of another width than the vectors, a projection comes between.
+    """
+
+    def __init__(self, hidden: int, vocabulary: int, tied: Words | None = None) -> None:
+        super().__init__()
+        weight = nn.Parameter(torch.empty(vocabulary, hidden)) if tied is None else tied.embedding.weight
+        self.project = nn.Linear(hidden, weight.size(1), bias=False) if weight.size(1) != hidden else None
+        self.weight = weight
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+        if tied is None:
+            nn.init.normal_(self.weight, std=hidden**-0.5)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """hidden (..., D): logits (..., V)."""
+        if self.project is not None:
+            hidden = self.project(hidden)
+        return nn.functional.linear(hidden, self.weight, self.bias)

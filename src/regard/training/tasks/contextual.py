@@ -1,0 +1,157 @@
+"""Each word from those before it and from those after it: the task "contextual", which teaches ELMo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain, islice
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from regard.models.elmo import ELMo
+from regard.models.spelling import Looked, Spelled, WordVectors
+from regard.text import grammar
+from regard.text.batches.buckets import Buckets
+from regard.text.batches.plain import Plain, PlainBatch
+from regard.text.batches.plan import Batches
+from regard.text.corpora.documents import Documents
+from regard.text.examples import Document
+from regard.text.store.columns import Columns
+from regard.text.store.fields import DocumentFields, columns_of
+from regard.text.store.outside import SpelledDocuments
+from regard.text.tokenizers.spelling import spelled_vocabulary
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.training.contexts import PredictNeighbours
+from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
+from regard.training.tasks.chance import seeded
+from regard.training.tasks.holdout import Split, kept_back, stored
+from regard.training.tasks.smoothing import Smoothing
+from regard.training.tasks.tokenizers import AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
+
+Input = Literal["tokens", "characters"]
+
+
+class BuiltIn(Section):
+    """Sentences of the built-in grammar, words and signs apart: single ones, or those of stories."""
+
+    kind: Literal["built-in"] = "built-in"
+    view: Literal["sentence", "sentence_french", "document", "document_french"] = "sentence"
+    examples: Count = 8000
+    valid: Annotated[int, Field(ge=0)] = 300
+    seed: Annotated[int, Field(ge=0)] = 0
+
+    def training(self) -> Iterator[str]:
+        return (line for one in self._drawn("train", self.examples) for line in one.sentences)
+
+    def columns(self, folder: Path, fields: DocumentFields) -> Split:
+        valid = columns_of(self._drawn("valid", self.valid), fields) if self.valid else None
+        return Split(columns_of(self._drawn("train", self.examples), fields), valid)
+
+    def _drawn(self, split: str, count: int) -> Iterator[Document]:
+        french = self.view.endswith("french")
+        if self.view.startswith("document"):
+            yield from grammar.Drawn(grammar.document_french if french else grammar.document, count, split, self.seed)
+            return
+        for pair in grammar.Drawn(grammar.translation, count, split, self.seed):
+            yield Document((pair.target if french else pair.source,))
+
+
+class TextFile(Section):
+    """Plain text, each line a row; blank lines count for nothing.
+
+    `valid`: a file of its own, or the share of the lines of `train` to hold out, the last ones.
+    """
+
+    kind: Literal["text"] = "text"
+    train: InputPath
+    valid: InputPath | Share = 0.1
+
+    def training(self) -> Iterator[str]:
+        lines = _lines(self.train)
+        if not isinstance(self.valid, float):
+            return lines
+        return islice(lines, kept_back(sum(1 for _ in _lines(self.train)), self.valid, [self.train]))
+
+    def columns(self, folder: Path, fields: DocumentFields) -> Split:
+        valid = self.valid if isinstance(self.valid, float) else Documents(self.valid)
+        return stored(folder, Documents(self.train), valid, fields)
+
+
+class Elmo(Section):
+    """Two stacks of `layers` LSTMs, `width` wide each.
+
+    `input`: a vector for each token, or made of its characters, so that words outside the vocabulary have one too.
+    """
+
+    kind: Literal["elmo"] = "elmo"
+    input: Input = "tokens"
+    width: Count = 128
+    layers: Count = 2
+    dropout: Share = 0.1
+
+    def make(self, tokenizer: Tokenizer) -> ELMo:
+        return ELMo(words_of(self.input, self.width, tokenizer), self.layers, self.dropout)
+
+
+def words_of(kind: Input, width: int, tokenizer: Tokenizer) -> WordVectors:
+    """Where the vectors of words come from."""
+    unknown = tokenizer.special.unknown or 0
+    if kind == "tokens":
+        return Looked(len(tokenizer), width, unknown)
+    return Spelled(spelled_vocabulary(tokenizer), width, unknown)
+
+
+class Batching(Section):
+    """Rows of like length, padding included at most `tokens` and `rows` a batch; texts are cut at `limit` tokens."""
+
+    tokens: Count = 2048
+    rows: Count | None = None
+    limit: Count | None = 256
+
+
+class Contextual(Recipe):
+    """Words in context: what stands after each, and what stood before it."""
+
+    task: Literal["contextual"] = "contextual"
+    data: Annotated[BuiltIn | TextFile, Field(discriminator="kind")] = BuiltIn()
+    tokenizer: AnyTokenizer = Sized()
+    model: Elmo = Elmo()
+    objective: Smoothing = Smoothing()
+    batches: Batching = Batching()
+
+    def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> Prepared:
+        tokenizer = tokenizer_of(self.tokenizer, self.data.training(), folder)
+        fields = SpelledDocuments if self.model.input == "characters" else DocumentFields
+        split = self.data.columns(folder, fields(tokenizer))
+
+        def batches(columns: Columns, rank: int, ranks: int) -> Batches[PlainBatch]:
+            collate = Plain(columns, tokenizer.special, len(tokenizer), self.batches.limit)
+            some = np.flatnonzero(collate.lengths > 2)  # a text of nothing but space has no tokens
+            plan = Buckets(collate.lengths, self.batches.tokens, self.batches.rows, some)
+            return Batches(plan, collate, self.train.seed, rank, ranks, self.train.ahead)
+
+        train, valid = batches(split.train, rank, ranks), split.valid
+        held = "none" if valid is None else f"{len(valid):,}"
+        notes = [f"{len(split.train):,} training texts, {held} for validation; a vocabulary of {len(tokenizer):,}"]
+        if isinstance(train.collate, Plain) and train.collate.truncated:
+            notes.append(f"{train.collate.truncated:,} training texts cut to {self.batches.limit} tokens")
+        return Prepared(
+            recipe=self,
+            model=self.assemble(folder),
+            objective=PredictNeighbours(tokenizer, self.objective.smoothing),
+            train=train,
+            valid=None if valid is None else partial(batches, valid),
+            notes=(*notes, *split.notes),
+        )
+
+    def assemble(self, folder: Path) -> ELMo:
+        """The model of a run in its folder, with the weights that chance gives it."""
+        with seeded(self.train.seed):
+            return self.model.make(kept_tokenizer(self.tokenizer, folder))
+
+
+def _lines(path: Path) -> Iterator[str]:
+    return chain.from_iterable(document.sentences for document in Documents(path))

@@ -1,0 +1,95 @@
+"""The next token of a text: the task "language"."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+from torch import nn
+
+from regard.errors import SettingError
+from regard.text.batches.batch import BlockBatch
+from regard.text.batches.blocks import Read, Stream
+from regard.text.batches.plan import Batches
+from regard.text.store.fields import DocumentFields
+from regard.training.objectives import PredictNext
+from regard.training.reading_on import ReadOn
+from regard.training.recipe import Prepared, Recipe
+from regard.training.tasks.chance import seeded
+from regard.training.tasks.language.batches import InBlocks, InLanes
+from regard.training.tasks.language.data import BuiltIn, Text, TextFile
+from regard.training.tasks.language.models import AnyModel, Attentive, Gpt, Recurrent, Window
+from regard.training.tasks.smoothing import Smoothing
+from regard.training.tasks.tokenizers import AnyTokenizer, Characters, kept_tokenizer, tokenizer_of
+
+__all__ = [
+    "Attentive",
+    "BuiltIn",
+    "Gpt",
+    "InBlocks",
+    "InLanes",
+    "Language",
+    "Recurrent",
+    "Text",
+    "TextFile",
+    "Window",
+]
+
+
+class Language(Recipe):
+    """What comes next, at every place of a text."""
+
+    task: Literal["language"] = "language"
+    data: Annotated[BuiltIn | TextFile, Field(discriminator="kind")] = BuiltIn()
+    tokenizer: AnyTokenizer = Characters()
+    model: Annotated[AnyModel, Field(discriminator="kind")] = Gpt()
+    objective: Smoothing = Smoothing()
+    batches: Annotated[InBlocks | InLanes, Field(discriminator="kind")] = InBlocks()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if isinstance(self.model, Gpt) and isinstance(self.batches, InLanes):
+            raise SettingError(
+                "lanes for a gpt",
+                "blocks",
+                where="batches.kind",
+                advice="Lanes are for models that carry a state from batch to batch, and a GPT has none.",
+            )
+        return self
+
+    @property
+    def open(self) -> bool:
+        """Whether words outside the vocabulary are told apart: a model that copies can say them."""
+        return isinstance(self.model, Attentive) and self.model.copying != "none"
+
+    def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> Prepared:
+        tokenizer = tokenizer_of(self.tokenizer, self.data.training(), folder)
+        text = self.data.read(folder, DocumentFields(tokenizer, open=self.open))
+
+        def batches(stream: Stream, rank: int, ranks: int) -> Batches[BlockBatch]:
+            collate = Read(stream, tokenizer.special.pad or 0)
+            return Batches(self.batches.plan(stream), collate, self.train.seed, rank, ranks, self.train.ahead)
+
+        valid = text.valid
+        held = "none" if valid is None else f"{len(valid):,}"
+        count = f"{len(text.train):,} training tokens, {held} for validation; a vocabulary of {len(tokenizer):,}"
+        told = (tokenizer, text.characters_per_token, self.batches.size, self.objective.smoothing)
+        lanes = isinstance(self.batches, InLanes)
+        return Prepared(
+            recipe=self,
+            model=self.assemble(folder),
+            objective=PredictNext(*told)
+            if isinstance(self.model, Gpt)
+            else ReadOn(*told, carries=lanes, open=self.open),
+            train=batches(text.train, rank, ranks),
+            valid=None if valid is None else partial(batches, valid),
+            notes=(count, *text.notes),
+        )
+
+    def assemble(self, folder: Path) -> nn.Module:
+        """The model of a run in its folder, with the weights that chance gives it."""
+        tokenizer = kept_tokenizer(self.tokenizer, folder)
+        with seeded(self.train.seed):
+            return self.model.make(len(tokenizer), self.batches.size, tokenizer.special.unknown)

@@ -1,0 +1,217 @@
+"""A tag for each word of a text, such as its part of speech: the task "tagging"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+from safetensors.torch import load_file
+from torch import Tensor
+
+from regard.errors import SettingError
+from regard.models.elmo import DeepReader, ELMo, Tagger
+from regard.text import grammar
+from regard.text.batches.buckets import Buckets
+from regard.text.batches.plain import SpelledTaggedBatch, TagSpelled
+from regard.text.batches.plan import Batches
+from regard.text.corpora.labels import Labels, TagFile
+from regard.text.examples import Tagged
+from regard.text.store.columns import Columns
+from regard.text.store.fields import TaggedFields, columns_of
+from regard.text.store.outside import SpelledTags
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.training.contexts import TagWords
+from regard.training.reading.recipes import read_recipe
+from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
+from regard.training.tasks.chance import seeded
+from regard.training.tasks.contextual import Batching, Contextual, Input, words_of
+from regard.training.tasks.holdout import Split, kept_back, stored
+from regard.training.tasks.smoothing import Smoothing
+from regard.training.tasks.tokenizers import FILE, AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
+from regard.training.weights import fill, load_weights, save_weights, weights_of
+
+Names = list[str] | None
+READER = Path("data", "reader.safetensors")  # what a run took along from an ELMo run, so that it can be resumed alone
+
+
+class BuiltIn(Section):
+    """Parts of speech of the built-in grammar's sentences, in English or French."""
+
+    kind: Literal["built-in"] = "built-in"
+    view: Literal["tagged", "tagged_french"] = "tagged"
+    examples: Count = 1000
+    valid: Annotated[int, Field(ge=0)] = 300
+    seed: Annotated[int, Field(ge=0)] = 0
+    tags: Names = None
+
+    def training(self) -> Iterable[Tagged]:
+        return self._drawn("train", self.examples)
+
+    def columns(self, folder: Path, fields: TaggedFields) -> Split:
+        valid = columns_of(self._drawn("valid", self.valid), fields) if self.valid else None
+        return Split(columns_of(self.training(), fields), valid)
+
+    def _drawn(self, split: str, count: int) -> grammar.Drawn[Tagged]:
+        return grammar.Drawn(getattr(grammar, self.view), count, split, self.seed)
+
+
+class Conll(Section):
+    """A word and its tag a line as CoNLL writes them, a blank line after each sentence.
+
+    `word` and `tag` number the columns, negative ones from the right; lines that begin with `comment` are passed over.
+    `valid`: a file of its own, or the share of the sentences of `train` to hold out, the last ones. `tags`: all there
+    are, in order; by default those that training has, in alphabetical order.
+    """
+
+    kind: Literal["conll"] = "conll"
+    train: InputPath
+    valid: InputPath | Share = 0.1
+    word: int = 0
+    tag: int = -1
+    comment: str | None = None
+    tags: Names = None
+
+    def training(self) -> Iterator[Tagged]:
+        sentences = self._read(self.train)
+        if not isinstance(self.valid, float):
+            return iter(sentences)
+        return islice(iter(sentences), kept_back(sum(1 for _ in sentences), self.valid, [self.train]))
+
+    def columns(self, folder: Path, fields: TaggedFields) -> Split:
+        valid = self.valid if isinstance(self.valid, float) else self._read(self.valid, fields.tags)
+        return stored(folder, self._read(self.train, fields.tags), valid, fields)
+
+    def _read(self, path: Path, tags: Labels | None = None) -> TagFile:
+        return TagFile(path, word=self.word, tag=self.tag, labels=tags, comment=self.comment)
+
+
+class Elmo(Section):
+    """The layers of an ELMo, mixed: one that learns from tags alone, or one that has learned from text.
+
+    `elmo`: the run that taught it, whose tokenizer comes along in the place of [tokenizer], as do input, width and
+    layers; the run may be gone afterwards. `tuned`: whether it goes on learning.
+    """
+
+    kind: Literal["elmo"] = "elmo"
+    elmo: InputPath | None = None
+    tuned: bool = True
+    input: Input | None = None
+    width: Count | None = None
+    layers: Count | None = None
+    dropout: Share = 0.1
+
+    def make(self, tokenizer: Tokenizer, classes: int) -> Tagger:
+        words = words_of(self.input or "tokens", self.width or 128, tokenizer)
+        reader = DeepReader(words, 2 if self.layers is None else self.layers, self.dropout)
+        return Tagger(reader, classes, self.dropout, self.tuned)
+
+
+class Static(Section):
+    """A vector for each word, whatever its neighbours: what context has to be compared with."""
+
+    kind: Literal["words"] = "words"
+    input: Input = "tokens"
+    width: Count = 128
+    dropout: Share = 0.1
+
+    def make(self, tokenizer: Tokenizer, classes: int) -> Tagger:
+        return Tagger(DeepReader(words_of(self.input, self.width, tokenizer), layers=0), classes, self.dropout)
+
+
+class Tagging(Recipe):
+    """A tag for each word."""
+
+    task: Literal["tagging"] = "tagging"
+    data: Annotated[BuiltIn | Conll, Field(discriminator="kind")] = BuiltIn()
+    tokenizer: AnyTokenizer = Sized()
+    model: Annotated[Elmo | Static, Field(discriminator="kind")] = Elmo()
+    objective: Smoothing = Smoothing()
+    batches: Batching = Batching()
+
+    def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> Prepared:
+        recipe = self._filled(folder)
+        tokenizer = recipe._tokenizer(folder)
+        tags = Labels(tuple(recipe.data.tags or ()))
+        fields = SpelledTags if recipe.model.input == "characters" else TaggedFields
+        split = self.data.columns(folder, fields(tokenizer, tags))
+        model = recipe.assemble(folder)
+        if (folder / READER).exists():
+            fill(model.reader, load_file(folder / READER), f"{folder / READER}")
+
+        def batches(columns: Columns, rank: int, ranks: int) -> Batches[SpelledTaggedBatch]:
+            collate = TagSpelled(columns, tokenizer.special, len(tokenizer), self.batches.limit)
+            plan = Buckets(collate.lengths, self.batches.tokens, self.batches.rows)
+            return Batches(plan, collate, self.train.seed, rank, ranks, self.train.ahead)
+
+        train, valid = batches(split.train, rank, ranks), split.valid
+        held = "none" if valid is None else f"{len(valid):,}"
+        notes = [f"{len(split.train):,} training texts, {held} for validation; {', '.join(tags.names)}"]
+        if isinstance(train.collate, TagSpelled) and train.collate.truncated:
+            notes.append(f"{train.collate.truncated:,} training texts cut to {self.batches.limit} tokens")
+        return Prepared(
+            recipe=recipe,
+            model=model,
+            objective=TagWords(tags, tokenizer, self.objective.smoothing),
+            train=train,
+            valid=None if valid is None else partial(batches, valid),
+            notes=(*notes, *split.notes),
+        )
+
+    def assemble(self, folder: Path) -> Tagger:
+        """The model of a run in its folder, with the weights that chance gives it."""
+        if self.data.tags is None:
+            raise SettingError("a recipe without tags", "one with those of its run filled in", where="data.tags")
+        with seeded(self.train.seed):
+            return self.model.make(kept_tokenizer(self.tokenizer, folder), len(self.data.tags))
+
+    def _filled(self, folder: Path) -> Tagging:
+        """The recipe with the tags of the data, and the sizes of the ELMo that is taken along."""
+        given = self.data.tags
+        tags = (
+            Labels.of(tag for one in self.data.training() for tag in one.tags) if given is None else Labels((*given,))
+        )
+        if len(tags) < 2 or len(set(tags.names)) < len(tags):
+            raise SettingError(f"the tags {', '.join(tags.names)}", "two different ones or more", where="data")
+        model = self.model
+        if isinstance(model, Elmo) and model.elmo is not None:
+            if not (folder / READER).exists():
+                _take_along(model.elmo, folder)
+            model = _of_its_size(model, load_file(folder / READER))
+        data = self.data.model_copy(update={"tags": list(tags.names)})
+        return self.model_copy(update={"data": data, "model": model})
+
+    def _tokenizer(self, folder: Path) -> Tokenizer:
+        if (folder / READER).exists():
+            return kept_tokenizer(self.tokenizer, folder)
+        return tokenizer_of(self.tokenizer, (" ".join(one.words) for one in self.data.training()), folder)
+
+
+def _take_along(run: Path, folder: Path) -> None:
+    """Copy what a tagger needs of an ELMo run into its own: the tokenizer and the reader's weights."""
+    if not (run / "recipe.toml").exists():
+        raise SettingError(f"{run}, which is no run", "a folder where ELMo was trained", where="model.elmo")
+    theirs = read_recipe(run / "recipe.toml", tasks={"contextual": Contextual})
+    assert isinstance(theirs, Contextual)
+    elmo: ELMo = theirs.assemble(run)
+    load_weights(elmo, run)
+    (folder / READER).parent.mkdir(parents=True, exist_ok=True)
+    kept_tokenizer(theirs.tokenizer, run).save(folder / FILE)
+    save_weights(weights_of(elmo.reader), folder / READER)  # last: where it is, the tokenizer is
+
+
+def _of_its_size(section: Elmo, reader: Mapping[str, Tensor]) -> Elmo:
+    """The section with the sizes of a reader that was taken along; others are refused."""
+    sizes = {
+        "input": "characters" if "words.letters.weight" in reader else "tokens",
+        "width": reader["forth.0.weight_hh_l0"].size(-1),
+        "layers": sum(name.startswith("forth.") and name.endswith("weight_hh_l0") for name in reader),
+    }
+    for name, value in sizes.items():
+        if (asked := getattr(section, name)) not in (None, value):
+            came = f"{name} = {asked!r} for the ELMo of {section.elmo}"
+            raise SettingError(came, f"{value!r}, as it has, or nothing", where=f"model.{name}")
+    return section.model_copy(update=sizes)

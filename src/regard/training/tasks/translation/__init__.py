@@ -1,0 +1,90 @@
+"""Sentences in another language: the task "translation"."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+from torch import nn
+
+from regard.text.batches.batch import TranslationBatch
+from regard.text.batches.buckets import Buckets
+from regard.text.batches.collate import Translate
+from regard.text.batches.plan import Batches
+from regard.text.store.columns import Columns
+from regard.text.store.fields import TranslationFields
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.training.recipe import Count, Prepared, Recipe, Section
+from regard.training.tasks.chance import seeded
+from regard.training.tasks.smoothing import Smoothing
+from regard.training.tasks.tokenizers import TARGET, AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
+from regard.training.tasks.translation.data import BuiltIn, InFiles, Table, texts
+from regard.training.tasks.translation.models import AnyModel, BahdanauModel, PointerModel, Vocabularies
+from regard.training.translating import PredictTarget
+
+
+class Batching(Section):
+    """Pairs of like length: padding included, at most `tokens` on each side; texts are cut at `limit` tokens."""
+
+    tokens: Count = 2048
+    rows: Count | None = None
+    limit: Count | None = 256
+
+
+class Translation(Recipe):
+    """A sentence in another language. Without `target_tokenizer` both sides share one vocabulary."""
+
+    task: Literal["translation"] = "translation"
+    data: Annotated[BuiltIn | InFiles | Table, Field(discriminator="kind")] = BuiltIn()
+    tokenizer: AnyTokenizer = Sized()
+    target_tokenizer: AnyTokenizer | None = None
+    model: Annotated[AnyModel, Field(discriminator="kind")] = BahdanauModel()
+    objective: Smoothing = Smoothing()
+    batches: Batching = Batching()
+
+    def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> Prepared:
+        source, target = self._learned(folder)
+        split = self.data.columns(folder, TranslationFields(source, target, isinstance(self.model, PointerModel)))
+
+        def batches(columns: Columns, rank: int, ranks: int) -> Batches[TranslationBatch]:
+            collate = Translate(columns, source.special, target.special, self.batches.limit)
+            plan = Buckets(collate.lengths, self.batches.tokens, self.batches.rows)
+            return Batches(plan, collate, self.train.seed, rank, ranks, self.train.ahead)
+
+        train, valid = batches(split.train, rank, ranks), split.valid
+        held = "none" if valid is None else f"{len(valid):,}"
+        words = f"{len(source):,}" if source is target else f"{len(source):,} and {len(target):,}"
+        notes = [f"{len(split.train):,} training pairs, {held} for validation; a vocabulary of {words}"]
+        if isinstance(train.collate, Translate) and train.collate.truncated:
+            notes.append(f"{train.collate.truncated:,} training pairs cut to {self.batches.limit} tokens")
+        return Prepared(
+            recipe=self,
+            model=self.assemble(folder),
+            objective=PredictTarget(source, target, self.objective.smoothing),
+            train=train,
+            valid=None if valid is None else partial(batches, valid),
+            notes=(*notes, *split.notes),
+        )
+
+    def assemble(self, folder: Path) -> nn.Module:
+        """The model of a run in its folder, with the weights that chance gives it."""
+        source, target = self.tokenizers(folder)
+        sizes = Vocabularies(len(source), len(target), source.special.unknown, self.target_tokenizer is None)
+        with seeded(self.train.seed):
+            return self.model.make(sizes)
+
+    def tokenizers(self, folder: Path) -> tuple[Tokenizer, Tokenizer]:
+        """Those that a run keeps: of the source and of the target, which may be one."""
+        source = kept_tokenizer(self.tokenizer, folder)
+        other = self.target_tokenizer
+        return source, source if other is None else kept_tokenizer(other, folder, TARGET)
+
+    def _learned(self, folder: Path) -> tuple[Tokenizer, Tokenizer]:
+        if self.target_tokenizer is None:
+            both = tokenizer_of(self.tokenizer, texts(self.data.training(), "source", "target"), folder)
+            return both, both
+        source = tokenizer_of(self.tokenizer, texts(self.data.training(), "source"), folder)
+        target = texts(self.data.training(), "target")
+        return source, tokenizer_of(self.target_tokenizer, target, folder, TARGET)

@@ -1,0 +1,135 @@
+"""The section [model] of the task "translation": a kind for every decoder of the recurrent line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field
+
+from regard.attention.scores import Additive, Bilinear, Cosine, Dot, ScaledDot, Score
+from regard.attention.windows import LocalM, LocalP
+from regard.errors import SettingError
+from regard.models.decoders import Bahdanau, Bottleneck, Decoder, FedLuong, Luong
+from regard.models.pointer import PointerGenerator
+from regard.models.reader import Reader
+from regard.models.seq2seq import Seq2Seq
+from regard.models.words import Words
+from regard.training.recipe import Count, Section, Share
+
+
+class Vocabularies(NamedTuple):
+    """How many words a translator reads and writes with; `unknown`: the source's token for all others."""
+
+    source: int
+    target: int
+    unknown: int | None
+    shared: bool
+
+
+class _Translator(Section):
+    """Words are `width` wide, the states of the source `states` (both ways together), the writer's `hidden`."""
+
+    width: Count = 128
+    states: Annotated[int, Field(ge=2, multiple_of=2)] = 256
+    hidden: Count = 256
+    cell: Literal["rnn", "gru", "lstm"] = "gru"
+    dropout: Share = 0.0
+
+    def make(self, words: Vocabularies) -> Seq2Seq:
+        return Seq2Seq(self._reader(words), self.decoder(), Words(words.target, self.width), self.dropout)
+
+    def decoder(self) -> Decoder:
+        raise SettingError("no kind of model", "one of MODELS", where="model.kind")
+
+    def _reader(self, words: Vocabularies) -> Reader:
+        own = Words(words.source, self.width, words.unknown)
+        return Reader(own, self.states, cell=self.cell, dropout=self.dropout)
+
+
+class BottleneckModel(_Translator):
+    """No attention: the last states of the source are all that the writer gets."""
+
+    kind: Literal["bottleneck"] = "bottleneck"
+    layers: Count = 1
+
+    def decoder(self) -> Bottleneck:
+        return Bottleneck(self.width, self.hidden, self.states, self.layers, self.cell, self.dropout)
+
+
+class BahdanauModel(_Translator):
+    """The state before looks at the source, and what it sees enters the next one; `score_width`: of tanh."""
+
+    kind: Literal["bahdanau"] = "bahdanau"
+    score_width: Count = 128
+
+    def decoder(self) -> Bahdanau:
+        score = Additive(self.hidden, self.score_width, self.states)
+        return Bahdanau(self.width, self.hidden, self.states, score, self.cell)
+
+
+class LuongModel(_Translator):
+    """The new state looks at the source: everywhere, near its own place (local-m), near a predicted one (local-p)."""
+
+    kind: Literal["luong"] = "luong"
+    score: Literal["dot", "scaled-dot", "bilinear", "concat", "cosine"] = "bilinear"
+    window: Literal["global", "local-m", "local-p"] = "global"
+    half_width: Count = 10
+    feeding: bool = True
+    layers: Count = 1
+
+    def decoder(self) -> Luong:
+        kind = FedLuong if self.feeding else Luong
+        windows: dict[str, Callable[[], LocalM | LocalP | None]] = {
+            "global": lambda: None,
+            "local-m": lambda: LocalM(self.half_width),
+            "local-p": lambda: LocalP(self.hidden, self.half_width),
+        }
+        near, score = windows[self.window](), self._score()
+        return kind(self.width, self.hidden, self.states, score, near, self.layers, self.cell, self.dropout)
+
+    def _score(self) -> Score:
+        if self.score in ("dot", "scaled-dot", "cosine") and self.hidden != self.states:
+            raise SettingError(
+                f"score {self.score!r} between states of {self.hidden} and of {self.states}",
+                "hidden and states of one width",
+                where="model.score",
+                advice="bilinear and concat compare different widths.",
+            )
+        scores: dict[str, Callable[[], Score]] = {
+            "dot": Dot,
+            "scaled-dot": ScaledDot,
+            "cosine": Cosine,
+            "bilinear": lambda: Bilinear(self.hidden, self.states),
+            "concat": lambda: Additive(self.hidden, self.hidden, self.states),
+        }
+        return scores[self.score]()
+
+
+class PointerModel(BahdanauModel):
+    """As bahdanau, and words of the source can be said as they stand there, known or not.
+
+    `coverage`: it remembers where it has looked, and looking there again costs `charge` times the weight.
+    """
+
+    kind: Literal["pointer"] = "pointer"  # type: ignore[assignment]
+    coverage: bool = True
+    charge: Annotated[float, Field(ge=0)] = 1.0
+
+    def make(self, words: Vocabularies) -> PointerGenerator:
+        if not words.shared or words.unknown is None:
+            raise SettingError(
+                "a pointer with two vocabularies" if not words.shared else "a tokenizer without an unknown token",
+                "one vocabulary for both sides, with an unknown token",
+                where="target_tokenizer",
+                advice="Leave [target_tokenizer] out, and take words as the tokenizer's kind.",
+            )
+        said = Words(words.target, self.width, words.unknown)
+        return PointerGenerator(self._reader(words), self.decoder(), said, self.dropout, self.charge)
+
+    def decoder(self) -> Bahdanau:
+        score = Additive(self.hidden, self.score_width, self.states)
+        return Bahdanau(self.width, self.hidden, self.states, score, self.cell, self.coverage)
+
+
+AnyModel = BottleneckModel | BahdanauModel | LuongModel | PointerModel

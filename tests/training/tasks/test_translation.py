@@ -1,0 +1,139 @@
+"""The task "translation": every decoder learns, unseen words are copied, and mistakes are answered in words."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from regard.decoding.greedy import Greedy
+from regard.errors import RegardError, SettingError
+from regard.text.tokenizers.open import number_of
+from regard.training.reading.recipes import read_recipe
+from regard.training.run import load, train
+from regard.training.tasks import TASKS
+from regard.training.tasks.translation import Translation
+from regard.training.use import translator
+
+ENGLISH = "one two three four five six seven eight nine ten".split()
+FRENCH = "un deux trois quatre cinq six sept huit neuf dix".split()
+NAMES = [first + last for first in ("Bar", "Cal", "Dor", "Fal") for last in ("din", "mond", "vel", "zac", "rot", "net")]
+
+
+def corpus(folder: Path, pairs: int = 400, names: bool = False) -> Path:
+    """Numbers in order, each in the other language; perhaps with a name, which is the same in both."""
+    chance = torch.Generator().manual_seed(0)
+    lines: tuple[list[str], list[str]] = ([], [])
+    for at in range(pairs):
+        numbers = torch.randint(10, (3 + at % 4,), generator=chance).tolist()
+        place = int(torch.randint(len(numbers), (), generator=chance)) if names else -1
+        for words, side in zip((ENGLISH, FRENCH), lines, strict=True):
+            said = [NAMES[at % len(NAMES)] if number == place else words[n] for number, n in enumerate(numbers)]
+            side.append(" ".join(said))
+    for ending, side in zip(("en", "fr"), lines, strict=True):
+        (folder / f"train.{ending}").write_text("\n".join(side) + "\n", encoding="utf-8")
+    return folder
+
+
+def recipe(folder: Path, *sets: str, **model: Any) -> Translation:
+    small = {"width": 16, "states": 32, "hidden": 32, **model}
+    given = [
+        "data.kind=parallel",
+        f"data.source={folder / 'train.en'}",
+        f"data.target={folder / 'train.fr'}",
+        "data.valid=0.1",
+        *(f"model.{name}={str(value).lower()}" for name, value in small.items()),
+        *("batches.tokens=200", "train.steps=220", "train.threads=1", "schedule.warmup=20", "optimiser.rate=1e-2"),
+        *("evaluate.every=220", "evaluate.graded=40", "keep.every=220", *sets),
+    ]
+    found = read_recipe("bahdanau", given, tasks=TASKS)
+    assert isinstance(found, Translation)
+    return found
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "bottleneck": {"kind": "bottleneck", "hidden": 64},
+    "bahdanau": {"kind": "bahdanau"},
+    "dot": {"kind": "luong", "score": "dot", "feeding": False},
+    "bilinear, fed": {"kind": "luong", "score": "bilinear"},
+    "concat": {"kind": "luong", "score": "concat", "feeding": False},
+    "local-m": {"kind": "luong", "window": "local-m", "half_width": 2, "feeding": False},
+    "local-p, fed": {"kind": "luong", "window": "local-p", "half_width": 3},
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_decoder_learns_to_translate(name: str, tmp_path: Path) -> None:
+    steps = 500 if name == "bottleneck" else 220  # one vector for all is the hard way
+    given = recipe(corpus(tmp_path), f"train.steps={steps}", f"evaluate.every={steps}", **KINDS[name])
+    ended = train(given, tmp_path / "run", tell=lambda text: None)
+    assert ended.metrics["perplexity"] < (3 if name == "bottleneck" else 1.5)  # among ten words
+    assert name == "bottleneck" or ended.metrics["bleu"] > 60
+
+
+def test_a_pointer_says_names_that_it_has_never_seen(tmp_path: Path) -> None:
+    size = 7 + len(ENGLISH + FRENCH)  # special tokens, and the numbers alone
+    sets = ["target_tokenizer=none", f"tokenizer.size={size}", "train.steps=350", "model.coverage=false"]
+    given = recipe(corpus(tmp_path, names=True), *sets, kind="pointer")
+    train(given, tmp_path / "run", tell=lambda text: None)
+    use = translator(tmp_path / "run")
+    assert not any(name in use.source.encode(name).pieces for name in NAMES)
+    strangers = ["Quixbert", "Wolfing", "Yarmouth"]
+    found = use([f"two {name} seven" for name in strangers], Greedy())
+    assert [best.text.split()[1] for [best] in found] == strangers
+    [read] = use.read([("two Quixbert seven", "deux Quixbert sept")])
+    [other] = use.read([("two Quixbert seven", "deux Wolfing sept")])
+    assert other.score < read.score
+
+
+def test_what_a_run_keeps_is_enough_to_use_it(tmp_path: Path) -> None:
+    given = recipe(corpus(tmp_path), "train.steps=3", "evaluate.every=3")
+    train(given, tmp_path / "run", tell=lambda text: None)
+    for name in ("train.en", "train.fr"):
+        (tmp_path / name).unlink()
+    assert isinstance(load(tmp_path / "run"), torch.nn.Module)
+    [[best]] = translator(tmp_path / "run")(["one two three"])
+    assert isinstance(best.text, str)
+    assert {"tokenizer.json", "target-tokenizer.json"} <= {path.name for path in (tmp_path / "run").iterdir()}
+
+
+def test_another_target_tokenizer_is_another_run(tmp_path: Path) -> None:
+    from regard.training.run import recorded
+
+    given = recipe(corpus(tmp_path), "train.steps=3", "evaluate.every=3")
+    train(given, tmp_path / "run", tell=lambda text: None)
+    with pytest.raises(SettingError, match="target_tokenizer"):
+        recorded(tmp_path / "run", ["target_tokenizer.size=9"])
+
+
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        (["model.kind=pointer", "target_tokenizer.kind=words"], "one vocabulary"),
+        (["model.kind=luong", "model.score=dot", "model.hidden=30"], "one width"),
+        (["model.kind=luong", "model.window=local"], "local-m"),
+        (["model.kind=bahdanu"], "bahdanau"),
+    ],
+)
+def test_mistakes_are_answered_in_words(sets: list[str], said: str, tmp_path: Path) -> None:
+    with pytest.raises(RegardError, match=said):
+        recipe(corpus(tmp_path), *sets).prepare(tmp_path / "run")
+
+
+def test_unknown_words_have_one_number_on_both_sides(tmp_path: Path) -> None:
+    given = recipe(corpus(tmp_path, names=True), "target_tokenizer=none", "tokenizer.size=27", kind="pointer")
+    prepared = given.prepare(tmp_path / "run")
+    batch = next(iter(prepared.train))
+    outside = (batch.source >= 27).any(1)
+    assert outside.all()
+    for row in range(len(batch)):
+        source, target = (set(ids[ids >= 27].tolist()) for ids in (batch.source[row], batch.target_out[row]))
+        assert source == target <= {number_of(name, 27) for name in NAMES}
+
+
+def test_the_other_way_round_turns_pairs_and_links() -> None:
+    from regard.training.tasks.translation.data import BuiltIn
+
+    there, back = (next(BuiltIn(direction=way).drawn("test", 1)) for way in ("en-fr", "fr-en"))
+    assert (there.source, there.target) == (back.target, back.source)
+    assert {(j, i) for i, j in there.links or ()} == set(back.links or ())
