@@ -15,7 +15,7 @@ PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
 
-demo: $(READY)  ## watch a dictionary look-up relax into attention
+demo: $(READY)  ## train a translator that attends, and look into it (some minutes)
 	@$(BIN)/regard demo
 
 test: lint types  ## lint, types and every test but the long ones
@@ -37,7 +37,7 @@ bench: $(READY)  ## side by side with peers, printed as ratios
 	@$(BIN)/python benchmarks/training.py
 
 clean:  ## remove the environment and everything that was built
-	rm -rf $(VENV) build dist out regard-demo .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) build dist out regard-demo regard-lookup .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch comes first and pinned, so that no other dependency can draw in a different one.

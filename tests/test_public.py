@@ -58,7 +58,7 @@ def test_every_public_name_of_text_is_there() -> None:
 
 TRAINING = set(
     "train dry_run load read_recipe write_recipe TASKS Recipe Prepared Objective Loss Measured Output Grade Classify "
-    "PredictNext Loop World Keeping LogFile read_log".split()
+    "PredictNext ReadOn PredictTarget PredictNeighbours TagWords translator Loop World Keeping LogFile read_log".split()
 )
 
 

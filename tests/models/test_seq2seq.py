@@ -103,13 +103,24 @@ def test_a_bottleneck_gets_the_last_states_and_nothing_else() -> None:
 
 
 def test_the_reader_reads_both_ways_from_each_rows_own_end() -> None:
-    model, (source, lengths, _) = translator(), batch(rows=2)
-    read = model.reader(source, lengths)
-    half, length = STATES // 2, int(lengths[1])
-    words = model.reader.words(source[1:, :length])
-    both, _ = model.reader.both(words)
-    close(read.states[1:, :length], both + model.reader.word(words))
+    (source, lengths, _), half = batch(rows=2), STATES // 2
+    reader = large(Reader(words(), STATES, cell="gru"))
+    read, length = reader(source, lengths), int(lengths[1])
+    theirs = torch.nn.GRU(WIDTH, half, batch_first=True, bidirectional=True).double()
+    for ours, end in ((reader.forth[0], ""), (reader.back[0], "_reverse")):
+        for name, weight in ours.named_parameters():
+            getattr(theirs, name + end).data.copy_(weight)
+    given = reader.words(source[1:, :length])
+    both, _ = theirs(given)
+    close(read.states[1:, :length], both + reader.word(given))
     close(read.last[1:], torch.cat((both[:, -1, :half], both[:, 0, half:]), -1))
+
+
+def test_a_second_layer_reads_both_ways_of_the_first() -> None:
+    (source, lengths, _), reader = batch(rows=1), large(Reader(words(), STATES, layers=2))
+    before = reader(source, lengths).states
+    source[0, -1] = (source[0, -1] + 1) % WORDS
+    assert ((reader(source, lengths).states - before).abs().amax(-1) > 1e-9).all()
 
 
 def test_bahdanau_is_the_formula_of_the_paper() -> None:

@@ -12,6 +12,7 @@ import torch
 from regard import cli
 from regard.text.tokenizers.kinds import Words
 from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.training.reading.recipes import shipped
 from regard.training.run import load
 from regard.training.telling.log import read_log
 
@@ -58,7 +59,7 @@ def refused(said: Said, *words: str) -> None:
         assert word in last, said.err
 
 
-@pytest.mark.parametrize("name", ["classifier", "character-gpt"])
+@pytest.mark.parametrize("name", shipped())
 def test_a_run_has_all_its_files_and_the_model_loads(name: str, train: Command, tmp_path: Path) -> None:
     said = train(name)
     assert said.code == 0, said.err
@@ -85,7 +86,7 @@ def test_a_run_can_be_told_in_json(train: Command) -> None:
 def test_the_recipes_are_listed(train: Command) -> None:
     said = train(small=False)
     assert said.code == 0
-    assert "classifier " in said.out and "character-gpt " in said.out
+    assert all(f"{name} " in said.out for name in shipped())
 
 
 def test_a_dry_run_tells_and_leaves_no_trace(train: Command, tmp_path: Path) -> None:

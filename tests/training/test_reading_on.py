@@ -13,7 +13,7 @@ from regard.attention.scores import Bilinear
 from regard.models.attentive import AttentiveLM, LookBack
 from regard.models.cache import NeuralCache
 from regard.models.copying import Sentinel
-from regard.models.predictions import Logits, Mixture
+from regard.models.predictions import Logits, Mixture, sayable
 from regard.models.recurrence import Recurrence
 from regard.models.recurrent import RecurrentLM
 from regard.models.words import Words
@@ -26,7 +26,7 @@ from regard.text.tokenizers import kinds
 from regard.text.tokenizers.open import number_of
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training import metrics
-from regard.training.reading_on import ReadOn, closed_surprise, sayable, surprises
+from regard.training.reading_on import ReadOn, closed_surprise, surprises
 
 STORIES = [
     Document(("the cat met Valdon .", "Valdon ran .", "the cat ran .", "Valdon met the cat .")),

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.errors import SettingError
+
 if TYPE_CHECKING:
     from regard.decoding.translate import Translated, Translator
     from regard.decoding.writing import Rules
@@ -60,7 +62,10 @@ def _rules(
     require: list[str],
 ) -> Rules:
     def ids(text: str) -> list[int]:
-        return list(translator.target.encode(text).ids)
+        found = list(translator.target.encode(text).ids)
+        if not found or translator.target.special.unknown in found:
+            raise SettingError(repr(text), "words of the target's vocabulary", where="--prefix, --ban, --require")
+        return found
 
     return translator.rules(
         longest,

@@ -21,10 +21,10 @@ from regard.attention.scores import Score
 from regard.attention.tap import Tap
 from regard.errors import SettingError
 from regard.models.copying import Copy
-from regard.models.memory import Memory, texts_of
 from regard.models.predictions import Logits, Mixture, Prediction
 from regard.models.recurrence import Carry, Recurrence
 from regard.models.recurrent import Reading
+from regard.models.seen import Seen, texts_of
 from regard.models.words import Softmax, Words
 
 
@@ -43,7 +43,7 @@ class Read:
     """
 
     recurrent: Carry
-    memory: Memory
+    memory: Seen
     text: Tensor
     end: int | None
     width: int
@@ -92,8 +92,8 @@ class AttentiveLM(nn.Module):
 
     def read(self, inputs: Tensor, documents: Tensor | None = None, carry: Carry | None = None) -> Reading:
         states, after = self.recurrence(self.dropout(self.words(inputs)), carry)
-        here = Memory.of(states, inputs, documents)
-        keys = here if carry is None else Memory.carried(carry).then(here)
+        here = Seen.of(states, inputs, documents)
+        keys = here if carry is None else Seen.carried(carry).then(here)
         mask: Mask = Past()
         if carry is not None or documents is not None:  # else there is one text, and no empty place
             mask = mask & keys.mask(documents, inputs.size(1))
@@ -105,7 +105,7 @@ class AttentiveLM(nn.Module):
         """`end`: the token that opens another text in the same row, which does not see those before it."""
         states, recurrent = self.recurrence(self.words(inputs), lengths=lengths)
         texts = texts_of(inputs, end)
-        memory = Memory.of(states, inputs, texts).only(lengths)
+        memory = Seen.of(states, inputs, texts).only(lengths)
         text = memory.documents.clamp(min=0).amax(1) if inputs.size(1) else torch.zeros_like(lengths)
         return Read(recurrent, memory, text, end, self._wide(self.softmax.bias.numel(), memory.tokens))
 
@@ -119,7 +119,7 @@ class AttentiveLM(nn.Module):
         log_probs, width = prediction.log_probs().squeeze(1), self._wide(state.width, inputs)
         log_probs = pad(log_probs, (0, width - log_probs.size(-1)), value=-torch.inf)
         assert got.weights is not None
-        after = memory.then(Memory.of(states, inputs, text.unsqueeze(-1)))
+        after = memory.then(Seen.of(states, inputs, text.unsqueeze(-1)))
         return log_probs, got.weights.squeeze(1), Read(recurrent, after, text, state.end, width)
 
     def reorder(self, state: Read, rows: Tensor) -> Read:
@@ -128,7 +128,7 @@ class AttentiveLM(nn.Module):
             state, recurrent=recurrent, memory=state.memory.rows(rows), text=state.text.index_select(0, rows)
         )
 
-    def _look(self, states: Tensor, keys: Memory, mask: Mask, weights: bool = False) -> Attended:
+    def _look(self, states: Tensor, keys: Seen, mask: Mask, weights: bool = False) -> Attended:
         observe = Observe(weights=weights or self.copies)
         got: Attended = self.past(states, keys.states, score=self.score, mask=mask, observe=observe)
         return got

@@ -19,10 +19,10 @@ from regard.attention.observe import Attended, Observe
 from regard.attention.scores import ScaledDot
 from regard.attention.tap import Tap
 from regard.errors import SettingError
-from regard.models.memory import NO_TOKEN, Memory, texts_of
 from regard.models.predictions import Logits, Mixture, Prediction
 from regard.models.recurrence import Carry
 from regard.models.recurrent import Reading
+from regard.models.seen import NO_TOKEN, Seen, texts_of
 
 
 class Readable(Protocol):
@@ -69,8 +69,8 @@ class NeuralCache(nn.Module):
         """inputs (B, T): what comes after each, and what to hand in with the tokens after these."""
         inner = None if carry is None else _inner(carry)
         reading = cast(Readable, self.model).read(inputs, documents, inner)
-        here = Memory.of(reading.hidden, inputs, documents)
-        keys = here if carry is None else Memory.carried(carry).then(here)
+        here = Seen.of(reading.hidden, inputs, documents)
+        keys = here if carry is None else Seen.carried(carry).then(here)
         mask: Mask = Window(self.size, -1)
         if carry is not None or documents is not None:
             mask = mask & keys.mask(documents, inputs.size(1))

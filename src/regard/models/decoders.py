@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention.masks import Dense, Padding
+from regard.attention.masks import Padding
 from regard.attention.memory import Memory
 from regard.attention.observe import Attended, Observe
 from regard.attention.scores import Additive, Score
@@ -204,8 +204,7 @@ class Luong(Decoder):
         assert state.memory is not None
         states, _ = through(self.recurrent, words, state.cells)
         memory, window = state.memory, self._window(state)
-        mask = Dense(memory.allowed)
-        got = self.tap(states, memory.values, score=self.score, mask=mask, window=window, observe=observe)
+        got = self.tap(states, memory.values, score=self.score, mask=memory.mask, window=window, observe=observe)
         return self._joined(states, got, words)
 
     def step(self, word: Tensor, state: Writing) -> tuple[Decoded, Writing]:

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.errors import SettingError
 from regard.models.cells import recurrent
+from regard.models.turning import turned
 from regard.models.words import Words
 
 
@@ -22,7 +22,7 @@ class Source(NamedTuple):
 
 
 class Reader(nn.Module):
-    """Two recurrent readers, from the left and from the right; half of each state comes from each.
+    """Layers of two recurrent readers, from the left and from the right; half of each state comes from each.
 
     Reader(Words(8000, 128), 256)               # 8000 words of width 128, states of width 256
 
@@ -30,20 +30,27 @@ class Reader(nn.Module):
     them on. The last states have no such help, so that what they hold is what a fixed vector can hold.
     """
 
-    def __init__(self, words: Words, states: int, layers: int = 1, cell: str = "gru", dropout: float = 0.0) -> None:
+    def __init__(self, words: Words, states: int, layers: int = 1, cell: str = "lstm", dropout: float = 0.0) -> None:
         super().__init__()
         if states < 2 or states % 2:
             raise SettingError(f"states={states}", "an even width, half of it for each way", where="Reader")
         self.words = words
-        self.both = recurrent(cell, words.width, states // 2, layers, both=True, dropout=dropout)
+        widths = [words.width, *[states] * (layers - 1)]
+        self.forth = nn.ModuleList(recurrent(cell, width, states // 2) for width in widths)
+        self.back = nn.ModuleList(recurrent(cell, width, states // 2) for width in widths)
         self.word = nn.Linear(words.width, states, bias=False)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, source: Tensor, lengths: Tensor) -> Source:
         """source (B, S), of which the first `lengths` (B,) are real, one at least."""
         words = self.dropout(self.words(source))
-        packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        states, last = self.both(packed)
-        states, _ = pad_packed_sequence(states, batch_first=True, total_length=source.size(1))
-        top = (last[0] if isinstance(last, tuple) else last)[-2:]  # forth and back of the uppermost layer
-        return Source(self.dropout(states + self.word(words)), lengths, torch.cat(tuple(top), -1))
+        # each row is turned about its own last word, so that padding comes after the text for both of them; torch's
+        # packed sequences would do the same, at half the speed on a CPU
+        last = (lengths - 1).view(-1, 1, 1)
+        states, ends = words, []
+        for forth, back in zip(self.forth, self.back, strict=True):
+            right, _ = forth(states)
+            left, _ = back(turned(states, lengths))
+            ends = [way.gather(1, last.expand(-1, 1, way.size(-1))).squeeze(1) for way in (right, left)]
+            states = self.dropout(torch.cat((right, turned(left, lengths)), -1))
+        return Source(states + self.dropout(self.word(words)), lengths, torch.cat(ends, -1))

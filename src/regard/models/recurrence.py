@@ -7,20 +7,19 @@ lstm  Hochreiter and Schmidhuber 1997, with a forget gate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Literal, get_args
+from collections.abc import Mapping
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from regard.errors import SettingError, unknown
+from regard.errors import SettingError
+from regard.models.cells import recurrent
 
 Cell = Literal["rnn", "gru", "lstm"]
 Carry = Mapping[str, Tensor]
 """What a model takes along: tensors (B, ...), each row with what belongs to it."""
-
-_LAYERS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
 
 
 class Recurrence(nn.Module):
@@ -31,13 +30,10 @@ class Recurrence(nn.Module):
 
     def __init__(self, cell: Cell, width: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
-        if cell not in _LAYERS:
-            raise unknown(cell, get_args(Cell), kind="cell", where="Recurrence")
         if layers < 1:
             raise SettingError(f"layers={layers}", "at least 1", where="Recurrence")
         self.names = ("hidden", "cell") if cell == "lstm" else ("hidden",)
-        between = dropout if layers > 1 else 0.0
-        self.layers = _LAYERS[cell](width, hidden, layers, batch_first=True, dropout=between)
+        self.layers = recurrent(cell, width, hidden, layers, dropout=dropout)
         if cell == "lstm":
             _remember(self.layers)
 

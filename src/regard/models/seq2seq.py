@@ -17,6 +17,8 @@ from regard.models.predictions import Logits, Prediction
 from regard.models.reader import Reader
 from regard.models.words import Softmax, Words
 
+GAIN = 3.0  # of the softmax: half the vocabulary of a small corpus comes up a few times only
+
 
 @dataclass(frozen=True, eq=False)
 class Standing:
@@ -48,7 +50,7 @@ class Seq2Seq(nn.Module):
     def __init__(self, reader: Reader, decoder: Decoder, words: Words, dropout: float = 0.0) -> None:
         super().__init__()
         self.reader, self.decoder, self.words = reader, decoder, words
-        self.softmax = Softmax(words.width, len(words), words)
+        self.softmax = Softmax(words.width, len(words), words, GAIN)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> tuple[Prediction, Tensor | None]:

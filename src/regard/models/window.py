@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from regard.errors import SettingError
-from regard.models.memory import NO_TEXT, NO_TOKEN, texts_of
 from regard.models.predictions import Logits, Prediction
 from regard.models.recurrence import Carry
 from regard.models.recurrent import Reading
+from regard.models.seen import NO_TEXT, NO_TOKEN, texts_of
 from regard.models.words import Softmax, Words
 
 

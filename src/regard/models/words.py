@@ -43,11 +43,13 @@ class Words(nn.Module):
 class Softmax(nn.Module):
     """Logits of every word from a vector: hidden W + b; with `tied`, the rows of W are the words' own embedding.
 
-    Where that is of another width than the vectors, a projection comes between.
+    Where that is of another width than the vectors, a projection comes between. `gain` multiplies the vectors: with a
+    larger one each occurrence of a word teaches the softmax more, so that rare words are learned in fewer of them.
     """
 
-    def __init__(self, hidden: int, vocabulary: int, tied: Words | None = None) -> None:
+    def __init__(self, hidden: int, vocabulary: int, tied: Words | None = None, gain: float = 1.0) -> None:
         super().__init__()
+        self.gain = gain
         weight = nn.Parameter(torch.empty(vocabulary, hidden)) if tied is None else tied.embedding.weight
         self.project = nn.Linear(hidden, weight.size(1), bias=False) if weight.size(1) != hidden else None
         self.weight = weight
@@ -59,4 +61,5 @@ class Softmax(nn.Module):
         """hidden (..., D): logits (..., V)."""
         if self.project is not None:
             hidden = self.project(hidden)
+        hidden = hidden if self.gain == 1.0 else hidden * self.gain
         return nn.functional.linear(hidden, self.weight, self.bias)

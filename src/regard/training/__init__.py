@@ -4,7 +4,7 @@ The way through the room: `reading` makes a `recipe` of a file; its task (`tasks
 `objective` of it; `loop` trains, one `step` after the other, on a `state` whose parts are `optimisers`, `precision`,
 `averaging`, `randomness` and `progress`; `evaluation` looks how good it is; `keeping` writes each `checkpoint` and the
 `weights`; `distributed` joins several processes; `telling` is for whoever listens. `run` ties a recipe to a folder:
-start there.
+start there. `use` is what comes after: the model of a run with its tokenizers.
 """
 
 from typing import TYPE_CHECKING
@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING
 from regard.lazy import Home, door
 
 if TYPE_CHECKING:
+    from regard.training.contexts import PredictNeighbours, TagWords
     from regard.training.distributed import World
     from regard.training.keeping import Keeping
     from regard.training.loop import Loop
     from regard.training.objective import Grade, Loss, Measured, Objective, Output
     from regard.training.objectives import Classify, PredictNext
     from regard.training.reading.recipes import read_recipe, write_recipe
+    from regard.training.reading_on import ReadOn
     from regard.training.recipe import Prepared, Recipe
     from regard.training.run import dry_run, load, train
     from regard.training.tasks import TASKS
     from regard.training.telling.log import LogFile, read_log
+    from regard.training.translating import PredictTarget
+    from regard.training.use import translator
 
 __all__ = [
     "train",
@@ -39,6 +43,11 @@ __all__ = [
     "Grade",
     "Classify",
     "PredictNext",
+    "ReadOn",
+    "PredictTarget",
+    "PredictNeighbours",
+    "TagWords",
+    "translator",
     "Loop",
     "World",
     "Keeping",
@@ -55,6 +64,10 @@ _HOMES: dict[str, Home] = {
         "recipe": "Recipe Prepared",
         "objective": "Objective Loss Measured Output Grade",
         "objectives": "Classify PredictNext",
+        "reading_on": "ReadOn",
+        "translating": "PredictTarget",
+        "contexts": "PredictNeighbours TagWords",
+        "use": "translator",
         "loop": "Loop",
         "distributed": "World",
         "keeping": "Keeping",

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.models.elmo import Neighbours
 from regard.models.predictions import IGNORED, Logits
-from regard.text.batches.plain import PlainBatch, SpelledTaggedBatch
+from regard.text.batches.batch import PlainBatch, SpelledTaggedBatch
 from regard.text.corpora.labels import Labels
 from regard.text.tokenizers.open import spelled
 from regard.text.tokenizers.tokenizer import Tokenizer

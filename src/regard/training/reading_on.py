@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.decoding.sample import Sample
 from regard.decoding.stepper import Stepper
 from regard.decoding.writing import Rules
-from regard.models.predictions import Mixture, Prediction
+from regard.models.predictions import Mixture, Prediction, sayable
 from regard.text.batches.batch import IGNORED, BlockBatch
 from regard.text.tokenizers.open import compacted, spelled
 from regard.training import metrics
@@ -93,17 +93,6 @@ class ReadOn(PredictNext):
     def _read(self, model: nn.Module, batch: BlockBatch, carry: Carry | None) -> tuple[Prediction, Carry | None]:
         prediction, after = model(batch.inputs, batch.documents, carry if batch.carried else None)
         return prediction, after if self.carries else None
-
-
-def sayable(prediction: Prediction, targets: Tensor, unknown: int | None) -> Tensor:
-    """The targets (B, T), `unknown` in place of words outside the vocabulary that could not be copied there."""
-    outside = targets >= _size(prediction)
-    if unknown is None or not outside.any():
-        return targets
-    if isinstance(prediction, Mixture):
-        seen = prediction.seen if prediction.seen.dim() == 3 else prediction.seen.unsqueeze(-2)
-        outside = outside & ~((seen == targets.unsqueeze(-1)) & (prediction.copied > 0)).any(-1)
-    return targets.masked_fill(outside, unknown)
 
 
 def closed_surprise(prediction: Prediction, targets: Tensor, unknown: int | None) -> Tensor:

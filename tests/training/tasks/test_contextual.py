@@ -9,7 +9,7 @@ import torch
 
 from regard.errors import CorpusError
 from regard.models.spelling import Looked, Spelled
-from regard.text.batches.plain import PlainBatch
+from regard.text.batches.batch import PlainBatch
 from regard.training.contexts import PredictNeighbours, neighbours_of
 from regard.training.recipe import Prepared, Train
 from regard.training.tasks.contextual import Batching, BuiltIn, Contextual, Elmo, TextFile

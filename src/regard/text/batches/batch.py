@@ -156,3 +156,26 @@ class PackedBatch(Batch):
 
     def count(self) -> int:
         return int((self.targets != IGNORED).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class PlainBatch(Batch):
+    """[CLS] text [SEP]; every token but the first has one before it to be predicted from, every one but the last one
+    after it.
+
+    An id of the vocabulary's size + e is the word that row e of `spellings` spells; None where nobody kept spellings.
+    """
+
+    inputs: Tensor  # (B, T)
+    lengths: Tensor  # (B,)
+    spellings: Tensor | None = None  # (E, C)
+
+    def count(self) -> int:
+        return int(self.lengths.sum()) - len(self)
+
+
+@dataclass(frozen=True, eq=False)
+class SpelledTaggedBatch(TaggedBatch):
+    """TaggedBatch, with `spellings` as in PlainBatch."""
+
+    spellings: Tensor | None = None  # (E, C)

@@ -19,7 +19,8 @@ class Buckets:
 
     `lengths`: (n,), or (n, sides) such as source and target, special tokens included: what `collate.lengths` gives.
     `among`: the numbers of the examples to use, all by default. An example longer than the budget is refused, or left
-    out and counted in `left_out`.
+    out and counted in `left_out`. `rising`: this share of the first epoch, its beginning, goes from short texts to long
+    ones (as SortaGrad does, Amodei et al. 2016): what is learned on short ones is there when the long ones come.
 
     >>> plan = Buckets(collate.lengths, budget=4096)
     >>> plan.waste(Epoch(seed=0))                  # the share of padding among all cells
@@ -30,12 +31,15 @@ class Buckets:
     rows: int | None = None
     among: np.ndarray | None = None
     too_long: Literal["refuse", "leave out"] = "refuse"
+    rising: float = 0.0
 
     def __post_init__(self) -> None:
         if self.too_long not in ("refuse", "leave out"):
             raise SettingError(f"too_long={self.too_long!r}", "'refuse' or 'leave out'", where="Buckets")
         if self.budget < 1 or (self.rows is not None and self.rows < 1):
             raise SettingError(f"budget={self.budget}, rows={self.rows}", "at least 1 of each", where="Buckets")
+        if not 0 <= self.rising <= 1:
+            raise SettingError(f"rising={self.rising}", "a share from 0 to 1", where="Buckets")
         if np.ndim(self.lengths) not in (1, 2):
             raise ShapeError(
                 f"lengths of shape {np.shape(self.lengths)}", "(n,) or (n, sides)", where="Buckets lengths"
@@ -56,11 +60,14 @@ class Buckets:
         random = epoch.random("buckets")
         order = self._used[_snake(self._sides[self._used], self._grain, random)]
         batches = self._cut(order, random.random())
-        return [batches[number] for number in random.permutation(len(batches))]
+        mixed = [batches[number] for number in random.permutation(len(batches))]
+        first = round(self.rising * len(mixed)) if epoch.number == 0 else 0
+        return [*sorted(mixed[:first], key=lambda rows: int(self._sides[rows].max())), *mixed[first:]]
 
     @cached_property
     def fingerprint(self) -> str:
-        return fingerprint("buckets", self._sides, self.budget, self.rows, self._used)
+        more = ("rising", self.rising) if self.rising else ()
+        return fingerprint("buckets", self._sides, self.budget, self.rows, self._used, *more)
 
     @cached_property
     def left_out(self) -> np.ndarray:

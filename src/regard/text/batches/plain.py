@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from regard.text.batches.batch import Batch, TaggedBatch
+from regard.text.batches.batch import PlainBatch, SpelledTaggedBatch
 from regard.text.batches.collate import Tag, data_fingerprint
 from regard.text.batches.epoch import Epoch
 from regard.text.batches.layout import SingleText, check, framed, lay, stretch, tensor
@@ -19,29 +19,6 @@ from regard.text.tokenizers.spelling import spelled_words
 if TYPE_CHECKING:
     from regard.text.store.columns import Columns
     from regard.text.tokenizers.specials import SpecialIds
-
-
-@dataclass(frozen=True, eq=False)
-class PlainBatch(Batch):
-    """[CLS] text [SEP]; every token but the first has one before it to be predicted from, every one but the last one
-    after it.
-
-    An id of the vocabulary's size + e is the word that row e of `spellings` spells; None where nobody kept spellings.
-    """
-
-    inputs: Tensor  # (B, T)
-    lengths: Tensor  # (B,)
-    spellings: Tensor | None = None  # (E, C)
-
-    def count(self) -> int:
-        return int(self.lengths.sum()) - len(self)
-
-
-@dataclass(frozen=True, eq=False)
-class SpelledTaggedBatch(TaggedBatch):
-    """TaggedBatch, with `spellings` as in PlainBatch."""
-
-    spellings: Tensor | None = None  # (E, C)
 
 
 @dataclass(frozen=True, eq=False)

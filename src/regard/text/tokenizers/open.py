@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from itertools import groupby
-from typing import NamedTuple
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, NamedTuple
 
 from regard.text.tokenizers.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 MOST = 2**31 - 1  # ids stay below it
 
@@ -57,8 +57,10 @@ def compacted(ids: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
     So that a distribution over the vocabulary and them is `size + len(table)` wide.
     """
+    import torch  # here, because who tokenises needs none
+
     table = ids[ids >= size].unique()
-    return torch.where(ids >= size, size + torch.searchsorted(table, ids), ids), table
+    return torch.where(ids >= size, size + torch.searchsorted(table, ids.contiguous()), ids), table
 
 
 def spelled(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from regard.attention import scores
 from regard.errors import SettingError
 from regard.models.pooling import BothWays, PoolingClassifier
 from regard.text import grammar
@@ -26,6 +25,7 @@ from regard.training.objectives import Classify
 from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
 from regard.training.tasks.chance import seeded
 from regard.training.tasks.holdout import Split, kept_back, stored
+from regard.training.tasks.scores import SCORES, ScoreName
 from regard.training.tasks.smoothing import Smoothing
 from regard.training.tasks.tokenizers import AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
 
@@ -88,22 +88,13 @@ class Pooling(Section):
     kind: Literal["pooling"] = "pooling"
     width: Count = 64
     states: Literal["words", "both-ways"] = "both-ways"
-    score: Literal["scaled-dot", "dot", "bilinear", "additive", "cosine"] = "scaled-dot"
+    score: ScoreName = "scaled-dot"
     dropout: Share = 0.1
 
     def make(self, vocabulary: int, classes: int) -> PoolingClassifier:
         states = BothWays(self.width) if self.states == "both-ways" else None
         score = SCORES[self.score](self.width)
         return PoolingClassifier(vocabulary, classes, self.width, score, self.dropout, states)
-
-
-SCORES: dict[str, Callable[[int], scores.Score]] = {
-    "scaled-dot": lambda width: scores.ScaledDot(),
-    "dot": lambda width: scores.Dot(),
-    "bilinear": scores.Bilinear,
-    "additive": lambda width: scores.Additive(width, width),
-    "cosine": lambda width: scores.Cosine(),
-}
 
 
 class Batching(Section):

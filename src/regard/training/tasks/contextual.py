@@ -14,8 +14,9 @@ from pydantic import Field
 from regard.models.elmo import ELMo
 from regard.models.spelling import Looked, Spelled, WordVectors
 from regard.text import grammar
+from regard.text.batches.batch import PlainBatch
 from regard.text.batches.buckets import Buckets
-from regard.text.batches.plain import Plain, PlainBatch
+from regard.text.batches.plain import Plain
 from regard.text.batches.plan import Batches
 from regard.text.corpora.documents import Documents
 from regard.text.examples import Document

@@ -15,8 +15,9 @@ from torch import Tensor
 from regard.errors import SettingError
 from regard.models.elmo import DeepReader, ELMo, Tagger
 from regard.text import grammar
+from regard.text.batches.batch import SpelledTaggedBatch
 from regard.text.batches.buckets import Buckets
-from regard.text.batches.plain import SpelledTaggedBatch, TagSpelled
+from regard.text.batches.plain import TagSpelled
 from regard.text.batches.plan import Batches
 from regard.text.corpora.labels import Labels, TagFile
 from regard.text.examples import Tagged

@@ -16,7 +16,7 @@ from regard.models.recurrent import RecurrentLM
 from regard.models.window import WindowLM
 from regard.models.words import Words
 from regard.training.recipe import Count, Section, Share
-from regard.training.tasks.classification import SCORES
+from regard.training.tasks.scores import SCORES, ScoreName
 
 
 class Gpt(Section):
@@ -83,7 +83,7 @@ class Attentive(Section):
     hidden: Count = 128
     tied: bool = True
     dropout: Share = 0.0
-    score: Literal["scaled-dot", "dot", "bilinear", "additive", "cosine"] = "bilinear"
+    score: ScoreName = "bilinear"
     copying: Literal["none", "average", "gate", "sentinel"] = "none"
     memory: Annotated[int, Field(ge=0)] = 64
 

@@ -26,11 +26,15 @@ from regard.training.translating import PredictTarget
 
 
 class Batching(Section):
-    """Pairs of like length: padding included, at most `tokens` on each side; texts are cut at `limit` tokens."""
+    """Pairs of like length: padding included, at most `tokens` on each side; texts are cut at `limit` tokens.
+
+    `rising`: this share of the first epoch, its beginning, goes from short sentences to long ones.
+    """
 
     tokens: Count = 2048
     rows: Count | None = None
     limit: Count | None = 256
+    rising: Annotated[float, Field(ge=0, le=1)] = 0.0
 
 
 class Translation(Recipe):
@@ -50,7 +54,8 @@ class Translation(Recipe):
 
         def batches(columns: Columns, rank: int, ranks: int) -> Batches[TranslationBatch]:
             collate = Translate(columns, source.special, target.special, self.batches.limit)
-            plan = Buckets(collate.lengths, self.batches.tokens, self.batches.rows)
+            rising = self.batches.rising
+            plan = Buckets(collate.lengths, self.batches.tokens, self.batches.rows, rising=rising)
             return Batches(plan, collate, self.train.seed, rank, ranks, self.train.ahead)
 
         train, valid = batches(split.train, rank, ranks), split.valid

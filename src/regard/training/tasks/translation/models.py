@@ -28,7 +28,10 @@ class Vocabularies(NamedTuple):
 
 
 class _Translator(Section):
-    """Words are `width` wide, the states of the source `states` (both ways together), the writer's `hidden`."""
+    """Words are `width` wide, the states of the source `states` (both ways together), the writer's `hidden`.
+
+    `cell` is the writer's; the source is read by LSTMs, which torch runs fastest.
+    """
 
     width: Count = 128
     states: Annotated[int, Field(ge=2, multiple_of=2)] = 256
@@ -44,7 +47,7 @@ class _Translator(Section):
 
     def _reader(self, words: Vocabularies) -> Reader:
         own = Words(words.source, self.width, words.unknown)
-        return Reader(own, self.states, cell=self.cell, dropout=self.dropout)
+        return Reader(own, self.states, dropout=self.dropout)
 
 
 class BottleneckModel(_Translator):

@@ -1,0 +1,46 @@
+"""Links read off a map: words from pieces, the largest weight and those beside it, and measures typed out."""
+
+import pytest
+import torch
+
+from regard.errors import CorpusError, ShapeError
+from regard.inspection.alignment import Gold, between_words, links_of, measure, pharaoh, read_gold
+
+
+def test_to_the_pieces_of_a_word_is_summed_and_from_them_averaged() -> None:
+    weights = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.3, 0.1], [0.2, 0.2, 0.2, 0.4]])
+    words = between_words(weights, [0, 0, 1], [0, 0])  # the last column and row are those of the end
+    torch.testing.assert_close(words, torch.tensor([[(0.3 + 0.6) / 2, 0.3]]))
+
+
+def test_maps_that_are_too_small_are_refused() -> None:
+    with pytest.raises(ShapeError, match="at least"):
+        between_words(torch.ones(2, 2), [0, 1, 2], [0, 1])
+
+
+def test_every_target_word_is_linked_to_its_largest_and_to_those_above_the_threshold() -> None:
+    matrix = torch.tensor([[0.5, 0.35, 0.15], [0.2, 0.2, 0.6], [0.25, 0.24, 0.26]])
+    assert links_of(matrix) == ((0, 0), (1, 0), (2, 1), (2, 2))
+    assert links_of(matrix, threshold=1.0) == ((0, 0), (2, 1), (2, 2))
+    assert pharaoh(links_of(matrix, threshold=1.0)) == "0-0 2-1 2-2"
+    assert links_of(torch.zeros(0, 3)) == ()
+
+
+def test_the_error_rate_is_its_formula() -> None:
+    gold = read_gold("0-0 1-2 1p1", "here")
+    assert gold == Gold.of({(0, 0), (1, 2)}, {(1, 1)})
+    got = measure([((0, 0), (1, 1), (2, 2))], [gold])
+    assert (got.precision, got.recall) == (2 / 3, 1 / 2)
+    assert got.aer == pytest.approx(1 - (1 + 2) / (3 + 2))
+    perfect = measure([((0, 0), (1, 2))], [gold])
+    assert (perfect.precision, perfect.recall, perfect.aer) == (1, 1, 0)
+
+
+def test_words_may_count_from_one() -> None:
+    assert read_gold("1-1 2?3", "here", first=1) == Gold.of({(0, 0)}, {(1, 2)})
+
+
+@pytest.mark.parametrize("line", ["0-a", "0", "1-0", "0_1"])
+def test_what_is_no_link_is_refused_with_its_place(line: str) -> None:
+    with pytest.raises(CorpusError, match=r"gold\.txt:3"):
+        read_gold(line, "gold.txt:3", first=1)

@@ -1,0 +1,157 @@
+"""`regard translate`, `align`, `score` and `demo` as their users meet them."""
+
+import json
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from regard import cli
+from regard.text.grammar.writing import write
+from regard.training.reading.recipes import read_recipe
+from regard.training.run import train
+from regard.training.tasks import TASKS
+
+SENTENCES = ["He resembles us today .", "", "The old judge is thirsty ."]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a translator, one without attention, and a language model, each hardly trained; and a corpus."""
+    folder = tmp_path_factory.mktemp("runs")
+    write(folder / "corpus", 200)
+    small = ["data.examples=200", "data.valid=10", "train.steps=4", "evaluate.every=4", "train.threads=1"]
+    for name, sets in (
+        ("bahdanau", ["model.hidden=16", "model.states=16", "model.width=8", "evaluate.graded=4"]),
+        ("seq2seq", ["model.hidden=16", "model.states=16", "model.width=8", "evaluate.graded=4"]),
+        ("recurrent-lm", ["model.hidden=8", "model.width=8"]),
+    ):
+        train(read_recipe(name, [*small, *sets], tasks=TASKS), folder / name, tell=lambda text: None)
+    return folder
+
+
+class Command:
+    """Runs the command line in this process: exit code, what it printed, what it complained of."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.monkeypatch, self.capsys = monkeypatch, capsys
+
+    def __call__(self, *arguments: object) -> tuple[int, str, str]:
+        self.monkeypatch.setattr(sys, "argv", ["regard", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        said = self.capsys.readouterr()
+        return int(left.value.code or 0), said.out, said.err
+
+
+@pytest.fixture
+def regard(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(monkeypatch, capsys)
+
+
+def test_a_file_comes_out_line_by_line_and_blank_lines_stay(runs: Path, regard: Command, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
+    code, out, _ = regard("translate", runs / "bahdanau", tmp_path / "in.txt", "--longest", 6, "--shortest", 2)
+    assert code == 0
+    lines = out.split("\n")
+    assert (len(lines), lines[1]) == (4, "")
+    assert lines[0] and lines[2]
+    _, alone, _ = regard("translate", runs / "bahdanau", SENTENCES[2], "--longest", 6, "--shortest", 2)
+    assert alone == lines[2] + "\n"
+
+
+def test_standard_input_is_read(runs: Path, regard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", iter([f"{SENTENCES[0]}\n"]))
+    code, out, _ = regard("translate", runs / "bahdanau", "-", "--longest", 6, "--shortest", 2)
+    assert (code, len(out.splitlines())) == (0, 1)
+
+
+def test_json_tells_everything(runs: Path, regard: Command) -> None:
+    ask = ("--best", 2, "--longest", 6, "--shortest", 2, "--json")
+    code, out, _ = regard("translate", runs / "bahdanau", SENTENCES[0], *ask)
+    told = [json.loads(line) for line in out.splitlines()]
+    assert (code, [one["rank"] for one in told]) == (0, [1, 2])
+    assert told[0]["score"] >= told[1]["score"]
+    for one in told:
+        assert len(one["weights"]) == len(one["words"]["target"]) == len(one["text"].split())
+        assert all(len(row) == len(one["words"]["source"]) == 5 for row in one["weights"])
+
+
+def test_rules_are_kept(runs: Path, regard: Command) -> None:
+    ask = ("--longest", 6, "--shortest", 3, "--prefix", "Le juge", "--ban", "de", "--require", "a")
+    _, out, _ = regard("translate", runs / "bahdanau", SENTENCES[2], *ask)
+    words = out.split()
+    assert words[:2] == ["Le", "juge"]
+    assert "a" in words
+    assert "de" not in words
+
+
+def test_alignment_adds_links_that_are_links(runs: Path, regard: Command) -> None:
+    _, out, _ = regard("translate", runs / "bahdanau", SENTENCES[0], "--alignment", "--longest", 6, "--shortest", 2)
+    text, _, links = out.strip().partition(" ||| ")
+    pairs = [tuple(map(int, link.split("-"))) for link in links.split()]
+    assert {j for _, j in pairs} == set(range(len(text.split())))
+    assert all(i < 5 for i, _ in pairs)
+
+
+def test_align_prints_links_and_with_gold_how_right_they_are(runs: Path, regard: Command) -> None:
+    corpus = runs / "corpus"
+    files = (corpus / "test.en", corpus / "test.fr")
+    code, out, _ = regard("align", runs / "bahdanau", *files)
+    sentences = files[0].read_text(encoding="utf-8").splitlines()
+    assert (code, len(out.splitlines())) == (0, len(sentences))
+    _, out, _ = regard("align", runs / "bahdanau", *files, "--gold", corpus / "test.align", "--json")
+    told = json.loads(out)
+    assert told["sentences"] == len(sentences)
+    assert 0 <= told["precision"] <= 1
+    assert told["aer"] == pytest.approx(1 - (told["in_sure"] + told["in_possible"]) / (told["links"] + told["sure"]))
+
+
+def test_score_prints_signatures_or_perplexity(runs: Path, regard: Command) -> None:
+    corpus = runs / "corpus"
+    files = (corpus / "test.en", corpus / "test.fr")
+    code, out, _ = regard("score", runs / "bahdanau", *files, "--beam", 1)
+    assert code == 0
+    assert "nrefs:1|case:mixed" in out
+    code, out, _ = regard("score", runs / "recurrent-lm", corpus / "test.en", "--json")
+    plain = json.loads(out)
+    assert (code, plain["perplexity"] > 1) == (0, True)
+    _, out, _ = regard("score", runs / "recurrent-lm", corpus / "test.en", "--cache", 50, "--json")
+    assert json.loads(out)["perplexity"] != plain["perplexity"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("translate", "recurrent-lm", "A word ."), "task 'translation'"),
+        (("translate", "nowhere", "A word ."), "no run"),
+        (("translate", "bahdanau", "A word .", "--ban", "blörp"), "vocabulary"),
+        (("score", "bahdanau", "corpus/test.en"), "RUN SRC TGT"),
+        (("align", "seq2seq", "corpus/test.en", "corpus/test.fr"), "bottleneck"),
+        (("align", "bahdanau", "corpus/test.en", "corpus/train.fr"), "as many"),
+        (("align", "bahdanau", "corpus/test.en", "corpus/none.fr"), "none.fr"),
+        (("translate", "bahdanau", "A word .", "--beam", "2", "--coverage", "-1"), "coverage"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    arguments: tuple[str, ...], said: str, runs: Path, regard: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(runs)
+    code, _, err = regard(*arguments)
+    assert code == 2
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_demo_tells_its_story_and_goes_on_where_it_was(regard: Command, tmp_path: Path) -> None:
+    ask = ("demo", "--out", tmp_path, "--steps", 3, "--sentences", 12)
+    code, out, err = regard(*ask)
+    assert code == 0, err
+    assert all(word in out for word in ("BLEU", "AER", "Where it looked", "nrefs:1"))
+    words = "".join(ElementTree.parse(tmp_path / "attention.svg").getroot().itertext())
+    assert "who looks at whom" in words
+    code, out, _ = regard(*ask, "--json")  # a trained one is there: straight to the looking
+    told = json.loads(out)
+    assert code == 0
+    assert set(told) >= {"bleu", "by_length", "alignment", "training_seconds", "picture"}
