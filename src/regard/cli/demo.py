@@ -122,7 +122,7 @@ def _show(
     matrix = word_map(translator, best).tolist()
     console.print(matrix_table(matrix, shown.source.split(), best.text.split(), console))
     lengths = "  ".join(f"{name} words {value:.1f}" for name, value in judged.by_length.items())
-    console.print(f"\nBLEU {judged.bleu.value:.1f} on {len(pairs)} held-out sentences ({lengths})")
+    console.print(f"\nBLEU {judged.bleu.value:.1f} on {len(pairs)} held-out sentences ({lengths})", soft_wrap=True)
     console.print(f"     {judged.bleu.signature}", soft_wrap=True)
     if judged.agreement is not None:
         got = judged.agreement
