@@ -10,7 +10,7 @@ from torch import nn
 
 from regard.attention.positions import Rotary
 from regard.decoding import Beam, Greedy, Rules, Sample
-from regard.decoding.generate import Continuation, continued
+from regard.decoding.generate import Continuation, continued, unsaid
 from regard.errors import SettingError
 from regard.models.gpt import GPT
 from regard.text.tokenizers.kinds import Characters, Words
@@ -121,3 +121,14 @@ def test_rules_belong_to_prompts_however_they_are_grouped() -> None:
     assert [one.text[0] for (one,) in found] == list("acdehm")
     with pytest.raises(SettingError, match="prefix of 6 rows, expected of all 1"):
         continued(model, tokenizer, ["the"], Greedy(), Rules(None, 4, prefix=begun))
+
+
+def test_the_unknown_token_is_no_word_and_is_never_said() -> None:
+    model, tokenizer = characters()
+    unknown = tokenizer.special.need("unknown")
+    draws = Sample(temperature=5.0, seed=1, count=20)  # hot enough for everything to come up
+    free = Rules(None, 30)
+    assert any(unknown in one.tokens for one in continued(model, tokenizer, ["the"], draws, free)[0])
+    ruled = continued(model, tokenizer, ["the"], draws, replace(free, banned=unsaid(tokenizer)))
+    assert not any(unknown in one.tokens for one in ruled[0])
+    assert not any(unknown in one.tokens for one in continued(model, tokenizer, ["the"], draws)[0])

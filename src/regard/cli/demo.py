@@ -25,7 +25,7 @@ A translator reads an English sentence and writes French. Before each word it
 looks at every word it has read: it scores them, turns the scores into weights
 that sum to one, and averages (Bahdanau, Cho & Bengio 2015). Nobody tells it
 which word answers to which. The corpus is drawn from the built-in grammar; the
-recipe is `{RECIPE}`. On two cores this takes about three minutes.
+recipe is `{RECIPE}`. On two cores this takes about four minutes.
 """
 
 

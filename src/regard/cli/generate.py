@@ -49,11 +49,11 @@ def generate(
     search = _search({**drawing, "seed": seed}, beam, count)
     prompts = texts_of(prompt)
     model, tokenizer = _opened(run)
-    from regard.decoding.generate import continued
+    from regard.decoding.generate import continued, unsaid
     from regard.decoding.writing import Rules
 
     room = _room(model, max((len(ids) for ids in tokenizer.ids_batch(prompts)), default=0))
-    rules = Rules(tokenizer.special.end, length or max(1, min(LENGTH, room)))
+    rules = Rules(tokenizer.special.end, length or max(1, min(LENGTH, room)), banned=unsaid(tokenizer))
     answers = continued(model, tokenizer, prompts, search, rules)
     for line, (given, found) in enumerate(zip(prompts, answers, strict=True)):
         for rank, one in enumerate(found):

@@ -47,7 +47,7 @@ def continued(
     prompt r. An empty prompt begins a text: the model gets the end token, which closes the text before.
     """
     search = Sample() if search is None else search
-    rules = Rules(tokenizer.special.end, _reach(model, 200)) if rules is None else rules
+    rules = Rules(tokenizer.special.end, _reach(model, 200), banned=unsaid(tokenizer)) if rules is None else rules
     rules.check(len(prompts))
     copies = getattr(model, "copies", False)
     given = opened(tokenizer, prompts) if copies else [Opened(ids, {}) for ids in tokenizer.ids_batch(prompts)]
@@ -62,6 +62,11 @@ def continued(
         for row, texts in zip(rows, written, strict=True):
             found[row] = [_told(tokenizer, given[row], text, table) for text in texts]
     return found
+
+
+def unsaid(tokenizer: Tokenizer) -> list[list[int]]:
+    """What no text has: the token that stands for words outside the vocabulary."""
+    return [] if tokenizer.special.unknown is None else [[tokenizer.special.unknown]]
 
 
 def _alike(lengths: Sequence[int]) -> Iterator[list[int]]:

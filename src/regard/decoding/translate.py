@@ -124,7 +124,8 @@ class Translator:
     def _told(self, source: str, one: Written, table: Tensor, spellings: dict[int, str]) -> Translated:
         size = len(self.target)
         tokens = [token if token < size else int(table[token - size]) for token in one.tokens]
-        text = spelled(self.target, tokens, spellings)
+        # an unknown word is shown, not left out: the words of the text are the tokens that were written
+        text = spelled(self.target, tokens, spellings, unknown="<unk>")
         length = None if one.weights is None else len(self._ids(self.source, [source])[0].ids) + 1
         weights = None if one.weights is None else one.weights[:, :length]
         return Translated(source, text, one.score, tokens, one.log_probs, one.finished, weights)

@@ -8,6 +8,7 @@ import torch
 
 from regard.decoding.greedy import Greedy
 from regard.errors import RegardError, SettingError
+from regard.inspection.translations import word_map
 from regard.text.tokenizers.open import number_of
 from regard.training.reading.recipes import read_recipe
 from regard.training.run import load, train
@@ -137,3 +138,14 @@ def test_the_other_way_round_turns_pairs_and_links() -> None:
     there, back = (next(BuiltIn(direction=way).drawn("test", 1)) for way in ("en-fr", "fr-en"))
     assert (there.source, there.target) == (back.target, back.source)
     assert {(j, i) for i, j in there.links or ()} == set(back.links or ())
+
+
+def test_an_unknown_word_that_is_written_is_shown_in_its_place(tmp_path: Path) -> None:
+    train(recipe(corpus(tmp_path), "train.steps=3", "evaluate.every=3"), tmp_path / "run", tell=lambda text: None)
+    use = translator(tmp_path / "run")
+    unknown = use.target.special.need("unknown")
+    rules = use.rules(longest=3, shortest=3, prefix=[[unknown]])
+    [[best]] = use(["one two three"], rules=rules, attention=True)
+    assert best.text.split()[0] == "<unk>"
+    assert len(best.text.split()) == len(best.tokens) == 3
+    assert word_map(use, best).shape == (3, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Annotated, Literal, NamedTuple
 
@@ -27,7 +28,7 @@ class Vocabularies(NamedTuple):
     shared: bool
 
 
-class _Translator(Section):
+class _Translator(Section, ABC):
     """Words are `width` wide, the states of the source `states` (both ways together), the writer's `hidden`.
 
     `cell` is the writer's; the source is read by LSTMs, which torch runs fastest.
@@ -42,8 +43,9 @@ class _Translator(Section):
     def make(self, words: Vocabularies) -> Seq2Seq:
         return Seq2Seq(self._reader(words), self.decoder(), Words(words.target, self.width), self.dropout)
 
+    @abstractmethod
     def decoder(self) -> Decoder:
-        raise SettingError("no kind of model", "one of MODELS", where="model.kind")
+        """The writing half."""
 
     def _reader(self, words: Vocabularies) -> Reader:
         own = Words(words.source, self.width, words.unknown)
