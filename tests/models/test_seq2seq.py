@@ -98,7 +98,8 @@ def test_a_bottleneck_gets_the_last_states_and_nothing_else() -> None:
     read = model.reader(source, lengths)
     words = model.words(target)
     first = model.decoder.run(words, model.decoder.begin(read))
-    blind = read._replace(states=torch.full_like(read.states, torch.nan))
+    nothing = torch.full_like(read.states, torch.nan)
+    blind = read._replace(states=nothing, values=nothing)
     close(model.decoder.run(words, model.decoder.begin(blind)).vectors, first.vectors)
 
 
@@ -112,7 +113,8 @@ def test_the_reader_reads_both_ways_from_each_rows_own_end() -> None:
             getattr(theirs, name + end).data.copy_(weight)
     given = reader.words(source[1:, :length])
     both, _ = theirs(given)
-    close(read.states[1:, :length], both + reader.word(given))
+    close(read.states[1:, :length], both)
+    close(read.values[1:, :length], both + reader.word(given))
     close(read.last[1:], torch.cat((both[:, -1, :half], both[:, 0, half:]), -1))
 
 
@@ -127,13 +129,13 @@ def test_bahdanau_is_the_formula_of_the_paper() -> None:
     model, (source, lengths, target) = translator("bahdanau"), batch(rows=1)
     decoder = model.decoder
     assert isinstance(decoder, Bahdanau)
-    states, _, last = model.reader(source, lengths)
+    states, values, _, last = model.reader(source, lengths)
     words = model.words(target)
     s = torch.tanh(last @ decoder.bridge.weight.T + decoder.bridge.bias)
     expected = []
     for t in range(target.size(1)):
         e = torch.tanh(s @ decoder.score.query.weight.T + states[0] @ decoder.score.key.weight.T) @ decoder.score.vector
-        c = e.softmax(0) @ states[0]
+        c = e.softmax(0) @ values[0]
         gates = words[:, t] @ decoder.cell.input.weight.T + decoder.cell.input.bias + c @ decoder.cell.fed.weight.T
         mine = s @ decoder.cell.state.weight.T + decoder.cell.state.bias
         r, z = torch.sigmoid(gates[:, : 2 * HIDDEN] + mine[:, : 2 * HIDDEN]).chunk(2, -1)
@@ -149,7 +151,7 @@ def test_luong_with_and_without_feeding_is_the_formula_of_the_paper() -> None:
     for kind in (Luong, FedLuong):
         score = Bilinear(HIDDEN, STATES)
         model = large(Seq2Seq(Reader(words(), STATES), kind(*SIZES, score, cell="rnn"), words()))
-        states, _, last = model.reader(source, lengths)
+        states, values, _, last = model.reader(source, lengths)
         decoder, given = model.decoder, model.words(target)[0]
         h, v = torch.tanh(decoder.bridge(last))[0], torch.zeros(WIDTH).double()
         expected = []
@@ -161,7 +163,7 @@ def test_luong_with_and_without_feeding_is_the_formula_of_the_paper() -> None:
                 w = decoder.recurrent
                 h = torch.tanh(w.weight_ih_l0 @ word + w.bias_ih_l0 + w.weight_hh_l0 @ h + w.bias_hh_l0)
             a = (states[0] @ (h @ score.weight)).softmax(0)
-            v = torch.tanh(decoder.vector.weight @ torch.cat((h, a @ states[0])) + decoder.vector.bias)
+            v = torch.tanh(decoder.vector.weight @ torch.cat((h, a @ values[0])) + decoder.vector.bias)
             expected.append((model.softmax(v)).log_softmax(-1))
         close(said(model, source, lengths, target)[0], torch.stack(expected))
 

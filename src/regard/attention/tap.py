@@ -50,6 +50,11 @@ class Tap(nn.Module):
         """The same where queries come one after another: a call for each of them."""
         return self._heard(partial(memory.look, q), memory.values, how)
 
+    @property
+    def listened(self) -> bool:
+        """Whether anybody hears this tap now. Who computes what it reports by another way must ask first."""
+        return any(self in listener.places for listener in _listeners.get())
+
     def _heard(self, compute: Callable[..., Attended], v: Tensor, how: dict[str, Any]) -> Attended:
         listeners = [listener for listener in _listeners.get() if self in listener.places]
         if not listeners:
@@ -106,7 +111,8 @@ class Heard:
 def capture(model: nn.Module, places: str | Sequence[str] = "*", observe: Observe | None = None) -> Iterator[Heard]:
     """Hear every call at the places that match, such as "*.cross" or ["encoder.0.self", "encoder.1.*"].
 
-    By default the whole weights are heard. The model's output does not change by one bit.
+    By default the whole weights are heard. The model's output does not change by one bit; while it trains, that of a
+    loop with its own derivative (models/loop.py), which nobody can listen to, may change by rounding.
     """
     names = places_of(model, places)
     heard = Heard(list(names.values()))

@@ -21,8 +21,11 @@ def align(
     ] = None,
     first: Annotated[int, typer.Option("--first", min=0, max=1, help="What gold links count words from.")] = 0,
     threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="A weight that makes a link beside the largest.")
-    ] = 0.3,
+        float, typer.Option(min=0, max=1, help="A share that links a source word to its best target word too.")
+    ] = 0.2,
+    balance: Annotated[
+        bool, typer.Option("--balance/--raw", help="Let words compete for each other, or take the weights as they are.")
+    ] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print an object a line, or the measures as one.")] = False,
 ) -> None:
     """Print the word links of each pair as 0-0 1-2, read off the attention that the model pays while it is made to
@@ -41,7 +44,7 @@ def align(
     translator = opened(run)
     with progress_bar("pairs", len(sources)) as tell:
         read = translator.read(list(zip(sources, targets, strict=True)), tell)
-    found = [links(translator, one, threshold) for one in read]
+    found = [links(translator, one, threshold, balance) for one in read]
     if truths is None:
         for one, made in zip(read, found, strict=True):
             whole = {**told(translator, one), "links": made}

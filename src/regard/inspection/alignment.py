@@ -16,7 +16,8 @@ from torch import Tensor
 from regard.errors import CorpusError, ShapeError
 from regard.text.examples import Links
 
-THRESHOLD = 0.3  # a weight from which on a word is linked although another one has more
+THRESHOLD = 0.2  # a share from which on a source word is linked to its best target word, though that prefers another
+ROUNDS = 3  # of sharing out; further ones change next to nothing
 
 
 def between_words(weights: Tensor, source: Sequence[int], target: Sequence[int]) -> Tensor:
@@ -36,13 +37,30 @@ def between_words(weights: Tensor, source: Sequence[int], target: Sequence[int])
     return mean / words.bincount(minlength=len(mean)).clamp(min=1).unsqueeze(-1)
 
 
-def links_of(matrix: Tensor, threshold: float = THRESHOLD) -> Links:
-    """Each target word with the source word it looks at most, and with every other one of at least this weight."""
+def balanced(matrix: Tensor) -> Tensor:
+    """The map after words have competed for each other: every source word shares itself out among the target words,
+    then every target word among the source words, and again (Sinkhorn & Knopp 1967).
+
+    An article is often written while looking at its noun, whose gender it needs. The noun belongs to a word that wants
+    nothing else; what is left for the article is the article.
+    """
+    shares = matrix.double() + 1e-6  # a word that nobody looked at is shared out evenly
+    for _ in range(ROUNDS):
+        shares = shares / shares.sum(0, keepdim=True)
+        shares = shares / shares.sum(1, keepdim=True)
+    return shares.to(matrix.dtype)
+
+
+def links_of(matrix: Tensor, threshold: float = THRESHOLD, balance: bool = True) -> Links:
+    """Each target word with its best source word, and each source word with its best target word, if that gives it
+    at least this share; by what words get in competition, or without `balance` by the weights as they are."""
     if not matrix.numel():
         return ()
-    chosen = matrix >= threshold
-    chosen[torch.arange(len(matrix)), matrix.argmax(-1)] = True
-    return tuple(sorted((j, i) for i, j in chosen.nonzero().tolist()))
+    shares = balanced(matrix) if balance else matrix
+    best, whose = shares.max(0)
+    links = {(j, i) for i, j in enumerate(shares.argmax(1).tolist())}
+    links |= {(j, i) for j, (i, share) in enumerate(zip(whose.tolist(), best.tolist(), strict=True)) if share >= threshold}
+    return tuple(sorted(links))
 
 
 def pharaoh(links: Links) -> str:

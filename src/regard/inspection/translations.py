@@ -33,9 +33,9 @@ def word_map(translator: Translator, one: Translated) -> Tensor:
     return between_words(one.weights, source, target)
 
 
-def links(translator: Translator, one: Translated, threshold: float = THRESHOLD) -> Links:
+def links(translator: Translator, one: Translated, threshold: float = THRESHOLD, balance: bool = True) -> Links:
     """Which word of the translation answers to which of the source, as far as attention tells."""
-    return links_of(word_map(translator, one), threshold)
+    return links_of(word_map(translator, one), threshold, balance)
 
 
 def told(translator: Translator, one: Translated) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from regard.attention.scores import Additive, Score
 from regard.attention.tap import Tap
 from regard.attention.windows import LocalM, LocalP
 from regard.errors import SettingError
+from regard.models import loop
 from regard.models.cells import Cell, State, recurrent
 from regard.models.reader import Source
 
@@ -134,7 +135,7 @@ class Bahdanau(Decoder):
             self.coverage = nn.Parameter(torch.zeros(self.score.query.out_features))
 
     def memory(self, source: Source) -> Memory:
-        return Memory.of(source.states, score=self.score, mask=Padding(source.lengths))
+        return Memory.of(source.states, source.values, score=self.score, mask=Padding(source.lengths))
 
     def begin(self, source: Source) -> Writing:
         state = super().begin(source)
@@ -143,6 +144,8 @@ class Bahdanau(Decoder):
         )
 
     def run(self, words: Tensor, state: Writing, observe: Observe = NOTHING) -> Decoded:
+        if self._alone(state, observe):
+            return self._walked(words, state)
         hidden, contexts, weights = [], [], []
         for gates in self.cell.inputs(words).unbind(1):
             context, weight, state = self._go(gates, state, observe)
@@ -158,6 +161,27 @@ class Bahdanau(Decoder):
         parts = torch.cat((state.cells[0][0], context, word), -1).unsqueeze(1)
         seen = None if weights is None else weights.unsqueeze(1)
         return Decoded(torch.tanh(self.vector(parts)), parts, seen), state
+
+    def _alone(self, state: Writing, observe: Observe) -> bool:
+        """Whether `loop.walk` serves: training, the usual score and cell, nobody who asks what was looked at."""
+        assert state.memory is not None
+        usual = isinstance(self.score, Additive) and self.cell.kind == "gru" and self.coverage is None
+        keys = state.memory.keys
+        plain = keys.dtype == state.cells[0][0].dtype and not torch.is_autocast_enabled(keys.device.type)
+        asked = observe != NOTHING or self.tap.listened or not torch.is_grad_enabled()
+        return usual and plain and state.memory.blind is None and not asked
+
+    def _walked(self, words: Tensor, state: Writing) -> Decoded:
+        memory, score, cell = state.memory, self.score, self.cell
+        assert memory is not None and isinstance(score, Additive) and cell.fed is not None
+        weights = loop.Weights(
+            score.query.weight, score.vector, cell.fed.weight, cell.state.weight, cell.state.bias
+        )
+        hidden, contexts = loop.walk(
+            cell.inputs(words), state.cells[0][0], memory.keys, memory.values, memory.hidden, weights
+        )
+        parts = torch.cat((hidden, contexts, words), -1)
+        return Decoded(torch.tanh(self.vector(parts)), parts)
 
     def _go(self, gates: Tensor, state: Writing, observe: Observe) -> tuple[Tensor, Tensor | None, Writing]:
         assert state.memory is not None
@@ -198,14 +222,12 @@ class Luong(Decoder):
         self.recurrent = recurrent(cell, width, self.hidden, layers, dropout=dropout)
 
     def memory(self, source: Source) -> Memory:
-        return Memory.of(source.states, score=self.score, mask=Padding(source.lengths))
+        return Memory.of(source.states, source.values, score=self.score, mask=Padding(source.lengths))
 
     def run(self, words: Tensor, state: Writing, observe: Observe = NOTHING) -> Decoded:
         assert state.memory is not None
         states, _ = through(self.recurrent, words, state.cells)
-        memory, window = state.memory, self._window(state)
-        got = self.tap(states, memory.values, score=self.score, mask=memory.mask, window=window, observe=observe)
-        return self._joined(states, got, words)
+        return self._look(states, words, state, observe)
 
     def step(self, word: Tensor, state: Writing) -> tuple[Decoded, Writing]:
         states, cells = through(self.recurrent, word.unsqueeze(1), state.cells)
@@ -213,7 +235,7 @@ class Luong(Decoder):
         return found, replace(state, cells=cells, at=state.at + 1)
 
     def _look(self, states: Tensor, words: Tensor, state: Writing, observe: Observe) -> Decoded:
-        """What this state (B, 1, H) of step `state.at` looks at."""
+        """What these states (B, T, H), of step `state.at` and those after it, look at."""
         assert state.memory is not None
         got = self.tap.look(state.memory, states, window=self._window(state), observe=observe)
         return self._joined(states, got, words)

@@ -14,9 +14,11 @@ from regard.models.words import Words
 
 
 class Source(NamedTuple):
-    """What was read: a state for each word, how many are real, and the two last states, one of each way, end to end."""
+    """What was read: a state for each word, by which it is found; what it then has to tell, the state with the word
+    itself; how many are real; and the two last states, one of each way, end to end."""
 
     states: Tensor  # (B, S, M)
+    values: Tensor  # (B, S, M)
     lengths: Tensor  # (B,)
     last: Tensor  # (B, M)
 
@@ -26,8 +28,8 @@ class Reader(nn.Module):
 
     Reader(Words(8000, 128), 256)               # 8000 words of width 128, states of width 256
 
-    The word itself is added to its state: attention then finds words before the recurrent part has learned to hand
-    them on. The last states have no such help, so that what they hold is what a fixed vector can hold.
+    What attention brings back is the state with its word added, so that it has something to tell before the recurrent
+    part has learned to hand words on. The last states have no such help: what they hold is what a fixed vector holds.
     """
 
     def __init__(self, words: Words, states: int, layers: int = 1, cell: str = "lstm", dropout: float = 0.0) -> None:
@@ -39,6 +41,7 @@ class Reader(nn.Module):
         self.forth = nn.ModuleList(recurrent(cell, width, states // 2) for width in widths)
         self.back = nn.ModuleList(recurrent(cell, width, states // 2) for width in widths)
         self.word = nn.Linear(words.width, states, bias=False)
+        nn.init.normal_(self.word.weight, std=(3 / words.width) ** 0.5)  # a word is to be heard beside its state
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, source: Tensor, lengths: Tensor) -> Source:
@@ -53,4 +56,5 @@ class Reader(nn.Module):
             left, _ = back(turned(states, lengths))
             ends = [way.gather(1, last.expand(-1, 1, way.size(-1))).squeeze(1) for way in (right, left)]
             states = self.dropout(torch.cat((right, turned(left, lengths)), -1))
-        return Source(states + self.dropout(self.word(words)), lengths, torch.cat(ends, -1))
+        values = states + self.dropout(self.word(words))
+        return Source(states, values, lengths, torch.cat(ends, -1))

@@ -13,15 +13,16 @@ from regard.errors import SettingError
 class Words(nn.Module):
     """Vectors of tokens. An id beyond the vocabulary is read as `unknown`, a negative one is no token: zeros.
 
-    The vectors are sqrt(width) times the embedding (Vaswani et al. 2017, 3.4), so that what is read has numbers of
-    size 1, and a softmax that shares the embedding starts with logits of size 1.
+    The vectors are `scale` times the embedding, by default sqrt(width) times (Vaswani et al. 2017, 3.4), so that what is
+    read has numbers of size 1, and a softmax that shares the embedding starts with logits of size 1.
     """
 
-    def __init__(self, vocabulary: int, width: int, unknown: int | None = None) -> None:
+    def __init__(self, vocabulary: int, width: int, unknown: int | None = None, scale: float | None = None) -> None:
         super().__init__()
         if unknown is not None and not 0 <= unknown < vocabulary:
             raise SettingError(f"unknown={unknown}", f"an id from 0 to {vocabulary - 1}", where="Words")
         self.unknown = unknown
+        self.scale = width**0.5 if scale is None else scale
         self.embedding = nn.Embedding(vocabulary, width)
         nn.init.normal_(self.embedding.weight, std=width**-0.5)
 
@@ -37,7 +38,7 @@ class Words(nn.Module):
         known = ids if self.unknown is None else ids.where(ids < self.embedding.num_embeddings, self.unknown)
         there = known >= 0
         vectors = cast(Tensor, self.embedding(known.where(there, 0)))
-        return torch.where(there.unsqueeze(-1), vectors * vectors.size(-1) ** 0.5, 0.0)
+        return torch.where(there.unsqueeze(-1), vectors * self.scale, 0.0)
 
 
 class Softmax(nn.Module):

@@ -41,14 +41,14 @@ class _Translator(Section, ABC):
     dropout: Share = 0.0
 
     def make(self, words: Vocabularies) -> Seq2Seq:
-        return Seq2Seq(self._reader(words), self.decoder(), Words(words.target, self.width), self.dropout)
+        return Seq2Seq(self._reader(words), self.decoder(), Words(words.target, self.width, scale=1.0), self.dropout)
 
     @abstractmethod
     def decoder(self) -> Decoder:
         """The writing half."""
 
     def _reader(self, words: Vocabularies) -> Reader:
-        own = Words(words.source, self.width, words.unknown)
+        own = Words(words.source, self.width, words.unknown, scale=1.0)
         return Reader(own, self.states, dropout=self.dropout)
 
 
@@ -129,7 +129,7 @@ class PointerModel(BahdanauModel):
                 where="target_tokenizer",
                 advice="Leave [target_tokenizer] out, and take words as the tokenizer's kind.",
             )
-        said = Words(words.target, self.width, words.unknown)
+        said = Words(words.target, self.width, words.unknown, scale=1.0)
         return PointerGenerator(self._reader(words), self.decoder(), said, self.dropout, self.charge)
 
     def decoder(self) -> Bahdanau:

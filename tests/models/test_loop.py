@@ -1,0 +1,113 @@
+"""Bahdanau's loop with its derivative written out: equal to the loop that autograd walks, and heard like it."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.attention.observe import Observe
+from regard.attention.scores import Additive
+from regard.attention.tap import capture
+from regard.models import loop
+from regard.models.decoders import NOTHING, Bahdanau, Writing
+from regard.models.reader import Source
+
+WIDTH, HIDDEN, STATES = 6, 5, 8
+
+
+def decoder(**how: object) -> Bahdanau:
+    torch.manual_seed(0)
+    return Bahdanau(WIDTH, HIDDEN, STATES, Additive(HIDDEN, 7, STATES), **how).double()  # type: ignore[arg-type]
+
+
+def source(lengths: tuple[int, ...] = (4, 2, 3)) -> Source:
+    torch.manual_seed(1)
+    states, values = (torch.randn(len(lengths), max(lengths), STATES, dtype=torch.float64) for _ in range(2))
+    last = torch.randn(len(lengths), STATES, dtype=torch.float64)
+    return Source(states.requires_grad_(), values.requires_grad_(), torch.tensor(lengths), last)
+
+
+def words(rows: int = 3, steps: int = 5) -> Tensor:
+    torch.manual_seed(2)
+    return torch.randn(rows, steps, WIDTH, dtype=torch.float64, requires_grad=True)
+
+
+@pytest.fixture
+def walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many steps each call of the fast loop took."""
+    calls: list[int] = []
+    real = loop.walk
+
+    def counted(gates: Tensor, *others: object) -> tuple[Tensor, Tensor]:
+        calls.append(gates.size(1))
+        return real(gates, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loop, "walk", counted)
+    return calls
+
+
+@pytest.mark.parametrize("lengths", [(4, 2, 3), (4, 4, 4), (1, 1, 1)])
+def test_the_walk_and_its_gradients_are_those_of_the_plain_loop(lengths: tuple[int, ...], walks: list[int]) -> None:
+    model, read, given = decoder(), source(lengths), words()
+    fast = model.run(given, model.begin(read))
+    assert walks == [5]
+    plain = model.run(given, model.begin(read), Observe(weights=True))
+    assert walks == [5]
+    torch.testing.assert_close(fast.parts, plain.parts, rtol=1e-10, atol=1e-12)
+    towards = torch.randn_like(fast.parts)
+    wanted = [*model.parameters(), read.states, read.values, given]
+    for one, other in zip(
+        torch.autograd.grad(fast.parts, wanted, towards, allow_unused=True),
+        torch.autograd.grad(plain.parts, wanted, towards, allow_unused=True),
+        strict=True,
+    ):
+        assert (one is None) == (other is None)
+        if one is not None and other is not None:
+            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_the_derivative_is_the_slope() -> None:
+    model, read = decoder(), source()
+    state = model.begin(read)
+    assert state.memory is not None and model.cell.fed is not None
+    score, cell = model.score, model.cell
+    assert isinstance(score, Additive)
+    weights = loop.Weights(
+        score.query.weight, score.vector, cell.fed.weight if cell.fed else cell.state.weight, cell.state.weight,
+        cell.state.bias,
+    )  # fmt: skip
+    inputs = [model.cell.inputs(words()), state.cells[0][0], state.memory.keys, state.memory.values]
+    leaves = [x.detach().requires_grad_() for x in (*inputs, *weights)]
+    hidden = state.memory.hidden
+
+    def walked(*given: Tensor) -> tuple[Tensor, Tensor]:
+        return loop.walk(*given[:4], hidden, loop.Weights(*given[4:]))
+
+    assert torch.autograd.gradcheck(walked, leaves)
+
+
+def test_who_listens_hears_the_plain_loop_and_changes_nothing(walks: list[int]) -> None:
+    model, read, given = decoder(), source(), words()
+    trained = model.run(given, model.begin(read)).vectors
+    with torch.no_grad():
+        alone = model.run(given, model.begin(read)).vectors
+    with capture(model) as heard:
+        listened = model.run(given, model.begin(read)).vectors
+    assert walks == [5] and len(heard.calls(heard.places[0])) == 5
+    assert torch.equal(alone, listened)
+    torch.testing.assert_close(trained, listened, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("how", [{"cell": "lstm"}, {"coverage": True}])
+def test_what_the_walk_does_not_serve_goes_the_plain_way(how: dict[str, object], walks: list[int]) -> None:
+    model = decoder(**how)
+    assert model.run(words(), model.begin(source()), NOTHING).vectors.shape == (3, 5, WIDTH)
+    assert walks == []
+
+
+def test_steps_give_what_the_walk_gives() -> None:
+    model, given = decoder(), words()
+    state: Writing = model.begin(source())
+    whole = model.run(given, state).vectors
+    for t in range(given.size(1)):
+        found, state = model.step(given[:, t], state)
+        torch.testing.assert_close(found.vectors[:, 0], whole[:, t], rtol=1e-10, atol=1e-12)
