@@ -13,6 +13,7 @@ import argparse
 import json
 from pathlib import Path
 
+from regard.cli.machine import prepare_machine
 from regard.decoding.beam import Beam
 from regard.decoding.penalties import LengthPenalty
 from regard.inspection.translations import judge
@@ -32,6 +33,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--out", type=Path, default=Path("docs/figures/lengths.png"))
     told = parser.parse_args()
+    prepare_machine()
     pairs = list(grammar.Drawn(grammar.translation, told.sentences, "test"))
     found = {}
     for name in SYSTEMS:

@@ -13,6 +13,7 @@ import argparse
 import json
 from pathlib import Path
 
+from regard.cli.machine import prepare_machine
 from regard.decoding.beam import Beam
 from regard.decoding.penalties import LengthPenalty
 from regard.text import grammar
@@ -28,6 +29,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     parser.add_argument("--sentences", type=int, default=1000)
     told = parser.parse_args()
+    prepare_machine()
     pairs = list(grammar.Drawn(grammar.translation, told.sentences, "names"))
     found = {}
     for name in ("bahdanau", "pointer"):

@@ -16,7 +16,8 @@ WIDTH, HIDDEN, STATES = 6, 5, 8
 
 def decoder(**how: object) -> Bahdanau:
     torch.manual_seed(0)
-    return Bahdanau(WIDTH, HIDDEN, STATES, Additive(HIDDEN, 7, STATES), **how).double()  # type: ignore[arg-type]
+    asked = HIDDEN + (WIDTH if how.get("asks_with_word") else 0)
+    return Bahdanau(WIDTH, HIDDEN, STATES, Additive(asked, 7, STATES), **how).double()  # type: ignore[arg-type]
 
 
 def source(lengths: tuple[int, ...] = (4, 2, 3)) -> Source:
@@ -45,9 +46,12 @@ def walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return calls
 
 
+@pytest.mark.parametrize("with_word", [False, True])
 @pytest.mark.parametrize("lengths", [(4, 2, 3), (4, 4, 4), (1, 1, 1)])
-def test_the_walk_and_its_gradients_are_those_of_the_plain_loop(lengths: tuple[int, ...], walks: list[int]) -> None:
-    model, read, given = decoder(), source(lengths), words()
+def test_the_walk_and_its_gradients_are_those_of_the_plain_loop(
+    lengths: tuple[int, ...], with_word: bool, walks: list[int]
+) -> None:
+    model, read, given = decoder(asks_with_word=with_word), source(lengths), words()
     fast = model.run(given, model.begin(read))
     assert walks == [5]
     plain = model.run(given, model.begin(read), Observe(weights=True))
@@ -75,12 +79,13 @@ def test_the_derivative_is_the_slope() -> None:
         score.query.weight, score.vector, cell.fed.weight if cell.fed else cell.state.weight, cell.state.weight,
         cell.state.bias,
     )  # fmt: skip
-    inputs = [model.cell.inputs(words()), state.cells[0][0], state.memory.keys, state.memory.values]
+    asked = torch.randn(3, 5, 7, dtype=torch.float64)
+    inputs = [model.cell.inputs(words()), asked, state.cells[0][0], state.memory.keys, state.memory.values]
     leaves = [x.detach().requires_grad_() for x in (*inputs, *weights)]
     hidden = state.memory.hidden
 
     def walked(*given: Tensor) -> tuple[Tensor, Tensor]:
-        return loop.walk(*given[:4], hidden, loop.Weights(*given[4:]))
+        return loop.walk(*given[:5], hidden, loop.Weights(*given[5:]))
 
     assert torch.autograd.gradcheck(walked, leaves)
 

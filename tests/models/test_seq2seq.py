@@ -23,8 +23,10 @@ from regard.attention.scores import Bilinear, Dot
 from regard.attention.windows import LocalP
 from regard.errors import SettingError
 from regard.models.decoders import Bahdanau, FedLuong, Luong
+from regard.models.predictions import IGNORED, Logits, Sampled
 from regard.models.reader import Reader
 from regard.models.seq2seq import Seq2Seq
+from regard.models.words import Softmax
 
 close = torch.testing.assert_close
 
@@ -198,3 +200,37 @@ def test_an_odd_width_of_states_is_refused_in_words() -> None:
 def test_coverage_needs_an_additive_score() -> None:
     with pytest.raises(SettingError, match="Additive"):
         Bahdanau(*SIZES, Dot(), coverage=True)
+
+
+def test_a_softmax_over_all_candidates_is_the_whole_one() -> None:
+    model, (source, lengths, target) = translator("bahdanau"), batch()
+    whole, _ = model(source, lengths, target)
+    after = target.roll(-1, 1)
+    model.train()
+    model.negatives, model.last = 10 * WORDS, 1
+    everything, _ = model(source, lengths, target)
+    assert isinstance(everything, Sampled) and everything.ids.tolist() == list(range(WORDS))
+    close(everything.surprise(after), whole.surprise(after))
+    close(everything.log_probs(), whole.log_probs())
+    close(everything.surprise(after, 0.1), whole.surprise(after, 0.1))
+    assert isinstance(model.eval()(source, lengths, target)[0], Logits)
+
+
+def test_some_candidates_stand_for_the_others_and_targets_are_always_among_them() -> None:
+    torch.manual_seed(0)
+    softmax, hidden = Softmax(4, 200).double(), torch.randn(1, 4).double()
+    surely, target = torch.tensor([3, 9, 150]), torch.tensor([9])
+    whole = Logits(softmax(hidden))
+    sums = []
+    for _ in range(2000):
+        some = softmax.among(hidden, surely, 40)
+        assert set(surely.tolist()) <= set(some.ids.tolist())
+        sums.append(some.logits.logsumexp(-1).exp())
+    close(torch.stack(sums).mean(), whole.logits.exp().sum(), rtol=0.02, atol=0)
+    ignored = softmax.among(hidden, surely, 40).surprise(torch.tensor([IGNORED]))
+    assert ignored.item() == 0 and abs(some.surprise(target) - whole.surprise(target)).item() < 1
+
+
+def test_negatives_need_the_word_that_targets_end_with() -> None:
+    with pytest.raises(SettingError, match="end with"):
+        Seq2Seq(Reader(words(), STATES), Bahdanau(*SIZES), words(), negatives=5)

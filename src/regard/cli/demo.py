@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from regard.cli.machine import prepare_machine
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,7 +44,7 @@ def demo(
     """
     from rich.console import Console
 
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as `regard train` does
+    prepare_machine()
     console = Console(highlight=False, quiet=as_json)
     console.print(OPENING)
     seconds = _train(out / "run", steps, as_json)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.machine import prepare_machine
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def train(
 
     Without RECIPE: the recipes there are. With several devices: torchrun --nproc-per-node N -m regard train ...
     """
-    _share_the_cores()
+    prepare_machine()
     if recipe is None and not resume:
         _list_recipes(as_json)
         return
@@ -51,14 +52,6 @@ def train(
         ended = train_run(chosen, folder, resume=resume, listeners=[screen], tell=screen.say)
     if _rank() == 0:
         _report(ended, folder, as_json)
-
-
-def _share_the_cores() -> None:
-    """Let threads that wait give their core away soon: two trainings at once are then twice as slow, not many times.
-
-    OpenMP reads it when torch is loaded. Alone on the machine it makes no difference (benchmarks/RESULTS.md).
-    """
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 
 def _rank() -> int:

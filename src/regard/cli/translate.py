@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.machine import prepare_machine
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def translate(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything, an object a line.")] = False,
 ) -> None:
     """Translate sentences, a line each; blank lines stay blank."""
+    prepare_machine()
     from regard.cli.progress import progress_bar
     from regard.cli.texts import texts_of
     from regard.decoding.beam import Beam

@@ -110,6 +110,8 @@ class Bottleneck(Decoder):
 class Bahdanau(Decoder):
     """Looks with the state before, and takes what it sees into the next one.
 
+    `asks_with_word`: the query is that state and the word before, end to end (the score takes hidden + width). The
+    state alone, as published, has not read that word yet: it must guess what it said before it can look further.
     `coverage`: scores also see how much weight each key has had so far (See et al. 2017, equation 11).
     """
 
@@ -121,9 +123,11 @@ class Bahdanau(Decoder):
         score: Score | None = None,
         cell: str = "gru",
         coverage: bool = False,
+        asks_with_word: bool = False,
     ) -> None:
         super().__init__(width, hidden, states, 1, cell)
-        self.score = Additive(hidden, hidden, states) if score is None else score
+        self.asks_with_word = asks_with_word
+        self.score = Additive(hidden + width * asks_with_word, hidden, states) if score is None else score
         self.cell = Cell(cell, width, hidden, fed=states)
         self.parts = hidden + states + width
         self.vector = nn.Linear(self.parts, width)
@@ -147,8 +151,8 @@ class Bahdanau(Decoder):
         if self._alone(state, observe):
             return self._walked(words, state)
         hidden, contexts, weights = [], [], []
-        for gates in self.cell.inputs(words).unbind(1):
-            context, weight, state = self._go(gates, state, observe)
+        for word, gates in zip(words.unbind(1), self.cell.inputs(words).unbind(1), strict=True):
+            context, weight, state = self._go(word, gates, state, observe)
             hidden.append(state.cells[0][0])
             contexts.append(context)
             weights.append(weight)
@@ -157,7 +161,7 @@ class Bahdanau(Decoder):
         return Decoded(torch.tanh(self.vector(parts)), parts, found)
 
     def step(self, word: Tensor, state: Writing) -> tuple[Decoded, Writing]:
-        context, weights, state = self._go(self.cell.inputs(word), state, WEIGHTS)
+        context, weights, state = self._go(word, self.cell.inputs(word), state, WEIGHTS)
         parts = torch.cat((state.cells[0][0], context, word), -1).unsqueeze(1)
         seen = None if weights is None else weights.unsqueeze(1)
         return Decoded(torch.tanh(self.vector(parts)), parts, seen), state
@@ -174,22 +178,26 @@ class Bahdanau(Decoder):
     def _walked(self, words: Tensor, state: Writing) -> Decoded:
         memory, score, cell = state.memory, self.score, self.cell
         assert memory is not None and isinstance(score, Additive) and cell.fed is not None
-        weights = loop.Weights(
-            score.query.weight, score.vector, cell.fed.weight, cell.state.weight, cell.state.bias
-        )
+        of_state, of_word = score.query.weight.split((self.hidden, score.query.in_features - self.hidden), -1)
+        asked = words @ of_word.t() if self.asks_with_word else None
+        weights = loop.Weights(of_state, score.vector, cell.fed.weight, cell.state.weight, cell.state.bias)
+        first = state.cells[0][0]
         hidden, contexts = loop.walk(
-            cell.inputs(words), state.cells[0][0], memory.keys, memory.values, memory.hidden, weights
+            cell.inputs(words), asked, first, memory.keys, memory.values, memory.hidden, weights
         )
         parts = torch.cat((hidden, contexts, words), -1)
         return Decoded(torch.tanh(self.vector(parts)), parts)
 
-    def _go(self, gates: Tensor, state: Writing, observe: Observe) -> tuple[Tensor, Tensor | None, Writing]:
+    def _go(
+        self, word: Tensor, gates: Tensor, state: Writing, observe: Observe
+    ) -> tuple[Tensor, Tensor | None, Writing]:
         assert state.memory is not None
         memory, cell = state.memory, state.cells[0]
         if self.coverage is not None and state.fed is not None:
             memory = replace(memory, keys=memory.keys + state.fed.unsqueeze(-1) * self.coverage)
             observe = WEIGHTS | observe
-        got = self.tap.look(memory, cell[0].unsqueeze(1), observe=observe)
+        query = torch.cat((cell[0], word), -1) if self.asks_with_word else cell[0]
+        got = self.tap.look(memory, query.unsqueeze(1), observe=observe)
         context = got.output.squeeze(1)
         weights = None if got.weights is None else got.weights.squeeze(1)
         fed = state.fed if self.coverage is None or state.fed is None or weights is None else state.fed + weights

@@ -1,6 +1,6 @@
 """Bahdanau's loop, all steps of it, with its derivative written out.
 
-    w_t = softmax(v . tanh(Wq h_t-1 + keys));   c_t = w_t values;   h_t = GRU(gates_t + Wc c_t, h_t-1)
+    w_t = softmax(v . tanh(Wq h_t-1 + asked_t + keys));   c_t = w_t values;   h_t = GRU(gates_t + Wc c_t, h_t-1)
 
 Nothing undoes this loop, so what a step costs is what training costs. Left to autograd, a step is thirty small calls
 forward and as many nodes back, most of it bookkeeping. Here the way back is a second loop over what the first one left
@@ -28,18 +28,32 @@ class Weights(NamedTuple):
 
 
 def walk(
-    gates: Tensor, first: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None, weights: Weights
+    gates: Tensor,
+    asked: Tensor | None,
+    first: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    hidden: Tensor | None,
+    weights: Weights,
 ) -> tuple[Tensor, Tensor]:
-    """gates (B, T, 3 H) of the words, the state before them (B, H), keys (B, S, A), values (B, S, M), and where nobody
-    may look (B, 1, S): the states (B, T, H) and the contexts (B, T, M)."""
-    states, contexts = _Walk.apply(gates, first, keys, values, hidden, *weights)
+    """What the words add to the gates (B, T, 3 H) and to the queries (B, T, A), the state before them (B, H), keys
+    (B, S, A), values (B, S, M), and where nobody may look (B, 1, S): the states (B, T, H), the contexts (B, T, M)."""
+    states, contexts = _Walk.apply(gates, asked, first, keys, values, hidden, *weights)
     return states, contexts
 
 
 class _Walk(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, first: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None,
-                *parameters: Tensor) -> tuple[Tensor, Tensor]:  # fmt: skip
+    def forward(
+        ctx: Any,
+        gates: Tensor,
+        asked: Tensor | None,
+        first: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        hidden: Tensor | None,
+        *parameters: Tensor,
+    ) -> tuple[Tensor, Tensor]:
         query, vector, context, state, bias = parameters
         (B, T, _), (S, A), H, M = gates.shape, keys.shape[1:], first.size(-1), values.size(-1)
         new = gates.new_empty
@@ -48,11 +62,13 @@ class _Walk(torch.autograd.Function):
         opened, offered, news = new(T, B, 2 * H), new(T, B, H), new(T, B, H)  # [r z], what r lets through, n
         toward, over, through = query.t(), context.t(), state.t()
         shut = None if hidden is None else hidden.squeeze(1)
-        steps, double, total = gates.unbind(1), 2 * vector, vector.sum()
+        double, total = 2 * vector, vector.sum()
+        steps, words = gates.unbind(1), None if asked is None else asked.unbind(1)
         states[0] = first
         for t in range(T):
             h, pairs = states[t], met[t]
-            torch.add((h @ toward).unsqueeze(1), keys, out=pairs).mul_(2).sigmoid_()
+            q = h @ toward if words is None else torch.addmm(words[t], h, toward)
+            torch.add(q.unsqueeze(1), keys, out=pairs).mul_(2).sigmoid_()
             scores = pairs @ double - total
             if shut is not None:
                 scores.masked_fill_(shut, -torch.inf)
@@ -108,6 +124,7 @@ class _Walk(torch.autograd.Function):
         of_values = weights.squeeze(2).permute(1, 2, 0) @ seen.transpose(0, 1)
         return (
             entered.transpose(0, 1),
+            asked.transpose(0, 1) if ctx.needs_input_grad[1] else None,
             back,
             of_keys,
             of_values,

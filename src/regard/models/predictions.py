@@ -1,6 +1,6 @@
 """What a model says about the next token: a distribution that can be asked how surprised it is, or for everything.
 
-Logits is a softmax over the vocabulary. Mixture shares its mass with tokens that were seen, so it can also say words
+Logits is a softmax over the vocabulary, Sampled one over some of it, for training. Mixture shares its mass with tokens that were seen, so it can also say words
 that the vocabulary does not have: their ids are `len(vocabulary)` or more, and count in both `seen` and the targets.
 
 Both are tuples of tensors, so that whatever wraps a model (DDP, FSDP, torch.compile) finds those.
@@ -8,11 +8,11 @@ Both are tuples of tensors, so that whatever wraps a model (DDP, FSDP, torch.com
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.autograd.function import once_differentiable
 
 from regard.attention.scores import wide
 
@@ -35,14 +35,63 @@ class Logits(NamedTuple):
     logits: Tensor
 
     def surprise(self, targets: Tensor, smoothing: float = 0.0) -> Tensor:
-        flat = wide(self.logits.flatten(0, -2))
-        found = cross_entropy(
-            flat, targets.flatten(), ignore_index=IGNORED, reduction="none", label_smoothing=smoothing
-        )
-        return found.view(targets.shape)
+        flat: Tensor = _CrossEntropy.apply(wide(self.logits.flatten(0, -2)), targets.flatten(), smoothing)
+        return flat.view(targets.shape)
 
     def log_probs(self) -> Tensor:
         return wide(self.logits).log_softmax(-1)
+
+
+class Sampled(NamedTuple):
+    """p = softmax over candidates alone: what a softmax over a large vocabulary costs in training, most of it saved.
+
+    logits (..., C) of the words `ids` (C,), ascending, `size` words in all. Every target must be a candidate; a word
+    that was drawn with probability s stands for 1 / s of its kind, so its logit comes with - ln s added, and the sum
+    under the softmax is right on average (Bengio & Senecal 2008, Jean et al. 2015).
+    """
+
+    logits: Tensor
+    ids: Tensor
+    size: int
+
+    def surprise(self, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+        """`smoothing` spreads over the candidates."""
+        there = targets != IGNORED
+        at = torch.searchsorted(self.ids, targets.where(there, self.ids[0]))
+        return Logits(self.logits).surprise(at.where(there, IGNORED), smoothing)
+
+    def log_probs(self) -> Tensor:
+        """Over the vocabulary; words that were not drawn have no chance."""
+        logs = wide(self.logits).log_softmax(-1)
+        whole = logs.new_full((*logs.shape[:-1], self.size), -torch.inf)
+        return whole.index_copy(-1, self.ids, logs)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """torch's cross_entropy of rows (N, V), IGNORED ones 0; the way back passes twice over (N, V), not four times."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+        logs = logits.log_softmax(-1)
+        there = targets != IGNORED
+        picked = targets.where(there, 0)
+        ctx.save_for_backward(logs, picked, there)
+        ctx.smoothing = smoothing
+        surprise = -logs.gather(-1, picked.unsqueeze(-1)).squeeze(-1)
+        if smoothing:
+            surprise = (1 - smoothing) * surprise - smoothing * logs.mean(-1)
+        return surprise * there
+
+    @staticmethod
+    @once_differentiable  # type: ignore[misc]
+    def backward(ctx: Any, towards: Tensor) -> tuple[Tensor, None, None]:
+        logs, picked, there = ctx.saved_tensors
+        share = (towards * there).unsqueeze(-1)
+        slope = logs.exp()
+        if ctx.smoothing:
+            slope -= ctx.smoothing / logs.size(-1)
+        slope.mul_(share).scatter_add_(-1, picked.unsqueeze(-1), (ctx.smoothing - 1) * share)
+        return slope, None, None
 
 
 class Mixture(NamedTuple):
@@ -83,6 +132,8 @@ class Mixture(NamedTuple):
 
 def sayable(prediction: Prediction, targets: Tensor, unknown: int | None) -> Tensor:
     """The targets (B, T), `unknown` in place of words outside the vocabulary that could not be copied there."""
+    if isinstance(prediction, Sampled):
+        return targets  # such a model has no words outside its vocabulary
     assert isinstance(prediction, Logits | Mixture)
     outside = targets >= prediction.logits.size(-1)
     if unknown is None or not bool(outside.any()):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from regard.errors import SettingError
 from regard.models.decoders import NOTHING, Decoded, Decoder, Writing
 from regard.models.predictions import Logits, Prediction
 from regard.models.reader import Reader
@@ -42,13 +43,25 @@ class Seq2Seq(nn.Module):
 
     Seq2Seq(Reader(Words(8000, 128), 256), Bahdanau(128, 256, 256), Words(9000, 128))
 
-    It is a Stepper: `start`, `step`, `reorder`.
+    It is a Stepper: `start`, `step`, `reorder`. With `negatives`, the softmax is taken in training over the words of the
+    batch and about so many others, not over all; `last` is a word that targets end with.
     """
 
     copies = False  # whether it can say words that are in no vocabulary
 
-    def __init__(self, reader: Reader, decoder: Decoder, words: Words, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        decoder: Decoder,
+        words: Words,
+        dropout: float = 0.0,
+        negatives: int = 0,
+        last: int | None = None,
+    ) -> None:
         super().__init__()
+        if negatives and last is None:
+            raise SettingError("negatives without a last word", "the id that targets end with", where="Seq2Seq")
+        self.negatives, self.last = negatives, last
         self.reader, self.decoder, self.words = reader, decoder, words
         self.softmax = Softmax(words.width, len(words), words, GAIN)
         self.dropout = nn.Dropout(dropout)
@@ -64,6 +77,10 @@ class Seq2Seq(nn.Module):
         read = self.reader(source, lengths)
         words = self.dropout(self.words(target))
         found = self.decoder.run(words, self.decoder.begin(read), NOTHING)
+        if self.negatives and self.training:
+            # what comes after a word of a target is another one of them, or its end
+            surely = nn.functional.pad(target.flatten(), (0, 1), value=self.last)
+            return self.softmax.among(self.dropout(found.vectors)[:rows], surely, self.negatives), None
         return Logits(self.logits(found)[:rows]), None
 
     def logits(self, found: Decoded) -> Tensor:

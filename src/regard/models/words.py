@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from regard.errors import SettingError
+from regard.models.predictions import Sampled
 
 
 class Words(nn.Module):
@@ -60,7 +62,19 @@ class Softmax(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """hidden (..., D): logits (..., V)."""
+        return nn.functional.linear(self._ready(hidden), self.weight, self.bias)
+
+    def among(self, hidden: Tensor, surely: Tensor, count: int) -> Sampled:
+        """The softmax over these words and about `count` others, drawn evenly."""
+        size = len(self.weight)
+        known = torch.zeros(size, dtype=torch.bool, device=hidden.device)
+        known[surely] = True
+        share = min(1.0, count / size)
+        ids = (known | (torch.rand(size, device=hidden.device) < share)).nonzero().squeeze(-1)
+        bias = self.bias[ids] - torch.where(known[ids], 0.0, math.log(share))
+        return Sampled(nn.functional.linear(self._ready(hidden), self.weight[ids], bias), ids, size)
+
+    def _ready(self, hidden: Tensor) -> Tensor:
         if self.project is not None:
             hidden = self.project(hidden)
-        hidden = hidden if self.gain == 1.0 else hidden * self.gain
-        return nn.functional.linear(hidden, self.weight, self.bias)
+        return hidden if self.gain == 1.0 else hidden * self.gain

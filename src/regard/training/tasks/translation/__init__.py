@@ -76,7 +76,8 @@ class Translation(Recipe):
     def assemble(self, folder: Path) -> nn.Module:
         """The model of a run in its folder, with the weights that chance gives it."""
         source, target = self.tokenizers(folder)
-        sizes = Vocabularies(len(source), len(target), source.special.unknown, self.target_tokenizer is None)
+        shared, end = self.target_tokenizer is None, target.special.end
+        sizes = Vocabularies(len(source), len(target), source.special.unknown, end, shared)
         with seeded(self.train.seed):
             return self.model.make(sizes)
 

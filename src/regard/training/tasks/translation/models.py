@@ -20,18 +20,21 @@ from regard.training.recipe import Count, Section, Share
 
 
 class Vocabularies(NamedTuple):
-    """How many words a translator reads and writes with; `unknown`: the source's token for all others."""
+    """How many words a translator reads and writes with; `unknown`: the source's token for all others; `end`: what every
+    target ends with."""
 
     source: int
     target: int
     unknown: int | None
+    end: int | None
     shared: bool
 
 
 class _Translator(Section, ABC):
     """Words are `width` wide, the states of the source `states` (both ways together), the writer's `hidden`.
 
-    `cell` is the writer's; the source is read by LSTMs, which torch runs fastest.
+    `cell` is the writer's; the source is read by LSTMs, which torch runs fastest. `negatives`: in training the softmax is
+    taken over the words of the batch and about so many others; 0: over all.
     """
 
     width: Count = 128
@@ -39,9 +42,11 @@ class _Translator(Section, ABC):
     hidden: Count = 256
     cell: Literal["rnn", "gru", "lstm"] = "gru"
     dropout: Share = 0.0
+    negatives: Annotated[int, Field(ge=0)] = 0
 
     def make(self, words: Vocabularies) -> Seq2Seq:
-        return Seq2Seq(self._reader(words), self.decoder(), Words(words.target, self.width, scale=1.0), self.dropout)
+        said = Words(words.target, self.width, scale=1.0)
+        return Seq2Seq(self._reader(words), self.decoder(), said, self.dropout, self.negatives, words.end)
 
     @abstractmethod
     def decoder(self) -> Decoder:
@@ -63,14 +68,22 @@ class BottleneckModel(_Translator):
 
 
 class BahdanauModel(_Translator):
-    """The state before looks at the source, and what it sees enters the next one; `score_width`: of tanh."""
+    """The state before looks at the source, and what it sees enters the next one; `score_width`: of tanh.
+
+    `query`: that state alone, as published, or that state with the word before, which it has not read yet.
+    """
 
     kind: Literal["bahdanau"] = "bahdanau"
     score_width: Count = 128
+    query: Literal["state", "state and word"] = "state"
 
     def decoder(self) -> Bahdanau:
-        score = Additive(self.hidden, self.score_width, self.states)
-        return Bahdanau(self.width, self.hidden, self.states, score, self.cell)
+        return self._bahdanau()
+
+    def _bahdanau(self, coverage: bool = False) -> Bahdanau:
+        with_word = self.query == "state and word"
+        score = Additive(self.hidden + self.width * with_word, self.score_width, self.states)
+        return Bahdanau(self.width, self.hidden, self.states, score, self.cell, coverage, with_word)
 
 
 class LuongModel(_Translator):
@@ -129,12 +142,15 @@ class PointerModel(BahdanauModel):
                 where="target_tokenizer",
                 advice="Leave [target_tokenizer] out, and take words as the tokenizer's kind.",
             )
+        if self.negatives:
+            raise SettingError(
+                f"negatives={self.negatives}", "0: a word may also be pointed at", where="model.negatives"
+            )
         said = Words(words.target, self.width, words.unknown, scale=1.0)
         return PointerGenerator(self._reader(words), self.decoder(), said, self.dropout, self.charge)
 
     def decoder(self) -> Bahdanau:
-        score = Additive(self.hidden, self.score_width, self.states)
-        return Bahdanau(self.width, self.hidden, self.states, score, self.cell, self.coverage)
+        return self._bahdanau(self.coverage)
 
 
 AnyModel = BottleneckModel | BahdanauModel | LuongModel | PointerModel
