@@ -33,4 +33,5 @@ def keep_freed_memory() -> bool:
     if mallopt is None:
         return False
     wishes = ((_MMAP_THRESHOLD, _LARGEST), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 2 * _LARGEST))
-    return all([mallopt(which, value) == 1 for which, value in wishes])
+    granted = [mallopt(which, value) == 1 for which, value in wishes]
+    return all(granted)

@@ -59,7 +59,8 @@ def links_of(matrix: Tensor, threshold: float = THRESHOLD, balance: bool = True)
     shares = balanced(matrix) if balance else matrix
     best, whose = shares.max(0)
     links = {(j, i) for i, j in enumerate(shares.argmax(1).tolist())}
-    links |= {(j, i) for j, (i, share) in enumerate(zip(whose.tolist(), best.tolist(), strict=True)) if share >= threshold}
+    wanted = (best >= threshold).tolist()
+    links |= {(j, i) for j, i in enumerate(whose.tolist()) if wanted[j]}
     return tuple(sorted(links))
 
 

@@ -43,6 +43,9 @@ def walk(
 
 
 class _Walk(torch.autograd.Function):
+    """Tensors of all steps are (T, B, ...). A loop calls each of them by step, so they are unbound beforehand: indexing
+    would cost as much as the sums. What does not hang on the loop is computed for all steps before it or after it."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -57,84 +60,114 @@ class _Walk(torch.autograd.Function):
         query, vector, context, state, bias = parameters
         (B, T, _), (S, A), H, M = gates.shape, keys.shape[1:], first.size(-1), values.size(-1)
         new = gates.new_empty
-        states, contexts = new(T + 1, B, H), new(T, B, 1, M)  # states[t] is the one before step t
-        met, weights = new(T, B, S, A), new(T, B, 1, S)  # (1 + tanh(Wq h + keys)) / 2, and the weights it leads to
-        opened, offered, news = new(T, B, 2 * H), new(T, B, H), new(T, B, H)  # [r z], what r lets through, n
-        toward, over, through = query.t(), context.t(), state.t()
-        shut = None if hidden is None else hidden.squeeze(1)
-        double, total = 2 * vector, vector.sum()
-        steps, words = gates.unbind(1), None if asked is None else asked.unbind(1)
+        states, contexts = new(T + 1, B, H), new(T, B, M)  # states[t] is the one before step t
+        # tanh(x) = 2 sigmoid(2 x) - 1, as in Additive: met = sigmoid(2 (q + k)), scores = met . 2 v - sum of v
+        met, weights, base = new(T, B, S, A), new(T, B, S), (-vector.sum()).expand(B, S)
+        base = (base if hidden is None else base.masked_fill(hidden.squeeze(1), -torch.inf)).flatten()
+        # a state gives its query and its share of the gates in one product; r, z and n in the order of torch's GRU
+        given = new(T, B, A + 3 * H)
+        given[..., :A] = 0.0 if asked is None else 2 * asked.transpose(0, 1)
+        given[..., A:] = bias
+        opened, news = new(T, B, 2 * H), new(T, B, H)
+        from_state, over = torch.cat((2 * query, state)).t(), context.t()
+        double, twice = 2 * vector, 2 * keys
         states[0] = first
-        for t in range(T):
-            h, pairs = states[t], met[t]
-            q = h @ toward if words is None else torch.addmm(words[t], h, toward)
-            torch.add(q.unsqueeze(1), keys, out=pairs).mul_(2).sigmoid_()
-            scores = pairs @ double - total
-            if shut is not None:
-                scores.masked_fill_(shut, -torch.inf)
-            torch.softmax(scores, -1, out=weights[t].squeeze(1))
-            torch.bmm(weights[t], values, out=contexts[t])
-            x = torch.addmm(steps[t], contexts[t].squeeze(1), over)
-            s = torch.addmm(bias, h, through)
-            torch.add(x[:, : 2 * H], s[:, : 2 * H], out=opened[t]).sigmoid_()
-            offered[t] = s[:, 2 * H :]
-            torch.addcmul(x[:, 2 * H :], opened[t, :, :H], s[:, 2 * H :], out=news[t]).tanh_()
-            torch.lerp(news[t], h, opened[t, :, H:], out=states[t + 1])
-        ctx.save_for_backward(keys, values, met, weights, states, contexts, opened, offered, news, *parameters)
-        return states[1:].transpose(0, 1), contexts.squeeze(2).transpose(0, 1)
+        steps = zip(
+            gates.unbind(1),
+            given.unbind(0),
+            given[..., :A].unsqueeze(2).unbind(0),
+            given[..., A : A + 2 * H].unbind(0),
+            given[..., A + 2 * H :].unbind(0),
+            states.unbind(0),
+            states[1:].unbind(0),
+            met.unbind(0),
+            met.flatten(1, 2).unbind(0),
+            weights.unbind(0),
+            weights.unsqueeze(2).unbind(0),
+            contexts.unbind(0),
+            contexts.unsqueeze(2).unbind(0),
+            opened.unbind(0),
+            opened[..., :H].unbind(0),
+            opened[..., H:].unbind(0),
+            news.unbind(0),
+            strict=False,  # there is one state more
+        )
+        for x, own, q, own_rz, own_n, h, after, pairs, flat, w, w_row, c, c_row, rz, r, z, n in steps:
+            torch.addmm(own, h, from_state, out=own)
+            torch.add(q, twice, out=pairs).sigmoid_()
+            torch.softmax(torch.addmv(base, flat, double).view(B, S), -1, out=w)
+            torch.bmm(w_row, values, out=c_row)
+            x = torch.addmm(x, c, over)
+            torch.add(x[:, : 2 * H], own_rz, out=rz).sigmoid_()
+            torch.addcmul(x[:, 2 * H :], r, own_n, out=n).tanh_()
+            torch.lerp(n, h, z, out=after)
+        ctx.save_for_backward(values, met, weights, states, contexts, opened, given, news, *parameters)
+        return states[1:].transpose(0, 1), contexts.transpose(0, 1)
 
     @staticmethod
-    @once_differentiable  # type: ignore[misc]
+    @once_differentiable
     def backward(ctx: Any, to_states: Tensor, to_contexts: Tensor) -> tuple[Tensor | None, ...]:
-        keys, values, met, weights, states, contexts, opened, offered, news, *parameters = ctx.saved_tensors
+        values, met, weights, states, contexts, opened, given, news, *parameters = ctx.saved_tensors
         query, vector, context, state, _ = parameters
-        (T, B, S, A), H = met.shape, states.size(-1)
-        back = states.new_zeros(B, H)  # the gradient that reaches the state after step t from later steps
-        entered, kept = states.new_empty(T, B, 3 * H), states.new_empty(T, B, 3 * H)  # of the two sums in the gates
-        seen = to_contexts.transpose(0, 1).clone()  # of the contexts, (T, B, M)
-        asked = states.new_empty(T, B, A)  # of the queries
-        of_vector = torch.zeros_like(vector)
-        fourfold, turned, slope = 4 * vector, values.mT, torch.empty_like(keys)
-        of_keys = torch.zeros_like(keys)
-        came = to_states.unbind(1)
-        for t in range(T - 1, -1, -1):
-            h, n, update = states[t], news[t], opened[t, :, H:]
-            back = back + came[t]
-            through = torch.mul(back, 1 - update)
-            through.mul_(torch.addcmul(_ONE.to(n), n, n, value=-1))  # of the sum inside n's tanh
-            torch.mul(through, opened[t, :, :H], out=kept[t, :, 2 * H :])
-            entered[t, :, 2 * H :] = through
-            both = entered[t, :, : 2 * H]
-            torch.mul(through, offered[t], out=both[:, :H])
-            torch.mul(back, h - n, out=both[:, H:])
-            both.mul_(torch.addcmul(opened[t], opened[t], opened[t], value=-1))
-            kept[t, :, : 2 * H] = both
-            back = torch.addmm(back * update, kept[t], state)
-            seen[t].addmm_(entered[t], context)
-            toward = torch.bmm(seen[t].unsqueeze(1), turned)
-            w = weights[t]
-            scores = w * (toward - (w * toward).sum(-1, keepdim=True))  # (B, 1, S)
-            pairs = met[t]
-            of_vector.addmv_(pairs.view(-1, A).t(), scores.view(-1), alpha=2)
-            torch.addcmul(pairs, pairs, pairs, value=-1, out=slope).mul_(fourfold).mul_(scores.mT)
-            of_keys.add_(slope)
-            torch.sum(slope, 1, out=asked[t])
-            back = torch.addmm(back, asked[t], query)
-        before, flat = states[:-1].flatten(0, 1), kept.flatten(0, 1)
-        of_values = weights.squeeze(2).permute(1, 2, 0) @ seen.transpose(0, 1)
+        (T, B, _, A), H = met.shape, states.size(-1)
+        before, (r, z) = states[:-1], opened.chunk(2, -1)
+        # how far each sum in the gates moves the next state: of n, of z, and of r through n
+        slope_n, slope_z = (1 - z) * (1 - news * news), (before - news) * z * (1 - z)
+        slope_r = given[..., A + 2 * H :] * r * (1 - r)
+        slopes = (met - met * met).mul_(4 * vector)  # of the scores by each query and key, before their own gradient
+        # gradients of the sums: [n, r z] of what the word and the context added, [r z, n] of what the state did
+        sums, asked = states.new_empty(T, B, 4 * H), states.new_empty(T, B, A)
+        seen = to_contexts.transpose(0, 1).clone()  # of the contexts
+        scored = torch.empty_like(weights)
+        entering, turned = torch.cat((context[2 * H :], context[: 2 * H])), values.mT
+        back = states.new_zeros(B, H)  # the gradient that reaches the state after a step from later ones
+        steps = zip(
+            to_states.unbind(1),
+            slope_n.unbind(0),
+            slope_r.unbind(0),
+            slope_z.unbind(0),
+            r.unbind(0),
+            z.unbind(0),
+            sums[..., :H].unbind(0),
+            sums[..., H : 2 * H].unbind(0),
+            sums[..., 2 * H : 3 * H].unbind(0),
+            sums[..., 3 * H :].unbind(0),
+            sums[..., : 3 * H].unbind(0),
+            sums[..., H:].unbind(0),
+            seen.unbind(0),
+            seen.unsqueeze(2).unbind(0),
+            weights.unsqueeze(2).unbind(0),
+            scored.unsqueeze(2).unbind(0),
+            scored.unsqueeze(3).unbind(0),
+            slopes.unbind(0),
+            asked.unbind(0),
+            strict=True,
+        )
+        for (
+            came, by_n, by_r, by_z, reset, update, n, to_r, to_z, own_n, entered, kept, c, c_row, w, s, column, pairs, q
+        ) in reversed(list(steps)):  # fmt: skip
+            back = back + came
+            torch.mul(back, by_n, out=n)
+            torch.mul(n, by_r, out=to_r)
+            torch.mul(back, by_z, out=to_z)
+            torch.mul(n, reset, out=own_n)
+            c.addmm_(entered, entering)
+            toward = torch.bmm(c_row, turned)
+            torch.mul(w, toward - (w * toward).sum(-1, keepdim=True), out=s)
+            torch.sum(pairs.mul_(column), 1, out=q)
+            back = torch.addmm(back * update, kept, state).addmm_(q, query)
+        earlier, entered = before.flatten(0, 1), torch.cat((sums[..., H : 3 * H], sums[..., :H]), -1)
+        kept = sums[..., H:].flatten(0, 1)
         return (
             entered.transpose(0, 1),
             asked.transpose(0, 1) if ctx.needs_input_grad[1] else None,
             back,
-            of_keys,
-            of_values,
+            slopes.sum(0),
+            weights.permute(1, 2, 0) @ seen.transpose(0, 1),
             None,
-            asked.flatten(0, 1).t() @ before,
-            of_vector,
-            entered.flatten(0, 1).t() @ contexts.flatten(0, 2),
-            flat.t() @ before,
-            flat.sum(0),
+            asked.flatten(0, 1).t() @ earlier,
+            2 * (scored.flatten() @ met.flatten(0, 2)),
+            entered.flatten(0, 1).t() @ contexts.flatten(0, 1),
+            kept.t() @ earlier,
+            kept.sum(0),
         )
-
-
-_ONE = torch.ones(())

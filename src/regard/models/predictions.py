@@ -1,9 +1,10 @@
 """What a model says about the next token: a distribution that can be asked how surprised it is, or for everything.
 
-Logits is a softmax over the vocabulary, Sampled one over some of it, for training. Mixture shares its mass with tokens that were seen, so it can also say words
-that the vocabulary does not have: their ids are `len(vocabulary)` or more, and count in both `seen` and the targets.
+Logits is a softmax over the vocabulary, Sampled one over some of it, for training. Mixture shares its mass with tokens
+that were seen, so it can also say words that the vocabulary does not have: their ids are `len(vocabulary)` or more, and
+count in both `seen` and the targets.
 
-Both are tuples of tensors, so that whatever wraps a model (DDP, FSDP, torch.compile) finds those.
+All are tuples of tensors, so that whatever wraps a model (DDP, FSDP, torch.compile) finds those.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class _CrossEntropy(torch.autograd.Function):
         return surprise * there
 
     @staticmethod
-    @once_differentiable  # type: ignore[misc]
+    @once_differentiable
     def backward(ctx: Any, towards: Tensor) -> tuple[Tensor, None, None]:
         logs, picked, there = ctx.saved_tensors
         share = (towards * there).unsqueeze(-1)

@@ -43,8 +43,8 @@ class Seq2Seq(nn.Module):
 
     Seq2Seq(Reader(Words(8000, 128), 256), Bahdanau(128, 256, 256), Words(9000, 128))
 
-    It is a Stepper: `start`, `step`, `reorder`. With `negatives`, the softmax is taken in training over the words of the
-    batch and about so many others, not over all; `last` is a word that targets end with.
+    It is a Stepper: `start`, `step`, `reorder`. With `negatives`, the softmax is taken in training over the words of
+    the batch and about so many others, not over all; `last` is the word that targets end with.
     """
 
     copies = False  # whether it can say words that are in no vocabulary

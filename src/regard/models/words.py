@@ -15,8 +15,8 @@ from regard.models.predictions import Sampled
 class Words(nn.Module):
     """Vectors of tokens. An id beyond the vocabulary is read as `unknown`, a negative one is no token: zeros.
 
-    The vectors are `scale` times the embedding, by default sqrt(width) times (Vaswani et al. 2017, 3.4), so that what is
-    read has numbers of size 1, and a softmax that shares the embedding starts with logits of size 1.
+    The vectors are `scale` times the embedding, by default sqrt(width) times (Vaswani et al. 2017, 3.4), so that what
+    is read has numbers of size 1, and a softmax that shares the embedding starts with logits of size 1.
     """
 
     def __init__(self, vocabulary: int, width: int, unknown: int | None = None, scale: float | None = None) -> None:

@@ -20,8 +20,8 @@ from regard.training.recipe import Count, Section, Share
 
 
 class Vocabularies(NamedTuple):
-    """How many words a translator reads and writes with; `unknown`: the source's token for all others; `end`: what every
-    target ends with."""
+    """How many words a translator reads and writes with; `unknown`: the source's token for all others; `end`: what
+    every target ends with."""
 
     source: int
     target: int
@@ -33,8 +33,8 @@ class Vocabularies(NamedTuple):
 class _Translator(Section, ABC):
     """Words are `width` wide, the states of the source `states` (both ways together), the writer's `hidden`.
 
-    `cell` is the writer's; the source is read by LSTMs, which torch runs fastest. `negatives`: in training the softmax is
-    taken over the words of the batch and about so many others; 0: over all.
+    `cell` is the writer's; the source is read by LSTMs, which torch runs fastest. `negatives`: in training the softmax
+    is taken over the words of the batch and about so many others; 0: over all.
     """
 
     width: Count = 128
