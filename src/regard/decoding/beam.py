@@ -78,9 +78,7 @@ class _Writing:
             log_probs, weights, state = model.step(state, tokens)
             permit = self.permit or self._begin(log_probs)
             self._look(weights)
-            allowed = permit(log_probs, written, self.live.owners, self.live.recent)
-            choose = likeliest if self.required is None else self.required.choose
-            choice = choose(self.live, allowed, self.beam.width, rules.end)
+            choice = self._chosen(permit, log_probs, written)
             parents = choice.parents(self.live.scores.size(1))
             stay = self._close(choice, log_probs, written)
             if stay is not None:
@@ -95,6 +93,13 @@ class _Writing:
                 state = model.reorder(state, parents)
         self._cut_off()
         return self._texts()
+
+    def _chosen(self, permit: Permit, log_probs: Tensor, written: int) -> Choice:
+        live, width, end = self.live, self.beam.width, self.rules.end
+        if self.required is not None:
+            return self.required.choose(live, permit(log_probs, written, live.owners, live.recent), width, end)
+        allowed = permit(log_probs, written, live.owners, live.recent, but_the_end=True)
+        return likeliest(live, allowed, width, end, permit.may_end(written))
 
     def _begin(self, log_probs: Tensor) -> Permit:
         """Now that the width of what the model says is known."""

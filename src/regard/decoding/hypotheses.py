@@ -50,8 +50,9 @@ class Choice:
         return self.slots + torch.arange(len(self.slots), device=self.slots.device).unsqueeze(1) * width
 
 
-def likeliest(live: Live, log_probs: Tensor, width: int, end: int | None) -> Choice:
-    """The `width` likeliest continuations that do not end, and those that do among the `width` likeliest of all.
+def likeliest(live: Live, log_probs: Tensor, width: int, end: int | None, may_end: bool = True) -> Choice:
+    """The `width` likeliest continuations that do not end, and those that do among the `width` likeliest of all, if any
+    may.
 
     log_probs (R * W, V). Every hypothesis can end in one way only, so twice the width holds enough that do not.
     """
@@ -62,6 +63,6 @@ def likeliest(live: Live, log_probs: Tensor, width: int, end: int | None) -> Cho
     if end is None:
         return Choice(scores, slots, tokens, None, scores, slots)
     closing = tokens == end
-    ended = (closing & (scores > -inf))[:, :width]
+    ended = (closing & (scores > -inf))[:, :width] if may_end else None
     going, at = scores.masked_fill(closing, -inf).topk(min(width, count))
     return Choice(going, slots.gather(1, at), tokens.gather(1, at), ended, scores[:, :width], slots[:, :width])

@@ -32,16 +32,25 @@ class Permit:
         self.lasts = torch.tensor([ids[-1] for ids in several], dtype=torch.long, device=device)
         self.prefix = _padded(rules.prefix or [()] * rows, device)  # (B, P)
 
-    def __call__(self, log_probs: Tensor, written: int, rows: Tensor, recent: Tensor | None) -> Tensor:
-        """log_probs (N, V) of hypotheses that belong to `rows` (N,) and ended with `recent` (N, memory or more)."""
+    def __call__(
+        self, log_probs: Tensor, written: int, rows: Tensor, recent: Tensor | None, but_the_end: bool = False
+    ) -> Tensor:
+        """log_probs (N, V) of hypotheses that belong to `rows` (N,) and ended with `recent` (N, memory or more).
+
+        `but_the_end`: the end is left as it is; who asks knows by `may_end` what to do with it, and a copy is saved.
+        """
         found = log_probs if self.bias is None else log_probs + self.bias
         if self.memory and recent is not None:
             found = found + self._continuing(found, recent)
-        if written < self.shortest:
+        if not but_the_end and not self.may_end(written):
             found = found.index_fill(1, self.end, -inf)
         if written < self.prefix.size(1):
             found = _forced(found, log_probs, self.prefix[rows, written])
         return found
+
+    def may_end(self, written: int) -> bool:
+        """Whether a text of so many tokens is long enough."""
+        return written >= self.shortest
 
     def _continuing(self, log_probs: Tensor, recent: Tensor) -> Tensor:
         """(N, V): -inf for the last token of every banned sequence whose others were just written."""
