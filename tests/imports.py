@@ -64,6 +64,8 @@ TRAINING = (
     "loop",
     "objectives",
     "contexts",
+    "masked",
+    "answering",
     "reading_on",
     "translating",
     "tasks",

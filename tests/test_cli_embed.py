@@ -161,7 +161,7 @@ def test_unknown_words_are_read_by_their_letters() -> None:
         (("elmo", "-"), "got no words, expected a text"),
         (("elmo", TEXT, "-o", "no/folder.npz"), "expected a file to write"),
         (("elmo", TEXT, "-o", "no/folder.safetensors"), "expected a file to write"),
-        (("classifier", TEXT), "a run of task 'classification', expected one of task 'contextual' or 'tagging'"),
+        (("classifier", TEXT), "whose words have no layers, expected a run of ELMo or BERT"),
         (("nowhere", TEXT), "which is no run"),
     ],
 )

@@ -24,6 +24,8 @@ PUBLIC = {
     "layers",
     "text",
     "training",
+    "hub",
+    "load",
     "RegardError",
     "__version__",
 }

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from regard.lazy import Home, door
 
 if TYPE_CHECKING:
-    from regard import text, training
+    from regard import hub, text, training
     from regard.attention import (
         Attended,
         Observe,
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         windows,
     )
     from regard.errors import RegardError
+    from regard.hub import load
 
 __version__ = "0.1.0"
 
@@ -39,6 +40,8 @@ __all__ = [
     "layers",
     "text",
     "training",
+    "hub",
+    "load",
     "RegardError",
     "__version__",
 ]
@@ -58,6 +61,8 @@ _HOMES: dict[str, Home] = {
     "layers": ("regard.attention.layers", None),
     "text": ("regard.text", None),
     "training": ("regard.training", None),
+    "hub": ("regard.hub", None),
+    "load": ("regard.hub.exchange", "load"),
     "RegardError": ("regard.errors", "RegardError"),
 }
 

@@ -1,15 +1,21 @@
 """Laws of GPT: no look ahead, cached steps equal one pass, texts apart, rows alone, tied weights, and GPT-2's start."""
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
+from torch._dynamo.testing import CompileCounter
 
 from regard.attention import capture
 from regard.attention.positions import Rotary, Sinusoidal
 from regard.decoding import Beam, Rules
 from regard.errors import SettingError, ShapeError
-from regard.models.gpt import GPT, READ_AT_ONCE
+from regard.models.blocks import MODERN
+from regard.models.gpt import GPT
 
 VOCABULARY, WIDTH, HEADS, LONGEST = 11, 8, 2, 12
 POSITIONS = [LONGEST, Sinusoidal(WIDTH), Rotary(WIDTH // HEADS)]
@@ -69,8 +75,8 @@ def test_stepping_equals_one_pass(positions, read, end) -> None:
     assert end is None or (inputs == end).any()
 
 
-def test_a_long_prompt_is_read_in_pieces() -> None:
-    model, inputs = gpt(Rotary(WIDTH // HEADS)), tokens(2, 2 * READ_AT_ONCE + 4)
+def test_a_long_prompt_is_read() -> None:
+    model, inputs = gpt(Rotary(WIDTH // HEADS)), tokens(2, 260)
     documents = (inputs == 3).cumsum(1)
     with torch.no_grad():
         state = model.start(inputs[:, :-1], torch.full((2,), inputs.size(1) - 1), end=3)
@@ -107,6 +113,108 @@ def test_a_reordered_state_is_its_own() -> None:
         _, _, other = model.step(other, (inputs[:, 4] + 1) % VOCABULARY)
         log_probs, _, _ = model.step(one, inputs[:, 5])
         torch.testing.assert_close(log_probs, model(inputs)[:, -1].log_softmax(-1))
+
+
+@by_positions
+@pytest.mark.parametrize("end", [None, 3])
+def test_prompts_of_different_lengths_go_on_as_alone(positions, end) -> None:
+    model, inputs, lengths = gpt(positions), tokens(4, 6), torch.tensor([6, 0, 3, 5])
+    with torch.no_grad():
+        state = model.start(inputs, lengths, end)
+        alone = [
+            model.start(row[None, :length], length[None], end) for row, length in zip(inputs, lengths, strict=True)
+        ]
+        for said in tokens(4, 4).T:
+            log_probs, _, state = model.step(state, said)
+            for row in range(4):
+                expected, _, alone[row] = model.step(alone[row], said[row : row + 1])
+                torch.testing.assert_close(log_probs[row : row + 1], expected)
+        rows = torch.tensor([2, 2, 0])
+        log_probs, _, _ = model.step(model.reorder(state, rows), torch.tensor([1, 2, 1]))
+        for at, (row, token) in enumerate([(2, 1), (2, 2), (0, 1)]):
+            copied = model.reorder(alone[row], torch.tensor([0]))
+            torch.testing.assert_close(log_probs[at : at + 1], model.step(copied, torch.tensor([token]))[0])
+
+
+@by_positions
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padded_rows_equal_rows_alone(positions, side) -> None:
+    model, inputs, lengths = gpt(positions), tokens(3, 7), torch.tensor([7, 2, 5])
+    padded = 7 - lengths if side == "left" else None
+    together = model(inputs, padded=padded)
+    for row, length in enumerate(lengths.tolist()):
+        real = slice(7 - length, 7) if side == "left" else slice(0, length)
+        torch.testing.assert_close(together[row, real], model(inputs[row : row + 1, real])[0])
+
+
+def test_only_the_last_few_are_answered() -> None:
+    model, inputs = gpt(), tokens(2, 7)
+    whole = model(inputs)
+    for count in (0, 1, 3):
+        torch.testing.assert_close(model(inputs, last=count), whole[:, 7 - count :])
+
+
+@by_positions
+def test_the_future_does_not_change_a_bit(positions) -> None:
+    """In the precision and over the lengths at which blocks of a fused kernel work."""
+    long = GPT(
+        VOCABULARY,
+        32,
+        2,
+        2,
+        100 if isinstance(positions, int) else type(positions)(16 if isinstance(positions, Rotary) else 32),
+    )
+    inputs = tokens(2, 90)
+    other = inputs.clone()
+    other[:, 47:] = (other[:, 47:] + 1) % VOCABULARY
+    with torch.no_grad():
+        one, two = long(inputs), long(other)
+    assert torch.equal(one[:, :47], two[:, :47]) and not torch.equal(one[:, 47:], two[:, 47:])
+
+
+@by_positions
+def test_a_fixed_cache_equals_a_growing_one(positions) -> None:
+    model, inputs = gpt(positions), tokens(3, 9)
+    fixed, growing = model.caches(LONGEST), model.caches()
+    with torch.no_grad():
+        for part in inputs.tensor_split([4, 5, 6], 1):
+            assert torch.equal(model(part, None, fixed), model(part, None, growing))
+        memory = fixed[0].kept()[0].data_ptr()
+        model(tokens(3, 1), None, fixed)
+    assert fixed[0].kept()[0].data_ptr() == memory and fixed[0].length == 10
+
+
+def test_llama_is_the_same_with_other_values() -> None:
+    torch.manual_seed(0)
+    style = replace(MODERN, norm=partial(nn.RMSNorm, eps=1e-6), key_heads=1, head=6)
+    model = GPT(VOCABULARY, WIDTH, 2, HEADS, Rotary(6), hidden=20, style=style, tied=False).double()
+    shapes = {name: tuple(one.shape) for name, one in model.named_parameters()}
+    assert shapes["decoder.1.self.project.joint.weight"] == (2 * 6 + 2 * 6, WIDTH)
+    assert shapes["decoder.1.self.out.weight"] == (WIDTH, 12) and shapes["output.weight"] == (VOCABULARY, WIDTH)
+    assert not any(name.endswith("bias") for name in shapes) and "decoder.0.feed.gate.weight" in shapes
+    inputs = tokens(2, 7)
+    with torch.no_grad():
+        state = model.start(inputs[:, :5], torch.tensor([5, 3]))
+        log_probs, _, _ = model.step(state, inputs[:, 5])
+        torch.testing.assert_close(log_probs[:1], model(inputs[:1, :6])[:, -1].log_softmax(-1))
+        short = torch.cat((inputs[1:, :3], inputs[1:, 5:6]), 1)
+        torch.testing.assert_close(log_probs[1:], model(short)[:, -1].log_softmax(-1))
+
+
+def test_it_has_the_published_sizes() -> None:
+    with torch.device("meta"):
+        small = GPT(50257, 768, 12, 12, 1024)
+        llama = GPT(32000, 4096, 32, 32, Rotary(128), hidden=11008, style=MODERN, tied=False)
+    assert sum(one.numel() for one in small.parameters()) == 124_439_808  # GPT-2
+    assert sum(one.numel() for one in llama.parameters()) == 6_738_415_616  # Llama 2 7B
+
+
+def test_every_layer_can_be_asked() -> None:
+    model, inputs = gpt(), tokens(2, 5)
+    states = model.layers(inputs)
+    assert [tuple(one.shape) for one in states] == [(2, 5, WIDTH)] * 3
+    torch.testing.assert_close(states[0], model.positions(model.embedding(inputs)))
+    torch.testing.assert_close(states[-1] @ model.embedding.weight.T, model(inputs))
 
 
 @by_positions
@@ -205,5 +313,24 @@ def test_what_cannot_be_is_refused_in_words() -> None:
         GPT(VOCABULARY, WIDTH, 1, 3, LONGEST)
     with pytest.raises(SettingError, match="layers=0"):
         GPT(VOCABULARY, WIDTH, 0, HEADS, LONGEST)
-    with pytest.raises(ShapeError, match="rows of 2 to 3 tokens in 3 columns, expected rows of one length"):
-        gpt().start(tokens(2, 3), torch.tensor([2, 3]))
+    with pytest.raises(ShapeError, match="rows of 2 to 4 tokens in 3 columns, expected 0 to 3 in each"):
+        gpt().start(tokens(2, 3), torch.tensor([2, 4]))
+    with pytest.raises(SettingError, match="tokens from 2 to 11, expected 0 to 10, the words it has"):
+        gpt().start(torch.tensor([[2, 11]]), torch.tensor([2]))
+    caches = gpt().caches(4)
+    with torch.no_grad(), pytest.raises(ShapeError, match="5 keys, expected at most 4, for which there is room"):
+        gpt()(tokens(2, 5), None, caches)
+
+
+@pytest.mark.long
+def test_a_fixed_cache_is_compiled_once() -> None:
+    """Once for a prompt and once for a step, however many steps there are."""
+    torch._dynamo.reset()
+    model, inputs, counter = gpt(layers=1).float(), tokens(2, 10), CompileCounter()
+    quick, fixed, growing = torch.compile(model, backend=counter), model.caches(LONGEST), model.caches()
+    counts = []
+    with torch.no_grad():
+        for part in inputs.tensor_split((4, *range(5, 10)), 1):
+            torch.testing.assert_close(quick(part, None, fixed), model(part, None, growing))
+            counts.append(counter.frame_count)
+    assert counts[-1] == counts[2] > 0

@@ -163,18 +163,22 @@ class Fused(nn.Module):
 class Cache:
     """Keys and values of the steps before, (B, H, length, width); one for each attention, handed in by the caller.
 
-    Without gradients it grows by doubling, so a step copies only itself; with gradients it concatenates.
+    Without gradients it grows by doubling, so a step copies only itself; with gradients it concatenates. Where
+    `longest` is told there is room for so many from the start, and the memory never moves: for torch.compile.
     """
 
-    def __init__(self) -> None:
-        self.length = 0
+    def __init__(self, longest: int | None = None) -> None:
+        self.length, self.longest = 0, longest
         self._k: Tensor | None = None
         self._v: Tensor | None = None
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add new keys and values at the end and return all of them."""
+        if self.longest is not None and self.length + k.size(-2) > self.longest:
+            came = f"{self.length + k.size(-2)} keys"
+            raise ShapeError(came, f"at most {self.longest}, for which there is room", where="Cache")
         if self._k is None or self._v is None:
-            self._k, self._v = k, v
+            self._k, self._v = (k, v) if self.longest is None else (_room(k, self.longest), _room(v, self.longest))
         elif torch.is_grad_enabled() and (k.requires_grad or self._k.requires_grad):
             old_k, old_v = self.kept()
             self._k, self._v = torch.cat((old_k, k), -2), torch.cat((old_v, v), -2)
@@ -199,9 +203,11 @@ class Cache:
 class FeedForward(nn.Module):
     """Two matrices with a bend between them, applied to every vector alike."""
 
-    def __init__(self, dim: int, hidden: int, activation: nn.Module | None = None, dropout: float = 0.0) -> None:
+    def __init__(
+        self, dim: int, hidden: int, activation: nn.Module | None = None, dropout: float = 0.0, bias: bool = True
+    ) -> None:
         super().__init__()
-        self.inner, self.outer = nn.Linear(dim, hidden), nn.Linear(hidden, dim)
+        self.inner, self.outer = nn.Linear(dim, hidden, bias=bias), nn.Linear(hidden, dim, bias=bias)
         self.activation = nn.ReLU() if activation is None else activation
         self.dropout = nn.Dropout(dropout)
 
@@ -242,10 +248,16 @@ class EncoderBlock(nn.Module):
         self.after_self, self.after_feed = add_norm(attention.dim), add_norm(attention.dim)
 
     def forward(
-        self, x: Tensor, *, mask: Mask | None = None, bias: object | None = None, cache: Cache | None = None
+        self,
+        x: Tensor,
+        *,
+        mask: Mask | None = None,
+        bias: object | None = None,
+        cache: Cache | None = None,
+        offset: int | Tensor | None = None,
     ) -> Tensor:
-        """x (B, T, D) to (B, T, D); with mask=Causal() this is GPT's block."""
-        x = self.after_self(x, lambda y: self.self(y, mask=mask, bias=bias, cache=cache))
+        """x (B, T, D) to (B, T, D); with mask=Causal() this is GPT's block. `cache`, `offset`: as of MultiHead."""
+        x = self.after_self(x, lambda y: self.self(y, mask=mask, bias=bias, cache=cache, offset=offset))
         return self.after_feed(x, self.feed)
 
 
@@ -315,6 +327,13 @@ def _through(matrix: nn.Linear, x: Tensor) -> Tensor:
     if x.size(-1) != matrix.in_features:
         raise ShapeError(f"vectors of width {x.size(-1)}", f"width {matrix.in_features}", where="MultiHead")
     return matrix(x)
+
+
+def _room(first: Tensor, longest: int) -> Tensor:
+    """Memory for `longest` vectors that begins with these."""
+    whole = first.new_zeros(*first.shape[:-2], longest, first.size(-1))
+    whole[..., : first.size(-2), :] = first
+    return whole
 
 
 def _appended(held: Tensor, new: Tensor, length: int) -> Tensor:

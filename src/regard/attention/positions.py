@@ -37,7 +37,7 @@ class Sinusoidal(nn.Module):
 
 
 class Learned(nn.Module):
-    """x + a learned vector for each of `longest` positions."""
+    """x + a learned vector for each of `longest` positions; padding that stands before the first takes its vector."""
 
     def __init__(self, dim: int, longest: int) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Learned(nn.Module):
                 f"at most {longest - 1}, the last of {longest} learned ones",
                 where="Learned",
             )
-        return x + self.table(positions)
+        return x + self.table(positions if isinstance(offset, int) else positions.clamp(min=0))
 
 
 class Rotary(nn.Module):

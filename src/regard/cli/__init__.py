@@ -7,7 +7,23 @@ from typing import Annotated
 import typer
 
 from regard import __version__
-from regard.cli import align, corpus, curves, demo, embed, generate, lookup, score, tokenize, train, translate
+from regard.cli import (
+    align,
+    classify,
+    corpus,
+    curves,
+    demo,
+    embed,
+    export,
+    fill,
+    generate,
+    import_,
+    lookup,
+    score,
+    tokenize,
+    train,
+    translate,
+)
 from regard.errors import RegardError
 
 # Verb files keep torch, numpy and matplotlib inside their functions, so that `regard --help` stays quick.
@@ -29,8 +45,12 @@ app.command("curves")(curves.curves)
 app.command("translate")(translate.translate)
 app.command("align")(align.align)
 app.command("generate")(generate.generate)
+app.command("fill")(fill.fill)
+app.command("classify")(classify.classify)
 app.command("embed")(embed.embed)
 app.command("score")(score.score)
+app.command("import")(import_.import_)
+app.command("export")(export.export)
 
 
 @dataclass

@@ -51,10 +51,11 @@ def generate(
     model, tokenizer = _opened(run)
     from regard.decoding.generate import continued, unsaid
     from regard.decoding.writing import Rules
+    from regard.models.packed import packed
 
     room = _room(model, max((len(ids) for ids in tokenizer.ids_batch(prompts)), default=0))
     rules = Rules(tokenizer.special.end, length or max(1, min(LENGTH, room)), banned=unsaid(tokenizer))
-    answers = continued(model, tokenizer, prompts, search, rules)
+    answers = continued(packed(model, max(1, len(prompts)) * max(count, beam or 1)), tokenizer, prompts, search, rules)
     for line, (given, found) in enumerate(zip(prompts, answers, strict=True)):
         for rank, one in enumerate(found):
             if as_json:
@@ -79,14 +80,13 @@ def _search(drawing: dict[str, Any], beam: int | None, count: int) -> Search:
 
 
 def _opened(run: Path) -> tuple[Any, Any]:
-    from regard.text.tokenizers.tokenizer import Tokenizer
     from regard.training.run import load
     from regard.training.tasks.language import Language
-    from regard.training.tasks.tokenizers import FILE
+    from regard.training.tasks.tokenizers import kept_tokenizer
     from regard.training.use import for_task
 
-    for_task(run, Language)
-    return load(run), Tokenizer.load(run / FILE)
+    recipe = for_task(run, Language)
+    return load(run), kept_tokenizer(recipe.tokenizer, run)
 
 
 def _room(model: Any, prompt: int) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from regard.decoding.sample import Sample
 from regard.decoding.writing import Rules, Search, Written
@@ -52,13 +54,13 @@ def continued(
     copies = getattr(model, "copies", False)
     given = opened(tokenizer, prompts) if copies else [Opened(ids, {}) for ids in tokenizer.ids_batch(prompts)]
     found: list[list[Continuation]] = [[] for _ in prompts]
-    for rows in _alike([len(one.ids) for one in given]):
-        ids = _ids([given[row].ids for row in rows], tokenizer, model)
+    for rows in _together([len(one.ids) for one in given], apart=copies):
+        ids, lengths = _ids([given[row].ids for row in rows], tokenizer, model)
         _expect_room(model, ids.size(1), rules.longest)
         dense, table = compacted(ids, len(tokenizer))
-        lengths = torch.full((len(rows),), ids.size(1) - 1, device=ids.device)
-        state = model.start(dense[:, :-1], lengths)
-        written = search(model, state, dense[:, -1], rules.of(rows), attention)
+        first = dense.gather(1, lengths.unsqueeze(1) - 1).squeeze(1)
+        state = model.start(dense[:, :-1], lengths - 1)
+        written = search(model, state, first, rules.of(rows), attention)
         for row, texts in zip(rows, written, strict=True):
             found[row] = [_told(tokenizer, given[row], text, table) for text in texts]
     return found
@@ -69,17 +71,20 @@ def unsaid(tokenizer: Tokenizer) -> list[list[int]]:
     return [] if tokenizer.special.unknown is None else [[tokenizer.special.unknown]]
 
 
-def _alike(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Rows of one length together, so that none is padded."""
-    for length in sorted(set(lengths)):
-        rows = [row for row, other in enumerate(lengths) if other == length]
+def _together(lengths: Sequence[int], apart: bool) -> Iterator[list[int]]:
+    """Rows that go on together, of lengths near each other; `apart`: of one length, so that what each looks at, and may
+    copy, stands in the columns of its own prompt."""
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    for _, same in groupby(order, key=lambda row: apart and lengths[row]):
+        rows = list(same)
         yield from (rows[at : at + ROWS] for at in range(0, len(rows), ROWS))
 
 
-def _ids(rows: Sequence[Sequence[int]], tokenizer: Tokenizer, model: Any) -> Tensor:
-    """(B, P), P at least 1: a text that is not begun yet begins with the end of the one before."""
+def _ids(rows: Sequence[Sequence[int]], tokenizer: Tokenizer, model: Any) -> tuple[Tensor, Tensor]:
+    """(B, P), P at least 1, and lengths (B,): a text that is not begun yet begins with the end of the one before."""
     device = next((weight.device for weight in model.parameters()), torch.device("cpu"))
-    return torch.tensor([list(row) or [tokenizer.special.need("end")] for row in rows], device=device)
+    begun = [torch.tensor(list(row) or [tokenizer.special.need("end")], device=device) for row in rows]
+    return pad_sequence(begun, batch_first=True), torch.tensor([len(row) for row in begun], device=device)
 
 
 def _reach(model: Any, wanted: int) -> int:

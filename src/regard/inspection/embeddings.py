@@ -1,7 +1,8 @@
-"""The vectors of words in their context, from any model that has `states`: ELMo, and taggers built on it.
+"""The vectors of words in their context, from any model that has `states`: ELMo, BERT, and what is built on them.
 
 >>> embedder = Embedder.of("runs/elmo")
 >>> embedder.embed(["he took a train .", "he likes to train ."], layer=2)[0].vectors        # (5, D)
+>>> Embedder.of("runs/bert").pool(["he took a train ."], "mean")[0].vectors                  # (1, D): of the whole text
 """
 
 from __future__ import annotations
@@ -21,26 +22,33 @@ from torch.nn.utils.rnn import pad_sequence
 
 from regard.errors import SettingError
 from regard.files import write_whole
+from regard.inspection.rows import rows_of
+from regard.models.bert import Bert, MaskedLM
+from regard.models.heads import OnText, OnTokens, Reading, Summary
+from regard.models.pooling import PoolingClassifier
 from regard.text.tokenizers.encoding import Encoding
 from regard.text.tokenizers.open import compacted, opened
 from regard.text.tokenizers.spelling import spelled_words
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.text.words import spaced
 from regard.training.run import load
+from regard.training.tasks.classification import Classification
 from regard.training.tasks.contextual import Contextual
+from regard.training.tasks.masked import Masked
 from regard.training.tasks.tagging import Tagging
 from regard.training.tasks.tokenizers import kept_tokenizer
 from regard.training.use import for_task
 
 ROWS = 32  # texts read at once
 Layer = int | Literal["mix", "all"]
+Pool = Literal["cls", "mean", "attention"]
 
 
 class HasStates(Protocol):
     """A model whose words have a state in every layer; layer 0 is the word by itself."""
 
-    def states(self, inputs: Tensor, lengths: Tensor, spellings: Tensor | None = None) -> Tensor:
-        """inputs (B, T): (B, L, T, D)."""
+    def states(self, inputs: Tensor, lengths: Tensor, more: Tensor | None = None, /) -> Tensor:
+        """inputs (B, T): (B, L, T, D). `more`: spellings where the model reads letters, segments for a BERT."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,18 +69,28 @@ class Embedded:
 
 @dataclass(frozen=True, eq=False)
 class Embedder:
-    """A trained model with its tokenizer."""
+    """A trained model with its tokenizer; `question`: how it has learned to look over a text, if it has."""
 
     model: HasStates
     tokenizer: Tokenizer
+    question: Summary | None = None
 
     @classmethod
     def of(cls, run: str | os.PathLike[str]) -> Embedder:
         """The model of a run folder."""
         folder = Path(run)
-        recipe = for_task(folder, Contextual, Tagging)
-        assert isinstance(recipe, Contextual | Tagging)
-        return cls(cast(HasStates, load(folder)), kept_tokenizer(recipe.tokenizer, folder))
+        recipe = for_task(folder, Contextual, Tagging, Masked, Classification)
+        assert isinstance(recipe, Contextual | Tagging | Masked | Classification)
+        model = load(folder)
+        tokenizer = kept_tokenizer(recipe.tokenizer, folder)
+        if isinstance(model, OnText):
+            learned = model.summary is not None and model.summary.question is not None
+            return cls(model.reading, tokenizer, model.summary if learned else None)
+        if isinstance(model, MaskedLM | OnTokens):
+            return cls(model.bert if isinstance(model, MaskedLM) else model.reading, tokenizer)
+        if isinstance(model, PoolingClassifier):
+            raise SettingError(f"{folder}, whose words have no layers", "a run of ELMo or BERT", where="embed")
+        return cls(cast(HasStates, model), tokenizer)
 
     @torch.no_grad()
     def embed(self, texts: Sequence[str], layer: Layer = "mix") -> list[Embedded]:
@@ -85,21 +103,46 @@ class Embedder:
         for first in range(0, len(texts), ROWS):
             some = texts[first : first + ROWS]
             for encoding, states in zip(self.tokenizer.encode_batch(some), self._states(some), strict=True):
-                found.append(_by_word(encoding, self._chosen(states, layer)))
+                found.append(_by_word(encoding, self._chosen(states[:, 1:-1], layer)))  # without the frame
+        return found
+
+    @torch.no_grad()
+    def pool(self, texts: Sequence[str], by: Pool, layer: Layer = "mix") -> list[Embedded]:
+        """One vector for each text, as if it were a word.
+
+        It is the state of [CLS], the mean of all states, or their average by the question that a classifier learned.
+        """
+        if by == "attention" and self.question is None:
+            came, why = "a run without a learned question", "Train a classifier with model.pooling=attention."
+            raise SettingError(came, "one that has learned where to look", where="embed", advice=why)
+        if layer == "all":
+            raise SettingError("all layers, pooled", "a number, or mix", where="embed")
+        found = []
+        for first in range(0, len(texts), ROWS):
+            some = texts[first : first + ROWS]
+            for text, states in zip(some, self._states(some), strict=True):
+                chosen = self._chosen(states, layer).unsqueeze(0)
+                summary = self.question if by == "attention" and self.question else Summary(chosen.size(-1), by)
+                found.append(Embedded((text,), summary.cpu()(chosen, torch.tensor([chosen.size(1)]))))
         return found
 
     def _states(self, texts: Sequence[str]) -> Iterator[Tensor]:
-        """(L, T, D) of each text, without the signs that frame it."""
-        special, words = self.tokenizer.special, opened(self.tokenizer, texts)
+        """(L, T, D) of each text, with the signs that frame it."""
+        special, device = self.tokenizer.special, next(cast(nn.Module, self.model).parameters()).device
+        if isinstance(self.model, Bert | Reading):
+            longest = self.model.longest if isinstance(self.model, Bert) else self.model.bert.longest
+            rows = rows_of(self.tokenizer.ids_batch(texts), [None] * len(texts), special, longest, "embed")
+            every = self.model.states(*rows.to(device))
+            return (one[:, :length] for one, length in zip(every, rows.lengths.tolist(), strict=True))
+        words = opened(self.tokenizer, texts)
         framed = [torch.tensor([special.need("cls"), *one.ids, special.need("sep")]) for one in words]
         lengths = torch.tensor([len(row) for row in framed])
         inputs = pad_sequence(framed, batch_first=True, padding_value=special.need("pad"))
         inputs, outside = compacted(inputs, len(self.tokenizer))
         spelling = {number: word for one in words for number, word in one.spellings.items()}
         spellings = spelled_words([spelling[number] for number in outside.tolist()])
-        device = next(cast(nn.Module, self.model).parameters()).device
         states = self.model.states(inputs.to(device), lengths.to(device), spellings.to(device))
-        return (one[:, 1 : length - 1] for one, length in zip(states, lengths.tolist(), strict=True))
+        return (one[:, :length] for one, length in zip(states, lengths.tolist(), strict=True))
 
     def _chosen(self, states: Tensor, layer: Layer) -> Tensor:
         """states (L, T, D): (T, D), or (T, L, D) for all."""
@@ -113,15 +156,20 @@ class Embedder:
         return states[layer].cpu()
 
 
+def joined(embedded: Sequence[Embedded]) -> Embedded:
+    """The words of several texts as if they were one's."""
+    return Embedded(tuple(word for one in embedded for word in one.words), torch.cat([one.vectors for one in embedded]))
+
+
 def save_embedded(embedded: Iterable[Embedded], path: Path) -> None:
     """Write `words`, `texts` (N,) (the number of each word's text) and `vectors` of several texts, end to end.
 
     To .npz, or to .safetensors with the words as JSON in its metadata; neither is pickled.
     """
     every = list(embedded)
-    words = [word for one in every for word in one.words]
+    words = list(joined(every).words)
     texts = torch.tensor([number for number, one in enumerate(every) for _ in one.words], dtype=torch.int64)
-    vectors = torch.cat([one.vectors for one in every]).contiguous()
+    vectors = joined(every).vectors.contiguous()
     try:
         if path.suffix == ".npz":
             with open(path, "wb") as stream:

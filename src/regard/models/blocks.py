@@ -38,8 +38,9 @@ class Style:
     """The choices in which blocks differ, each a value.
 
     `feed` makes the feed-forward layer of (width, hidden), `norm` the norm of a width. `bias`: of the attention's
-    matrices. `key_heads`: fewer heads for keys and values, shared in groups. `dropout` falls on what is added to the
-    stream, `attention_dropout` on the weights (which then cannot take the fused kernels of every device).
+    matrices. `key_heads`: fewer heads for keys and values, shared in groups. `head`: how wide one is, if it is not
+    width / heads. `dropout` falls on what is added to the stream, `attention_dropout` on the weights (which then cannot
+    take the fused kernels of every device).
     """
 
     order: Literal["post", "pre"] = "post"
@@ -47,17 +48,18 @@ class Style:
     feed: Callable[[int, int], nn.Module] = FeedForward
     bias: bool = True
     key_heads: int | None = None
+    head: int | None = None
     dropout: float = 0.0
     attention_dropout: float = 0.0
 
     def itself(self, width: int, heads: int, rotary: Rotary | None = None) -> MultiHead:
         """Heads that look at their own stream: one product for queries, keys and values."""
-        joint = Fused(width, heads, key_heads=self.key_heads, bias=self.bias)
+        joint = Fused(width, heads, key_heads=self.key_heads, width=self.head, bias=self.bias)
         return MultiHead(width, joint, rotary=rotary, dropout=self.attention_dropout)
 
     def across(self, width: int, heads: int) -> MultiHead:
         """Heads that look at another stream."""
-        parts = Separate(width, heads, key_heads=self.key_heads, bias=self.bias)
+        parts = Separate(width, heads, key_heads=self.key_heads, width=self.head, bias=self.bias)
         return MultiHead(width, parts, dropout=self.attention_dropout)
 
     def add_norm(self, width: int) -> AddNorm:
@@ -68,9 +70,9 @@ class Style:
         return self.norm(width) if self.order == "pre" else nn.Identity()
 
 
-def gelu(width: int, hidden: int, approximate: str = "none") -> FeedForward:
+def gelu(width: int, hidden: int, approximate: str = "none", bias: bool = True) -> FeedForward:
     """BERT's feed-forward layer; GPT-2's with approximate="tanh"."""
-    return FeedForward(width, hidden, nn.GELU(approximate))
+    return FeedForward(width, hidden, nn.GELU(approximate), bias=bias)
 
 
 PUBLISHED = Style()

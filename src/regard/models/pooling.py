@@ -42,8 +42,11 @@ class PoolingClassifier(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.classes = nn.Linear(width, classes)
 
-    def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
-        """inputs (B, T) of which the first `lengths` (B,) are real: logits (B, C)."""
+    def forward(self, inputs: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
+        """inputs (B, T) of which the first `lengths` (B,) are real: logits (B, C).
+
+        It reads a second text as the first one, whatever `segments` say.
+        """
         x = self.dropout(self.embedding(inputs))
         if self.states is not None:
             x = self.dropout(self.states(x, lengths))

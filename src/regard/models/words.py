@@ -46,15 +46,26 @@ class Words(nn.Module):
 class Softmax(nn.Module):
     """Logits of every word from a vector: hidden W + b; with `tied`, the rows of W are the words' own embedding.
 
-    Where that is of another width than the vectors, a projection comes between. `gain` multiplies the vectors: with a
-    larger one each occurrence of a word teaches the softmax more, so that rare words are learned in fewer of them.
+    Where that is of another width than the vectors, or where `project` is told, a projection comes between. `gain`
+    multiplies the vectors: with a larger one each occurrence of a word teaches the softmax more, so that rare words are
+    learned in fewer of them.
     """
 
-    def __init__(self, hidden: int, vocabulary: int, tied: Words | None = None, gain: float = 1.0) -> None:
+    def __init__(
+        self,
+        hidden: int,
+        vocabulary: int,
+        tied: Words | nn.Embedding | None = None,
+        gain: float = 1.0,
+        project: nn.Module | None = None,
+    ) -> None:
         super().__init__()
         self.gain = gain
-        weight = nn.Parameter(torch.empty(vocabulary, hidden)) if tied is None else tied.embedding.weight
-        self.project = nn.Linear(hidden, weight.size(1), bias=False) if weight.size(1) != hidden else None
+        shared = tied.embedding if isinstance(tied, Words) else tied
+        weight = nn.Parameter(torch.empty(vocabulary, hidden)) if shared is None else shared.weight
+        if project is None and weight.size(1) != hidden:
+            project = nn.Linear(hidden, weight.size(1), bias=False)
+        self.project = project
         self.weight = weight
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         if tied is None:

@@ -21,7 +21,7 @@ from regard.training.objective import Better, Carry, Grade, Loss, Measured, Obje
 
 @dataclass(frozen=True)
 class Classify:
-    """A label for each text, of a model (inputs (B, T), lengths (B,)) -> logits (B, C)."""
+    """A label for each text, of a model (inputs (B, T), lengths (B,), segments (B, T)) -> logits (B, C)."""
 
     labels: Labels
     tokenizer: Tokenizer
@@ -32,11 +32,11 @@ class Classify:
         return {"loss": "lower", "accuracy": "higher", "f1": "higher"}
 
     def loss(self, model: nn.Module, batch: LabelledBatch, carry: Carry | None) -> Loss:
-        logits = model(batch.inputs, batch.lengths)
+        logits = model(batch.inputs, batch.lengths, batch.segments)
         return Loss(_surprise(logits, batch.labels, "sum", self.smoothing))
 
     def measure(self, model: nn.Module, batch: LabelledBatch, carry: Carry | None) -> Measured:
-        logits = model(batch.inputs, batch.lengths)
+        logits = model(batch.inputs, batch.lengths, batch.segments)
         table = metrics.confusion(logits.argmax(-1), batch.labels, len(self.labels))
         return Measured({"nll": _surprise(logits, batch.labels).double().sum(), "confusion": table.double()})
 
@@ -50,7 +50,7 @@ class Classify:
 
     def outputs(self, model: nn.Module, batch: LabelledBatch) -> Sequence[Output]:
         names = self.labels.names
-        got = model(batch.inputs, batch.lengths).argmax(-1).tolist()
+        got = model(batch.inputs, batch.lengths, batch.segments).argmax(-1).tolist()
         texts = self.tokenizer.decode_batch(_rows(batch.inputs, batch.lengths))
         rows = zip(batch.indices.tolist(), texts, got, batch.labels.tolist(), strict=True)
         return [Output(index, text, names[said], names[label]) for index, text, said, label in rows]

@@ -13,6 +13,8 @@ from regard.text.grammar import (
     opinion,
     opinion_french,
     question,
+    review,
+    review_french,
     sense,
     tagged,
     tagged_french,
@@ -53,6 +55,15 @@ def test_the_same_word_has_several_tags() -> None:
         for word, tag in zip(example.words, example.tags, strict=True):
             tags[word.lower()].add(tag)
     assert {"NOUN", "VERB"} <= tags["train"] and {"NOUN", "VERB"} <= tags["play"]
+
+
+@pytest.mark.parametrize("view", [review, review_french])
+def test_a_review_is_about_the_same_two_things(view) -> None:  # type: ignore[no-untyped-def]
+    for example in Drawn(view, 100):
+        assert 3 <= len(example.sentences) <= 6
+        first, *others = ({*one.lower().split()} for one in example.sentences)
+        shared = first.intersection(*others) - {"the", "le", "la", "."}
+        assert len(shared) >= 2, example
 
 
 def test_opinions_carry_their_evidence() -> None:

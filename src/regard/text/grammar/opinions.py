@@ -8,7 +8,7 @@ what *not* belongs to.
 
 from __future__ import annotations
 
-from regard.text.examples import Labelled
+from regard.text.examples import Document, Labelled
 from regard.text.grammar import particles as small
 from regard.text.grammar.chance import Draw
 from regard.text.grammar.entries import Noun, make_verb
@@ -37,10 +37,26 @@ def opinion_french(draw: Draw) -> Labelled:
     return Labelled(" ".join(drawn.target), "positive" if positive else "negative", evidence=places)
 
 
-def judged(draw: Draw) -> tuple[Sentence, bool, tuple[int, ...]]:
+def review(draw: Draw) -> Document:
+    """An English document of 3 to 6 opinions about the same two things."""
+    return Document(tuple(" ".join(drawn.source) for drawn in _reviewed(draw)))
+
+
+def review_french(draw: Draw) -> Document:
+    return Document(tuple(" ".join(drawn.target) for drawn in _reviewed(draw)))
+
+
+def _reviewed(draw: Draw) -> list[Sentence]:
+    first, second = _two_things(draw)
+    orders = ((first, second), (second, first))
+    return [judged(draw, draw.pick(orders))[0] for _ in range(draw.pick((3, 4, 5, 6)))]
+
+
+def judged(draw: Draw, things: tuple[Noun, Noun] | None = None) -> tuple[Sentence, bool, tuple[int, ...]]:
+    """A sentence, whether it is positive, and the words that decide; the first of the things is in the main clause."""
     positive = draw.random() < 0.5
     tense = PRESENT if draw.random() < 0.4 else PAST
-    things = _two_things(draw)
+    things = _two_things(draw) if things is None else things
     decisive, reasons = _judgement(draw, tense, positive, things[0])
     other, _ = _judgement(draw, tense, not positive, things[1])
     chance = draw.random()

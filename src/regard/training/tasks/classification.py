@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from regard.errors import SettingError
+from regard.models.heads import OnText
+from regard.models.heads import Pooling as PoolingName
 from regard.models.pooling import BothWays, PoolingClassifier
 from regard.text import grammar
 from regard.text.batches.batch import LabelledBatch
@@ -21,12 +23,14 @@ from regard.text.corpora.labels import Classified, Labels
 from regard.text.examples import Labelled
 from regard.text.store.columns import Columns
 from regard.text.store.fields import LabelledFields, columns_of
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.objectives import Classify
 from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
 from regard.training.tasks.chance import seeded
 from regard.training.tasks.holdout import Split, kept_back, stored
 from regard.training.tasks.scores import SCORES, ScoreName
 from regard.training.tasks.smoothing import Smoothing
+from regard.training.tasks.starting import READER, Started, begin, of_its_size
 from regard.training.tasks.tokenizers import AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
 
 Names = list[str] | None
@@ -97,6 +101,21 @@ class Pooling(Section):
         return PoolingClassifier(vocabulary, classes, self.width, score, self.dropout, states)
 
 
+class Bert(Started):
+    """BERT and a linear classifier on one vector of the text.
+
+    `pooling`: "pooler" is tanh(W [CLS] + b), as published and of the last layer alone; or the state of [CLS], the mean
+    of all states, or their average by a learned question.
+    """
+
+    kind: Literal["bert"] = "bert"
+    pooling: PoolingName = "pooler"
+
+    def make(self, vocabulary: int, classes: int) -> OnText:
+        reading = self.reading(vocabulary, pooler=self.pooling == "pooler")
+        return OnText(reading, classes, self.pooling, self.dropout)
+
+
 class Batching(Section):
     """Rows of like length, padding included at most `tokens` and `rows` a batch; texts are cut at `limit` tokens."""
 
@@ -111,18 +130,24 @@ class Classification(Recipe):
     task: Literal["classification"] = "classification"
     data: Annotated[BuiltIn | Table, Field(discriminator="kind")] = BuiltIn()
     tokenizer: AnyTokenizer = Sized()
-    model: Pooling = Pooling()
+    model: Annotated[Pooling | Bert, Field(discriminator="kind")] = Pooling()
     objective: Smoothing = Smoothing()
     batches: Batching = Batching()
 
     def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> Prepared:
         labels = self._labels()
-        tokenizer = tokenizer_of(self.tokenizer, _texts(self.data.training()), folder)
+        section = of_its_size(self.model, folder) if isinstance(self.model, Bert) else self.model
+        tokenizer = self._tokenizer(folder)
         split = self.data.columns(folder, LabelledFields(tokenizer, labels))
-        recipe = self.model_copy(update={"data": self.data.model_copy(update={"labels": list(labels.names)})})
+        data = self.data.model_copy(update={"labels": list(labels.names)})
+        recipe = self.model_copy(update={"data": data, "model": section})
+        limit = section.limit(self.batches.limit) if isinstance(section, Bert) else self.batches.limit
+        model = recipe.assemble(folder)
+        if isinstance(model, OnText):
+            begin(model.reading.bert, folder)
 
         def batches(columns: Columns, rank: int, ranks: int) -> Batches[LabelledBatch]:
-            collate = Label(columns, tokenizer.special, self.batches.limit)
+            collate = Label(columns, tokenizer.special, limit)
             plan = Buckets(collate.lengths, self.batches.tokens, self.batches.rows)
             return Batches(plan, collate, self.train.seed, rank, ranks, self.train.ahead)
 
@@ -130,23 +155,28 @@ class Classification(Recipe):
         held = "none" if valid is None else f"{len(valid):,}"
         notes = [f"{len(split.train):,} training examples, {held} for validation; {', '.join(labels.names)}"]
         if isinstance(train.collate, Label) and train.collate.truncated:
-            notes.append(f"{train.collate.truncated:,} training examples cut to {self.batches.limit} tokens")
+            notes.append(f"{train.collate.truncated:,} training examples cut to {limit} tokens")
         return Prepared(
             recipe=recipe,
-            model=recipe.assemble(folder),
+            model=model,
             objective=Classify(labels, tokenizer, self.objective.smoothing),
             train=train,
             valid=None if valid is None else partial(batches, valid),
             notes=(*notes, *split.notes),
         )
 
-    def assemble(self, folder: Path) -> PoolingClassifier:
+    def assemble(self, folder: Path) -> PoolingClassifier | OnText:
         """The model of a run in its folder, with the weights that chance gives it."""
         if self.data.labels is None:
             came = "a recipe without labels"
             raise SettingError(came, "one with those of its run filled in", where="data.labels")
         with seeded(self.train.seed):
             return self.model.make(len(kept_tokenizer(self.tokenizer, folder)), len(self.data.labels))
+
+    def _tokenizer(self, folder: Path) -> Tokenizer:
+        if (folder / READER).exists():
+            return kept_tokenizer(self.tokenizer, folder)
+        return tokenizer_of(self.tokenizer, _texts(self.data.training()), folder)
 
     def _labels(self) -> Labels:
         given = self.data.labels

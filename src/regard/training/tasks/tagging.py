@@ -14,6 +14,7 @@ from torch import Tensor
 
 from regard.errors import SettingError
 from regard.models.elmo import DeepReader, ELMo, Tagger
+from regard.models.heads import OnTokens
 from regard.text import grammar
 from regard.text.batches.batch import SpelledTaggedBatch
 from regard.text.batches.buckets import Buckets
@@ -32,11 +33,11 @@ from regard.training.tasks.chance import seeded
 from regard.training.tasks.contextual import Batching, Contextual, Input, words_of
 from regard.training.tasks.holdout import Split, kept_back, stored
 from regard.training.tasks.smoothing import Smoothing
+from regard.training.tasks.starting import READER, Started, begin, of_its_size
 from regard.training.tasks.tokenizers import FILE, AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
 from regard.training.weights import fill, load_weights, save_weights, weights_of
 
 Names = list[str] | None
-READER = Path("data", "reader.safetensors")  # what a run took along from an ELMo run, so that it can be resumed alone
 
 
 class BuiltIn(Section):
@@ -123,13 +124,22 @@ class Static(Section):
         return Tagger(DeepReader(words_of(self.input, self.width, tokenizer), layers=0), classes, self.dropout)
 
 
+class Bert(Started):
+    """BERT and a linear classifier on the state of each word's first piece."""
+
+    kind: Literal["bert"] = "bert"
+
+    def make(self, tokenizer: Tokenizer, classes: int) -> OnTokens:
+        return OnTokens(self.reading(len(tokenizer)), classes, self.dropout)
+
+
 class Tagging(Recipe):
     """A tag for each word."""
 
     task: Literal["tagging"] = "tagging"
     data: Annotated[BuiltIn | Conll, Field(discriminator="kind")] = BuiltIn()
     tokenizer: AnyTokenizer = Sized()
-    model: Annotated[Elmo | Static, Field(discriminator="kind")] = Elmo()
+    model: Annotated[Elmo | Static | Bert, Field(discriminator="kind")] = Elmo()
     objective: Smoothing = Smoothing()
     batches: Batching = Batching()
 
@@ -137,14 +147,19 @@ class Tagging(Recipe):
         recipe = self._filled(folder)
         tokenizer = recipe._tokenizer(folder)
         tags = Labels(tuple(recipe.data.tags or ()))
-        fields = SpelledTags if recipe.model.input == "characters" else TaggedFields
+        section = recipe.model
+        letters = not isinstance(section, Bert) and section.input == "characters"
+        fields = SpelledTags if letters else TaggedFields
+        limit = section.limit(self.batches.limit) if isinstance(section, Bert) else self.batches.limit
         split = self.data.columns(folder, fields(tokenizer, tags))
         model = recipe.assemble(folder)
-        if (folder / READER).exists():
+        if isinstance(model, OnTokens):
+            begin(model.reading.bert, folder)
+        elif (folder / READER).exists():
             fill(model.reader, load_file(folder / READER), f"{folder / READER}")
 
         def batches(columns: Columns, rank: int, ranks: int) -> Batches[SpelledTaggedBatch]:
-            collate = TagSpelled(columns, tokenizer.special, len(tokenizer), self.batches.limit)
+            collate = TagSpelled(columns, tokenizer.special, len(tokenizer), limit)
             plan = Buckets(collate.lengths, self.batches.tokens, self.batches.rows)
             return Batches(plan, collate, self.train.seed, rank, ranks, self.train.ahead)
 
@@ -152,7 +167,7 @@ class Tagging(Recipe):
         held = "none" if valid is None else f"{len(valid):,}"
         notes = [f"{len(split.train):,} training texts, {held} for validation; {', '.join(tags.names)}"]
         if isinstance(train.collate, TagSpelled) and train.collate.truncated:
-            notes.append(f"{train.collate.truncated:,} training texts cut to {self.batches.limit} tokens")
+            notes.append(f"{train.collate.truncated:,} training texts cut to {limit} tokens")
         return Prepared(
             recipe=recipe,
             model=model,
@@ -162,7 +177,7 @@ class Tagging(Recipe):
             notes=(*notes, *split.notes),
         )
 
-    def assemble(self, folder: Path) -> Tagger:
+    def assemble(self, folder: Path) -> Tagger | OnTokens:
         """The model of a run in its folder, with the weights that chance gives it."""
         if self.data.tags is None:
             raise SettingError("a recipe without tags", "one with those of its run filled in", where="data.tags")
@@ -170,7 +185,7 @@ class Tagging(Recipe):
             return self.model.make(kept_tokenizer(self.tokenizer, folder), len(self.data.tags))
 
     def _filled(self, folder: Path) -> Tagging:
-        """The recipe with the tags of the data, and the sizes of the ELMo that is taken along."""
+        """The recipe with the tags of the data, and the sizes of the ELMo or BERT that is taken along."""
         given = self.data.tags
         tags = (
             Labels.of(tag for one in self.data.training() for tag in one.tags) if given is None else Labels((*given,))
@@ -182,6 +197,8 @@ class Tagging(Recipe):
             if not (folder / READER).exists():
                 _take_along(model.elmo, folder)
             model = _of_its_size(model, load_file(folder / READER))
+        elif isinstance(model, Bert):
+            model = of_its_size(model, folder)
         data = self.data.model_copy(update={"tags": list(tags.names)})
         return self.model_copy(update={"data": data, "model": model})
 

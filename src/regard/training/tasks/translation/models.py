@@ -1,4 +1,4 @@
-"""The section [model] of the task "translation": a kind for every decoder of the recurrent line."""
+"""The section [model] of the task "translation": a kind for each recurrent decoder, and one for attention alone."""
 
 from __future__ import annotations
 
@@ -7,16 +7,21 @@ from collections.abc import Callable
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
+from torch import nn
 
+from regard.attention.layers import FeedForward
+from regard.attention.positions import Rotary, Sinusoidal
 from regard.attention.scores import Additive, Bilinear, Cosine, Dot, ScaledDot, Score
 from regard.attention.windows import LocalM, LocalP
 from regard.errors import SettingError
+from regard.models.blocks import Gated, Style, gelu
 from regard.models.decoders import Bahdanau, Bottleneck, Decoder, FedLuong, Luong
 from regard.models.pointer import PointerGenerator
 from regard.models.reader import Reader
 from regard.models.seq2seq import Seq2Seq
+from regard.models.transformer import Positions, Size, Transformer, transformer
 from regard.models.words import Words
-from regard.training.recipe import Count, Section, Share
+from regard.training.recipe import Count, Positive, Section, Share
 
 
 class Vocabularies(NamedTuple):
@@ -153,4 +158,71 @@ class PointerModel(BahdanauModel):
         return self._bahdanau(self.coverage)
 
 
-AnyModel = BottleneckModel | BahdanauModel | LuongModel | PointerModel
+class TransformerModel(Section):
+    """Attention alone: `layers` that read and as many that write, `hidden` of the feed-forward ones.
+
+    As published in 2017 where nothing else is said. `key_heads`: fewer heads for keys and values, each shared by a
+    group. `gain`: how many times faster words learn than matrices do, for rare ones; `project` puts a matrix before the
+    softmax, without which a model whose words are its softmax's begins by saying again what it has just said.
+    `looks`: the layer whose attention to the source is told, -1 the last. `negatives`: as for the others.
+    """
+
+    kind: Literal["transformer"] = "transformer"
+    layers: Count = 6
+    width: Count = 512
+    heads: Count = 8
+    hidden: Count = 2048
+    order: Literal["post", "pre"] = "post"
+    norm: Literal["layer", "rms"] = "layer"
+    activation: Literal["relu", "gelu", "swiglu"] = "relu"
+    positions: Literal["sinusoidal", "rotary", "sinusoidal and rotary"] = "sinusoidal"
+    key_heads: Count | None = None
+    bias: bool = True
+    dropout: Share = 0.1
+    attention_dropout: Share = 0.0
+    gain: Positive = 1.0
+    project: bool = False
+    looks: int = -1
+    negatives: Annotated[int, Field(ge=0)] = 0
+
+    def make(self, words: Vocabularies) -> Transformer:
+        sizes = words.source if words.shared else (words.source, words.target)
+        return transformer(
+            sizes,
+            self._size,
+            self._style,
+            self._positions,
+            gain=self.gain,
+            project=nn.Linear(self.width, self.width, bias=False) if self.project else None,
+            looks=self.looks,
+            negatives=self.negatives,
+            end=words.end,
+        )
+
+    @property
+    def _size(self) -> Size:
+        return Size(self.layers, self.width, self.heads, self.hidden)
+
+    @property
+    def _style(self) -> Style:
+        feeds: dict[str, Callable[[int, int], nn.Module]] = {"relu": FeedForward, "gelu": gelu, "swiglu": Gated}
+        return Style(
+            order=self.order,
+            norm=nn.RMSNorm if self.norm == "rms" else nn.LayerNorm,
+            feed=feeds[self.activation],
+            bias=self.bias,
+            key_heads=self.key_heads,
+            dropout=self.dropout,
+            attention_dropout=self.attention_dropout,
+        )
+
+    @property
+    def _positions(self) -> list[Positions]:
+        kinds: dict[str, Callable[[], Positions]] = {
+            "sinusoidal": lambda: Sinusoidal(self.width),
+            "rotary": lambda: Rotary(self.width // self.heads),
+        }
+        return [kinds[kind]() for kind in self.positions.split(" and ")]
+
+
+AnyModel = BottleneckModel | BahdanauModel | LuongModel | PointerModel | TransformerModel

@@ -1,0 +1,164 @@
+"""What BERT's reading is worth: with few labels, as frozen features of each layer, for words of two senses.
+
+    python benchmarks/bert.py [--run runs/bert] [--labels 200] [--seeds 5] [--out DIR] [--figures DIR]
+
+1. Labels: opinions of the built-in grammar, `--labels` of them to learn from, 500 others to be asked about. The same
+   network, trained alike, begins with what the run knows, or with chance. Every seed draws other labels, other weights
+   above and another order.
+2. Layers: BERT stays as it is; a linear classifier learns from the mean of the states of one layer, or of all, mixed.
+3. Senses: a linear probe tells the noun train from the verb (and so for other words) by the word's state in each layer.
+   A static vector is the word's row of the same network's embedding, the same wherever it stands.
+
+Without --run, recipe `bert` is trained first. Writes bert.json, bert-labels.png and bert-layers.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+from pathlib import Path
+
+import torch
+from homonyms import SEEDS as SPLITS
+from homonyms import Seen, score, seen, told
+
+from regard.inspection.embeddings import Embedder
+from regard.training.reading.recipes import read_recipe
+from regard.training.run import recorded, train
+from regard.training.tasks import TASKS
+from regard.training.tasks.masked import Masked
+
+Accuracies = dict[str, list[float]]  # by way of training, one a seed
+
+
+def trained(folder: Path, labels: int, seed: int, *sets: str) -> float:
+    """The accuracy that recipe bert-classifier ends with, learning from so many labels."""
+    common = [f"data.examples={labels}", f"data.seed={seed}", f"train.seed={seed}", f"name=seed-{seed}"]
+    quiet = ["evaluate.samples=0", "train.threads=1", "keep.every=100000"]
+    recipe = read_recipe("bert-classifier", [*common, *quiet, *sets], tasks=TASKS)
+    ended = train(recipe, folder, tell=lambda text: None)
+    return float(ended.metrics["accuracy"])
+
+
+def few_labels(run: Path, folder: Path, labels: int, seeds: int, steps: int) -> Accuracies:
+    """With what the run knows, and the same network without."""
+    theirs = recorded(run)
+    assert isinstance(theirs, Masked)
+    size = [f"model.{name}={value}" for name, value in theirs.model.model_dump(exclude={"kind", "dropout"}).items()]
+    same = [
+        "tokenizer.kind=file",
+        f"tokenizer.path={run / 'tokenizer.json'}",
+        *(one for one in size if "None" not in one),
+    ]
+    ways = {"pre-trained": [f"model.start={run}"], "from scratch": same}
+    found: Accuracies = {name: [] for name in ways}
+    for seed in range(seeds):
+        for name, sets in ways.items():
+            often = [f"train.steps={steps}", f"evaluate.every={steps}"]
+            found[name].append(trained(folder / f"{name}-{seed}", labels, seed, *sets, *often))
+            print(f"{labels} labels, seed {seed}, {name}: {found[name][-1]:.3f}", flush=True)
+    return found
+
+
+def by_layer(run: Path, folder: Path, labels: int, seeds: int, steps: int) -> Accuracies:
+    """Frozen features of each layer, and of their mix."""
+    theirs = recorded(run)
+    assert isinstance(theirs, Masked)
+    layers = theirs.model.bert(8).layers
+    found: Accuracies = {}
+    for layer in [*map(str, range(layers + 1)), "mix"]:
+        sets = [f"model.start={run}", "model.tune=false", f"model.layer={layer}", "model.pooling=mean"]
+        sets += [f"train.steps={steps}", f"evaluate.every={steps}", "optimiser.rate=1e-2", "model.dropout=0.0"]
+        found[layer] = [trained(folder / f"layer-{layer}-{seed}", labels, seed, *sets) for seed in range(seeds)]
+        print(f"frozen, layer {layer}: {statistics.mean(found[layer]):.3f}", flush=True)
+    return found
+
+
+def senses(run: Path, count: int) -> dict[str, dict[str, tuple[float, float]]]:
+    """Right answers of a linear probe for each layer, for `train` and for all words of several senses together."""
+    recipe = recorded(run)
+    assert isinstance(recipe, Masked)
+    embedder = Embedder.of(run)
+    words = seen(embedder, count, set(recipe.data.training()))
+    static = {word: [_static(embedder, word, one) for one in found] for word, found in words.items()}
+    results = {}
+    for name, those in (("states", words), ("static", static)):
+        scores = {word: [score(found, seed) for seed in range(SPLITS)] for word, found in those.items()}
+        results[f"train, {name}"] = told([[one] for one in scores["train"]])
+        results[f"all words, {name}"] = told([list(each) for each in zip(*scores.values(), strict=True)])
+    return results
+
+
+def _static(embedder: Embedder, word: str, one: Seen) -> Seen:
+    """The same word with the vector that it has everywhere."""
+    [number, *_] = embedder.tokenizer.ids_batch([word])[0]
+    return one._replace(vectors=embedder.model.words[number].detach().unsqueeze(0))  # type: ignore[attr-defined]
+
+
+def drawn(accuracies: Accuracies, title: str, path: Path, label: str) -> None:
+    """Bars with one standard deviation over seeds, and every seed as a dot."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(1.6 + 0.9 * len(accuracies), 3.6), constrained_layout=True)
+    for at, some in enumerate(accuracies.values()):
+        spread = statistics.stdev(some) if len(some) > 1 else 0.0
+        axes.bar(at, statistics.mean(some), 0.6, yerr=spread, capsize=5, color="#9db8d9", ecolor="#26405e")
+        axes.plot([at + 0.18] * len(some), some, ".", color="#26405e", markersize=5)
+    axes.axhline(0.5, color="#888888", linewidth=0.8, linestyle="--")
+    axes.set_xticks(range(len(accuracies)), list(accuracies))
+    axes.set_ylim(0.4, 1.02)
+    axes.set_xlabel(label)
+    axes.set_ylabel("accuracy")
+    axes.set_title(title, fontsize=10)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+
+
+def summed(accuracies: Accuracies) -> dict[str, dict[str, object]]:
+    return {
+        name: {"mean": statistics.mean(some), "stdev": statistics.stdev(some) if len(some) > 1 else 0.0, "seeds": some}
+        for name, some in accuracies.items()
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--run", type=Path, help="a run of task masked; trained first unless given")
+    parser.add_argument("--labels", type=int, default=200)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=300, help="of every fine-tuning")
+    parser.add_argument("--examples", type=int, default=5000, help="sentences to draw for the senses")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--figures", type=Path, default=Path("docs/figures"))
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        run = (asked.run or folder / "bert").resolve()
+        if asked.run is None:
+            train(read_recipe("bert", tasks=TASKS), run)
+        labels = few_labels(run, folder, asked.labels, asked.seeds, asked.steps)
+        layers = by_layer(run, folder, asked.labels, asked.seeds, asked.steps)
+        told_apart = senses(run, asked.examples)
+        recipe = recorded(run)
+    for name, found in told_apart.items():
+        print(f"{name:20}", "  ".join(f"{key} {100 * mean:.1f} ± {100 * s:.1f}" for key, (mean, s) in found.items()))
+    drawn(labels, f"{asked.labels} labels", asked.figures / "bert-labels.png", "the same network")
+    drawn(layers, f"frozen features, {asked.labels} labels", asked.figures / "bert-layers.png", "layer")
+    asked.out.mkdir(parents=True, exist_ok=True)
+    report = {
+        "torch": torch.__version__,
+        "labels": asked.labels,
+        "steps": asked.steps,
+        "model": recipe.model_dump(mode="json")["model"],
+    }
+    report |= {"few labels": summed(labels), "frozen layers": summed(layers), "senses": told_apart}
+    (asked.out / "bert.json").write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

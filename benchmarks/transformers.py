@@ -1,0 +1,182 @@
+"""BERT and GPT-2 beside Hugging Face's own, in one run: a training step, and greedy generation with a cache.
+
+    python benchmarks/transformers.py [--rounds 5] [--only bert-base ...]
+
+Training: masked tokens and next sentences, 8 x 128 tokens, 15% of them hidden, the same dropout, float32, forward, back
+and AdamW (fused). Hugging Face's model computes the vocabulary layer for every token, ours for hidden ones. GPT-2 124M:
+4 x 128 tokens, every one of which is predicted. Generation: GPT-2 124M in float32, a prompt of 64 tokens, 64 new ones,
+the likeliest each time, at batch 1 and 8, with fresh weights (speed does not ask what they are). Rounds alternate;
+ratios are medians of Hugging Face's time over ours. Writes benchmarks/results/transformers.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from regard.cli.machine import prepare_machine
+
+Work = Callable[[], object]
+VOCABULARY, ROWS, LENGTH, HIDDEN = 30522, 8, 128, 0.15
+PROMPT, NEW = 64, 64
+GOALS = {"bert-base": 1.2, "bert-small": 1.7, "gpt2-step": 1.0, "generate-1": 1.3, "generate-8": 1.3}
+
+
+def bert(size: str) -> tuple[Work, Work]:
+    """A step of ours, and of theirs."""
+    import torch
+    from transformers import BertConfig, BertForPreTraining
+
+    from regard.models.bert import SIZES, Bert, MaskedLM
+    from regard.models.blocks import BERT
+    from regard.models.predictions import Logits
+
+    torch.manual_seed(0)
+    shape = SIZES[size]
+    # both drop what is added to the stream, and the weights of attention
+    ours = MaskedLM(Bert.of(VOCABULARY, shape, dropout=0.1, style=replace(BERT, attention_dropout=0.1))).train()
+    config = BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=shape.width,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.width // 64,
+        intermediate_size=4 * shape.width,
+    )
+    theirs = BertForPreTraining(config).train()
+    ids = torch.randint(1000, VOCABULARY, (ROWS, LENGTH))
+    segments = (torch.arange(LENGTH) >= LENGTH // 2).long().expand(ROWS, -1)
+    follows, lengths = torch.randint(0, 2, (ROWS,)), torch.full((ROWS,), LENGTH)
+    places = torch.randperm(ROWS * LENGTH)[: int(HIDDEN * ROWS * LENGTH)].sort().values
+    targets = ids.flatten()[places]
+    labels = torch.full_like(ids, -100)
+    labels.view(-1)[places] = targets
+
+    def our_loss() -> torch.Tensor:
+        said = ours(ids, lengths, segments, places)
+        return Logits(said.words).surprise(targets).mean() + Logits(said.next).surprise(follows).mean()
+
+    def their_loss() -> torch.Tensor:
+        found: torch.Tensor = theirs(ids, token_type_ids=segments, labels=labels, next_sentence_label=follows).loss
+        return found
+
+    return _step(ours, our_loss), _step(theirs, their_loss)
+
+
+def gpt2() -> tuple[object, object]:
+    """GPT-2 124M, ours and theirs."""
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    from regard.models.gpt import GPT
+
+    torch.manual_seed(0)
+    return GPT(50257, 768, 12, 12, 1024), GPT2LMHeadModel(GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
+
+
+def gpt2_step() -> tuple[Work, Work]:
+    import torch
+
+    from regard.models.predictions import Logits
+
+    ours, theirs = gpt2()
+    ids = torch.randint(0, 50257, (4, LENGTH + 1))
+
+    def our_loss() -> torch.Tensor:
+        return Logits(ours(ids[:, :-1])).surprise(ids[:, 1:]).mean()
+
+    def their_loss() -> torch.Tensor:
+        logits = theirs(ids[:, :-1]).logits
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+
+    return _step(ours.train(), our_loss), _step(theirs.train(), their_loss)
+
+
+def generate(rows: int) -> tuple[Work, Work]:
+    import torch
+
+    from regard.decoding.greedy import Greedy
+    from regard.decoding.writing import Rules
+
+    ours, theirs = (model.eval() for model in gpt2())
+    ids = torch.randint(0, 50257, (rows, PROMPT))
+    lengths = torch.full((rows,), PROMPT - 1)
+
+    @torch.no_grad()
+    def our_text() -> object:
+        state = ours.start(ids[:, :-1], lengths)
+        return Greedy()(ours, state, ids[:, -1], Rules(None, longest=NEW))
+
+    @torch.no_grad()
+    def their_text() -> object:
+        return theirs.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=NEW,
+            min_new_tokens=NEW,
+            do_sample=False,
+            pad_token_id=0,
+        )
+
+    return our_text, their_text
+
+
+WORKS: dict[str, Callable[[], tuple[Work, Work]]] = {
+    "bert-small": lambda: bert("small"),
+    "bert-base": lambda: bert("base"),
+    "gpt2-step": gpt2_step,
+    "generate-1": lambda: generate(1),
+    "generate-8": lambda: generate(8),
+}
+
+
+def _step(model: object, loss: Callable[[], object]) -> Work:
+    import torch
+
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+    def step() -> None:
+        loss().backward()
+        optimiser.step()
+        optimiser.zero_grad()
+
+    return step
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="*", choices=list(WORKS), default=list(WORKS))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/transformers.json"))
+    told = parser.parse_args()
+    prepare_machine()
+    found = {}
+    for name in told.only:
+        pair = WORKS[name]()
+        for work in pair:  # the first time is for allocators and caches
+            work()
+        times: tuple[list[float], list[float]] = ([], [])
+        for _ in range(told.rounds):
+            for work, spent in zip(pair, times, strict=True):
+                begun = time.perf_counter()
+                work()
+                spent.append(time.perf_counter() - begun)
+        ours, theirs = map(median, times)
+        found[name] = {"ours": ours, "theirs": theirs, "ratio": theirs / ours, "goal": GOALS[name], "all": times}
+        print(
+            f"{name:<12} ours {ours * 1e3:9.1f} ms   Hugging Face {theirs * 1e3:9.1f} ms   {theirs / ours:5.2f}x"
+            f"   (goal {GOALS[name]}x)",
+            flush=True,
+        )
+    told.out.parent.mkdir(parents=True, exist_ok=True)
+    told.out.write_text(json.dumps({"rounds": told.rounds, "found": found}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # this folder, in which a file goes by the name of the library
+    main()

@@ -1,0 +1,179 @@
+"""Models between a folder of Hugging Face's and one of ours.
+
+model = load("gpt2")                      # a folder on this machine, theirs or a run's; nothing is downloaded
+save(model, Path("theirs"))               # a folder that transformers loads
+bring(Path("gpt2"), Path("runs/gpt2"))    # a run, for `regard generate` and all that takes one
+carry(Path("runs/gpt"), Path("theirs"))   # a run with its tokenizer, for transformers
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import CheckpointError, RunError, SettingError, unknown
+from regard.files import write_whole
+from regard.hub.families import FAMILIES
+from regard.hub.families.family import Family
+from regard.hub.folder import TOKENIZER, Config, read_config, read_tensors, special_tokens, write_folder
+from regard.hub.table import bring_in, carry_out
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.training.reading.recipes import write_recipe
+from regard.training.run import RECIPE, recorded
+from regard.training.run import load as load_run
+from regard.training.tasks.tokenizers import FILE, File
+from regard.training.weights import FILE as WEIGHTS
+from regard.training.weights import save_weights, weights_of
+
+
+def load(folder: str | os.PathLike[str]) -> nn.Module:
+    """The model of a run, or of a Hugging Face folder, ready for use."""
+    folder = Path(folder)
+    if (folder / RECIPE).exists():
+        return load_run(folder)
+    if not folder.is_dir():
+        raise CheckpointError(
+            f"{folder}, which is no folder",
+            "a run, or a folder with config.json and model.safetensors",
+            advice="Nothing is downloaded: name a folder on this machine.",
+        )
+    return _made(folder, *_family(folder))
+
+
+def save(model: nn.Module, folder: Path, longest: int = 2048, more: Mapping[str, Any] | None = None) -> None:
+    """Write a model as transformers loads it. `longest`: of its texts, where positions do not say; `more`: settings."""
+    family = next((one for one in FAMILIES.values() if one.fits(model)), None)
+    if family is None:
+        raise CheckpointError(
+            f"a {type(model).__name__} that none of theirs is like",
+            f"a model built like one of {', '.join(sorted(FAMILIES))}",
+            where="regard export",
+        )
+    settings = {**family.config(model, longest), "dtype": "float32", **(more or {})}
+    write_folder(folder, settings, carry_out(model, family.rows(model)))
+
+
+def bring(folder: Path, run: Path, tokenizer: Path | None = None) -> nn.Module:
+    """Make a run of a Hugging Face folder: its recipe says what the model is, as if it had been trained here.
+
+    Rows of the embedding that the tokenizer has no word for, which round its size up, are left behind: nobody could
+    read them.
+    """
+    family, config = _family(folder)
+    if family.recipe is None:
+        raise SettingError(f"a {family.kind}", "a model that a recipe can describe", where="regard import")
+    source = tokenizer or folder / TOKENIZER
+    if not source.exists():
+        raise CheckpointError(
+            f"no {TOKENIZER}",
+            "one, so that text can go in and out",
+            where=f"{folder}",
+            advice="transformers' AutoTokenizer.from_pretrained(FOLDER).save_pretrained(OTHER) writes it, then name it "
+            "with --tokenizer; the model alone comes with regard.load(FOLDER).",
+        )
+    if run.exists() and (not run.is_dir() or any(run.iterdir())):
+        raise RunError(f"{run}, which exists", "a new folder", advice="Name another one.")
+    known = Tokenizer.load(source)
+    roles = {role: token for role, token in special_tokens(source.parent).items() if _has(known, token)}
+    pieces = Tokenizer.load(source, roles)
+    recipe = family.recipe(config)(
+        name=_name(folder), description=f"Brought from {folder}.", tokenizer=File(path=source.absolute(), roles=roles)
+    )
+    if len(pieces) > config.need("vocab_size"):
+        came = f"a tokenizer of {len(pieces)} pieces"
+        raise CheckpointError(came, f"at most vocab_size = {config.need('vocab_size')}", where=f"{source}")
+    tensors = {
+        name: tensor[: len(pieces)] if name.endswith(family.worded) else tensor
+        for name, tensor in read_tensors(folder).items()
+    }
+    run.mkdir(parents=True, exist_ok=True)
+    pieces.save(run / FILE)
+    model = _filled(recipe.assemble(run), family, config, tensors, f"{folder}")
+    save_weights(weights_of(model), run / WEIGHTS)
+    write_recipe(recipe, run / RECIPE)  # last: where it is, the others are
+    return model
+
+
+def carry(run: Path, folder: Path) -> None:
+    """Write a run as a Hugging Face folder, its tokenizer too."""
+    recipe = recorded(run)
+    model = load_run(run)
+    pieces = Tokenizer.load(run / FILE, getattr(getattr(recipe, "tokenizer", None), "roles", None))
+    theirs = {"end": "eos", "start": "bos", "pad": "pad", "unknown": "unk", "cls": "cls", "sep": "sep", "mask": "mask"}
+    ids = {theirs[role]: number for role, number in pieces.special.roles.items()}
+    numbers = {f"{name}_token_id": ids.get(name) for name in ("bos", "eos", "pad")}
+    save(model, folder, getattr(getattr(recipe, "batches", None), "size", 2048), numbers)
+    pieces.save(folder / TOKENIZER)
+    spelled = {f"{name}_token": pieces.token(number) for name, number in ids.items()}
+    about = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **spelled}
+    write_whole(folder / "tokenizer_config.json", json.dumps(about, indent=2, ensure_ascii=False).encode())
+
+
+def _family(folder: Path) -> tuple[Family, Config]:
+    config = read_config(folder)
+    kind = config.get("model_type")
+    if kind not in FAMILIES:
+        raise unknown(kind, FAMILIES, kind="an architecture we do not know,", where=config.where)
+    return FAMILIES[kind], config
+
+
+def _made(folder: Path, family: Family, config: Config) -> nn.Module:
+    tensors = read_tensors(folder)
+    with torch.device("meta"):
+        model = family.make(config)
+    return _filled(_material(model), family, config, tensors, f"{folder}")
+
+
+def _material(model: nn.Module) -> nn.Module:
+    """Memory for a model that has none yet; what it shares, it shares still."""
+    made: dict[nn.Parameter, nn.Parameter] = {}
+    for module in model.modules():
+        for name, weight in module._parameters.items():
+            if weight is not None:
+                own = made.setdefault(weight, nn.Parameter(torch.empty_like(weight, device="cpu")))
+                module._parameters[name] = own
+    return model
+
+
+def _filled(model: nn.Module, family: Family, config: Config, tensors: Mapping[str, Tensor], where: str) -> nn.Module:
+    promised = family.promises(config)
+    rows = [
+        replace(row, optional=row.optional and not any(name.startswith(promised) for name in row.names))
+        for row in family.rows(model)
+    ]
+    known = {name for row in rows for name in row.names}
+    with torch.no_grad():
+        bring_in(model, rows, _named(tensors, family, known), where)
+    return model.eval()
+
+
+def _named(tensors: Mapping[str, Tensor], family: Family, known: set[str]) -> dict[str, Tensor]:
+    """Tensors by the names of the family's larger models, without what says nothing: buffers, and a second copy of the
+    output's matrix where it is the embedding's."""
+    bare = not any(name.startswith(family.prefix) for name in tensors)
+    named = {family.prefix + name if bare else name: tensor for name, tensor in tensors.items()}
+    silent = (*family.ignored, "lm_head.weight", "position_ids")
+    return {name: tensor for name, tensor in named.items() if name in known or not name.endswith(silent)}
+
+
+def _has(tokenizer: Tokenizer, token: str) -> bool:
+    try:
+        tokenizer.id(token)
+    except SettingError:
+        return False
+    return True
+
+
+def _name(folder: Path) -> str:
+    """A recipe's name: letters, digits and a few signs."""
+    said = "".join(
+        sign if sign.isascii() and (sign.isalnum() or sign in "._-") else "-" for sign in folder.resolve().name
+    )
+    return said.lstrip("._-") or "brought"

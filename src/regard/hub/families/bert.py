@@ -1,0 +1,173 @@
+"""BERT (Devlin et al. 2019): bare, or with its heads for hidden words and next sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from regard.errors import SettingError
+from regard.hub.families.family import Family, built
+from regard.hub.families.gpt2 import activation
+from regard.hub.folder import Config
+from regard.hub.table import Row, both, layered, stacked
+from regard.models import blocks
+from regard.models.bert import Bert, MaskedLM, Size
+from regard.models.blocks import Style
+from regard.training.recipe import Recipe
+from regard.training.tasks.masked import Masked, Model
+
+FEEDS: dict[str, Callable[[int, int], nn.Module]] = {
+    "gelu": blocks.gelu,
+    "gelu_new": partial(blocks.gelu, approximate="tanh"),
+    "relu": blocks.FeedForward,
+}
+
+
+def make(config: Config) -> nn.Module:
+    config.only("hidden_act", *FEEDS)
+    config.only("position_embedding_type", "absolute")
+    config.only("is_decoder", False)
+    size = Size(
+        config.need("num_hidden_layers"),
+        config.need("hidden_size"),
+        config.need("num_attention_heads"),
+        config.need("intermediate_size"),
+    )
+    told = (config.get("type_vocab_size", 2), config.get("layer_norm_eps", 1e-12), config.get("hidden_act", "gelu"))
+    return headed(config, size, config.need("max_position_embeddings"), *told)
+
+
+def headed(config: Config, size: Size, positions: int, segments: int, eps: float, feed: str) -> nn.Module:
+    """A BERT, with a head where the architecture has one."""
+    kind = config.architecture
+    known = ("Model", "ForMaskedLM", "ForPreTraining", "")
+    if not any(kind.endswith(end) for end in known[:-1]) and kind:
+        came = f"architecture {kind!r}"
+        raise SettingError(came, "one that ends in Model, ForMaskedLM or ForPreTraining", where=config.where)
+    style: Style = replace(blocks.BERT, norm=partial(nn.LayerNorm, eps=eps), feed=FEEDS[feed])
+    bert = Bert.of(config.need("vocab_size"), size, positions=positions, segments=segments, dropout=0.0, style=style)
+    if not kind.endswith(("ForMaskedLM", "ForPreTraining")):
+        return bert
+    whole = MaskedLM(bert)
+    whole.guess.norm.eps, whole.guess.activation = eps, built(bert.encoder.blocks).feed.activation
+    return whole
+
+
+def recipe(config: Config) -> Callable[..., Recipe]:
+    width = config.need("hidden_size")
+    for name, value in (("intermediate_size", 4 * width), ("type_vocab_size", 2), ("layer_norm_eps", 1e-12)):
+        if config.get(name, value) != value:
+            came = f"{name} = {config.get(name)}"
+            raise SettingError(came, f"{value}, all that a recipe can say", where=config.where)
+    config.only("hidden_act", "gelu")
+    model = Model(
+        layers=config.need("num_hidden_layers"),
+        width=width,
+        heads=config.need("num_attention_heads"),
+        positions=config.need("max_position_embeddings"),
+    )
+    return partial(Masked, model=model)
+
+
+def rows(model: nn.Module) -> list[Row]:
+    bert, ours = body_of(model)
+    there, here = "bert.encoder.layer.{}.", ours + "encoder.blocks.{}."
+    found = [
+        *embedded(bert, "bert.embeddings.", ours),
+        *layered(layer(bert, there, here), bert.layers),
+        *both("bert.pooler.dense", ours + "pooler", optional=True),
+    ]
+    return (
+        found
+        if isinstance(model, Bert)
+        else [
+            *found,
+            *head("cls.predictions.", "transform.dense", "transform.LayerNorm"),
+            Row("cls.seq_relationship.weight", "next.weight", flipped=True, optional=True),
+            Row("cls.seq_relationship.bias", "next.bias", flipped=True, optional=True),
+        ]
+    )
+
+
+def embedded(bert: Bert, there: str, ours: str, skip: int = 0) -> list[Row]:
+    """The rows of what is below the first layer; `skip`: positions that stand for padding."""
+    here = ours + "encoder.embedded."
+    segments = [Row(there + "token_type_embeddings.weight", here + "segments.weight")]
+    return [
+        Row(there + "word_embeddings.weight", here + "tokens.weight"),
+        Row(there + "position_embeddings.weight", here + "positions.table.weight", skip=skip),
+        *([] if bert.encoder.embedded.segments is None else segments),
+        *both(there + "LayerNorm", here + "norm"),
+    ]
+
+
+def layer(bert: Bert, there: str, here: str) -> list[Row]:
+    """The rows of one layer."""
+    project = built(bert.encoder.blocks).self.project
+    return [
+        *stacked(
+            [f"{there}attention.self.{one}" for one in ("query", "key", "value")], here + "self.project.joint", project
+        ),
+        *both(there + "attention.output.dense", here + "self.out"),
+        *both(there + "attention.output.LayerNorm", here + "after_self.norm"),
+        *both(there + "intermediate.dense", here + "feed.inner"),
+        *both(there + "output.dense", here + "feed.outer"),
+        *both(there + "output.LayerNorm", here + "after_feed.norm"),
+    ]
+
+
+def head(there: str, dense: str, norm: str, bias: str = "bias") -> list[Row]:
+    """The rows of the head that guesses hidden words."""
+    return [
+        *both(there + dense, "guess.dense", optional=True),
+        *both(there + norm, "guess.norm", optional=True),
+        Row(there + bias, "guess.bias", optional=True),
+    ]
+
+
+def body_of(model: nn.Module) -> tuple[Bert, str]:
+    """The BERT in a model, and where."""
+    if isinstance(model, MaskedLM):
+        return model.bert, "bert."
+    assert isinstance(model, Bert)
+    return model, ""
+
+
+def fits(model: nn.Module) -> bool:
+    return isinstance(model, Bert | MaskedLM) and body_of(model)[0].encoder.embedded.segments is not None
+
+
+def config(model: nn.Module, longest: int) -> Mapping[str, Any]:
+    bert, _ = body_of(model)
+    first, segments = built(bert.encoder.blocks), bert.encoder.embedded.segments
+    assert segments is not None
+    return {
+        "architectures": ["BertModel" if isinstance(model, Bert) else "BertForPreTraining"],
+        "model_type": "bert",
+        "vocab_size": bert.words.size(0),
+        "hidden_size": bert.width,
+        "num_hidden_layers": bert.layers,
+        "num_attention_heads": first.self.project.heads,
+        "intermediate_size": first.feed.inner.out_features,
+        "hidden_act": activation(first.feed.activation),
+        "max_position_embeddings": bert.longest,
+        "type_vocab_size": segments.num_embeddings,
+        "layer_norm_eps": first.after_self.norm.eps,
+        "hidden_dropout_prob": bert.encoder.embedded.dropout.p,
+        "attention_probs_dropout_prob": first.self.dropout,
+    }
+
+
+def promises(config: Config) -> tuple[str, ...]:
+    if config.architecture.endswith("ForPreTraining"):
+        return ("cls.", "bert.pooler")
+    return ("cls.predictions",) if config.architecture.endswith("ForMaskedLM") else ()
+
+
+TIED = ("predictions.decoder.weight", "predictions.decoder.bias")
+WORDED = ("word_embeddings.weight", "predictions.bias")
+BERT = Family("bert", make, rows, fits, config, recipe, "bert.", WORDED, TIED, promises)

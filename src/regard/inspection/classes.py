@@ -1,0 +1,68 @@
+"""What a classifier says of texts: each label, and how likely it holds it.
+
+>>> Classifier.of("runs/bert-classifier")(["Even though the film was bad , the meal was good ."])[0].label
+'positive'
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from regard.errors import SettingError
+from regard.inspection.rows import rows_of
+from regard.models.heads import OnText
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.training.run import load
+from regard.training.tasks.classification import Classification
+from regard.training.tasks.tokenizers import kept_tokenizer
+from regard.training.use import for_task
+
+ROWS = 32  # texts read at once
+
+
+@dataclass(frozen=True)
+class Classified:
+    """The likeliest label of a text, and the probability of each."""
+
+    label: str
+    probabilities: dict[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """A trained classifier with its tokenizer and the names of its classes."""
+
+    model: nn.Module
+    tokenizer: Tokenizer
+    labels: tuple[str, ...]
+
+    @classmethod
+    def of(cls, run: str | os.PathLike[str]) -> Classifier:
+        """The model of a run folder."""
+        folder = Path(run)
+        recipe = for_task(folder, Classification)
+        return cls(load(folder), kept_tokenizer(recipe.tokenizer, folder), tuple(recipe.data.labels or ()))
+
+    @torch.no_grad()
+    def __call__(self, texts: Sequence[str], others: Sequence[str] | None = None) -> list[Classified]:
+        """A label for each text, or for each pair of a text and another."""
+        if others is not None and len(others) != len(texts):
+            raise SettingError(f"{len(texts)} texts and {len(others)} others", "as many of each", where="classify")
+        longest = self.model.reading.bert.longest if isinstance(self.model, OnText) else None
+        device = next(self.model.parameters()).device
+        found = []
+        for first in range(0, len(texts), ROWS):
+            some = slice(first, first + ROWS)
+            seconds = [None] * len(texts[some]) if others is None else self.tokenizer.ids_batch(others[some])
+            ids = self.tokenizer.ids_batch(texts[some])
+            rows = rows_of(ids, seconds, self.tokenizer.special, longest, "classify").to(device)
+            for shares in self.model(*rows).float().softmax(-1).tolist():
+                named = dict(zip(self.labels, shares, strict=True))
+                found.append(Classified(max(named, key=named.__getitem__), named))
+        return found

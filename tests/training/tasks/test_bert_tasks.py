@@ -1,0 +1,167 @@
+"""A BERT taken along into other tasks: its weights, size and tokenizer; features or tuned; the run may be gone."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.errors import SettingError
+from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.training.reading.recipes import write_recipe
+from regard.training.recipe import Train
+from regard.training.tasks import masked, tagging
+from regard.training.tasks.classification import Bert, BuiltIn, Classification, Table
+from regard.training.tasks.masked import Masked
+from regard.training.tasks.starting import READER
+from regard.training.tasks.tokenizers import Sized
+from regard.training.weights import save_weights, weights_of
+
+SMALL = BuiltIn(examples=30, valid=10)
+
+
+def recipe(**sections) -> Classification:
+    own = Bert(layers=2, width=16, heads=2, positions=40, dropout=0.0)
+    return Classification(
+        name="test", **{"data": SMALL, "tokenizer": Sized(size=60), "model": own, "train": Train(ahead=0), **sections}
+    )
+
+
+@pytest.fixture(scope="module")
+def bert_run(tmp_path_factory) -> Path:
+    """A run as training leaves it, of a BERT that has learned nothing yet."""
+    folder = tmp_path_factory.mktemp("bert")
+    section = masked.Model(layers=2, width=8, heads=4, positions=50)
+    made = Masked(
+        name="bert", data=masked.BuiltIn(examples=20, valid=0), tokenizer=Sized(size=80), model=section
+    ).prepare(folder)
+    with torch.no_grad():
+        for weight in made.model.parameters():
+            weight.mul_(1.5)  # not what chance gives
+    write_recipe(made.recipe, folder / "recipe.toml")
+    save_weights(weights_of(made.model), folder / "model.safetensors")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{}, {"tune": False}, {"pooling": "attention", "layer": "mix"}, {"pooling": "mean", "layer": 1, "tune": False}],
+)
+def test_it_can_be_trained_and_assembled_again(changed, tmp_path) -> None:
+    asked = recipe()
+    made = asked.model_copy(update={"model": asked.model.model_copy(update=changed)}).prepare(tmp_path)
+    made.objective.loss(made.model, next(iter(made.train)), None).total.backward()
+    assert all((one.grad is not None) == one.requires_grad for one in made.model.parameters())
+    assembled = made.recipe.assemble(tmp_path)
+    for name, weight in made.model.state_dict().items():
+        assert torch.equal(weight, assembled.state_dict()[name]), name
+    assert made.recipe.prepare(tmp_path).recipe == made.recipe
+
+
+@pytest.mark.parametrize("tune", [True, False])
+def test_a_bert_is_taken_along_and_may_be_gone(tune, bert_run, tmp_path) -> None:
+    run, folder = tmp_path / "bert", tmp_path / "run"
+    shutil.copytree(bert_run, run)
+    asked = recipe(model=Bert(start=run, tune=tune, pooling="mean"))
+    made = asked.prepare(folder)
+    section = made.recipe.model
+    assert (section.layers, section.width, section.heads, section.positions) == (2, 8, 4, 50)
+    theirs = Masked(
+        name="bert", data=masked.BuiltIn(examples=20), model=masked.Model(layers=2, width=8, heads=4, positions=50)
+    ).assemble(run)
+    kept = made.model.reading.bert
+    assert kept.encoder.blocks[0].self.project.heads == 4
+    torch.testing.assert_close(kept.words.detach(), 1.5 * theirs.bert.words.detach())
+    torch.testing.assert_close(kept.pooler.weight.detach(), 1.5 * theirs.bert.pooler.weight.detach())
+    assert made.objective.tokenizer.fingerprint == Tokenizer.load(run / "tokenizer.json").fingerprint
+    shutil.rmtree(run)
+    for again in (made.recipe, asked):  # as it is resumed, and as it is where the first try was killed
+        resumed = again.prepare(folder)
+        assert resumed.recipe == made.recipe
+        assert all(map(torch.equal, resumed.model.state_dict().values(), made.model.state_dict().values()))
+    assert made.recipe.assemble(folder).reading.bert.width == 8
+
+
+def test_what_does_not_fit_is_refused_in_words(bert_run, tmp_path) -> None:
+    with pytest.raises(SettingError, match=r"model\.width: got width = 16 for the BERT of .*, expected 8, as it has"):
+        recipe(model=Bert(start=bert_run, width=16)).prepare(tmp_path / "a")
+    with pytest.raises(SettingError, match="which is no run, expected a folder where BERT was pre-trained"):
+        recipe(model=Bert(start=tmp_path / "nowhere")).prepare(tmp_path / "b")
+    assert not (tmp_path / "b" / READER).exists()
+    write_recipe(recipe(), tmp_path / "recipe.toml")
+    with pytest.raises(SettingError, match="task 'classification'"):
+        recipe(model=Bert(start=tmp_path)).prepare(tmp_path / "c")
+    with pytest.raises(SettingError, match="got layer 3, expected 0 to 2, or mix"):
+        recipe(model=Bert(start=bert_run, layer=3, pooling="cls")).prepare(tmp_path / "d")
+
+
+@pytest.mark.parametrize("tune", [True, False])
+def test_a_tagger_goes_on_from_a_bert(tune, bert_run, tmp_path) -> None:
+    asked = tagging.Tagging(
+        name="test",
+        data=tagging.BuiltIn(examples=20, valid=5),
+        model=tagging.Bert(start=bert_run, tune=tune, layer=None if tune else "mix", dropout=0.0),
+        train=Train(ahead=0),
+    )
+    made = asked.prepare(tmp_path)
+    assert made.model.reading.bert.width == 8 and made.recipe.prepare(tmp_path).recipe == made.recipe
+    batch = next(iter(made.train))
+    optimiser = torch.optim.AdamW([one for one in made.model.parameters() if one.requires_grad], 0.02)
+    losses = []
+    for _ in range(30):
+        optimiser.zero_grad()
+        losses.append(made.objective.loss(made.model, batch, None).total)
+        losses[-1].backward()
+        assert all((one.grad is not None) == one.requires_grad for one in made.model.parameters())
+        optimiser.step()
+    assert losses[-1] < 0.7 * losses[0]
+    assert [len(one.got.split()) for one in made.objective.outputs(made.model, batch)] == [
+        len(one.expected.split()) for one in made.objective.outputs(made.model, batch)
+    ]
+
+
+def test_a_taggers_words_are_told_apart_by_their_neighbours(tmp_path) -> None:
+    """One word, two tags by the word before it."""
+    path = tmp_path / "train.conll"
+    pairs = [("a DET", "train NOUN"), ("to PART", "train VERB")]
+    path.write_text("".join(f"{one}\n{two}\n\n" for one, two in pairs * 4), encoding="utf-8")
+    own = tagging.Bert(layers=1, width=16, heads=2, dropout=0.0)
+    data = tagging.Conll(train=path, valid=path)
+    made = tagging.Tagging(name="test", data=data, model=own, train=Train(ahead=0)).prepare(tmp_path / "run")
+    optimiser = torch.optim.AdamW(made.model.parameters(), 0.01)
+    batch = next(iter(made.train))
+    for _ in range(40):
+        optimiser.zero_grad()
+        made.objective.loss(made.model, batch, None).total.backward()
+        optimiser.step()
+    with torch.no_grad():
+        assert made.objective.summary(made.objective.measure(made.model, batch, None).sums)["accuracy"] == 1.0
+
+
+def test_long_texts_are_cut_at_the_positions(tmp_path) -> None:
+    path = tmp_path / "long.tsv"
+    path.write_text("text\tlabel\n" + f"{'word ' * 60}\tgood\nshort\tbad\nshort\tgood\n", encoding="utf-8")
+    made = recipe(data=Table(train=path, valid=path)).prepare(tmp_path / "run")
+    assert "1 training examples cut to 40 tokens" in made.notes
+    for batch in made.train:
+        made.objective.loss(made.model, batch, None)
+
+
+def test_pairs_of_texts_are_told_apart_by_segment(tmp_path) -> None:
+    """Which of two words comes first, across two texts: nothing but segments and positions says."""
+    path = tmp_path / "pairs.tsv"
+    rows = [("a", "b", "yes"), ("b", "a", "no"), ("a", "a", "yes"), ("b", "b", "no")] * 4
+    path.write_text("text\tother\tlabel\n" + "".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    made = recipe(data=Table(train=path, valid=path, other="other")).prepare(tmp_path / "run")
+    optimiser = torch.optim.AdamW(made.model.parameters(), 3e-3)
+    for _ in range(40):
+        for batch in made.train:
+            assert batch.segments.any()
+            optimiser.zero_grad()
+            made.objective.loss(made.model, batch, None).total.backward()
+            optimiser.step()
+    made.model.eval()
+    with torch.no_grad():
+        sums = [made.objective.measure(made.model, batch, None).sums for batch in made.valid(0, 1)]
+    found = made.objective.summary({name: sum(one[name] for one in sums) for name in sums[0]})
+    assert found["accuracy"] == 1.0
