@@ -102,8 +102,10 @@ def generate(rows: int) -> tuple[Work, Work]:
 
     from regard.decoding.greedy import Greedy
     from regard.decoding.writing import Rules
+    from regard.models.packed import packed
 
     ours, theirs = (model.eval() for model in gpt2())
+    ours = packed(ours, rows)  # as `regard generate` does
     ids = torch.randint(0, 50257, (rows, PROMPT))
     lengths = torch.full((rows,), PROMPT - 1)
 
