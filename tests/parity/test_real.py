@@ -15,19 +15,17 @@ from regard import hub
 from regard.decoding import Greedy, Rules
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-BESIDE = Path(__file__).parents[3] / "shared" / "data"
-STORIES = Path(os.environ.get("REGARD_DATA", BESIDE)) / "stories260K"
 
-
-@pytest.mark.skipif(not STORIES.is_dir(), reason=f"needs {STORIES}")
+@pytest.mark.data
 def test_a_llama_that_tells_stories(tmp_path: Path) -> None:
-    ours, theirs = hub.load(STORIES), opened("LlamaForCausalLM", STORIES)
+    stories = Path(os.environ["REGARD_DATA"]) / "stories260K"
+    ours, theirs = hub.load(stories), opened("LlamaForCausalLM", stories)
     start = torch.tensor([[1]])
     (text,) = Greedy()(ours, ours.start(start[:, :0], torch.tensor([0])), start[0], Rules(None, 60))[0]
     same_decoder(theirs, ours, torch.tensor([[1, *text.tokens]]))
     expected = theirs.generate(start, max_new_tokens=60, do_sample=False, eos_token_id=None, pad_token_id=0)
     assert text.tokens == expected[0, 1:].tolist()
-    pieces = [piece for piece, _ in json.loads((STORIES / "vocab.json").read_text(encoding="utf-8"))]
+    pieces = [piece for piece, _ in json.loads((stories / "vocab.json").read_text(encoding="utf-8"))]
     assert "Once upon a time" in "".join(pieces[token] for token in text.tokens)
     hub.save(ours, tmp_path / "back", longest=512)
     same_decoder(opened("LlamaForCausalLM", tmp_path / "back"), ours, expected)
