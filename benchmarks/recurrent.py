@@ -160,6 +160,7 @@ def ours(folder: Path, name: str, steps: int, run: Path) -> None:
         "model.width": WIDTH,
         "model.states": STATES,
         "model.hidden": HIDDEN,
+        "model.negatives": 0,  # the whole softmax, as the peer takes it
         "batches.rows": ROWS,
         "batches.tokens": 100_000,
         "optimiser.rate": 0.001,
