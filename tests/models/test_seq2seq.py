@@ -228,6 +228,9 @@ def test_some_candidates_stand_for_the_others_and_targets_are_always_among_them(
         sums.append(some.logits.logsumexp(-1).exp())
     close(torch.stack(sums).mean(), whole.logits.exp().sum(), rtol=0.02, atol=0)
     ignored = softmax.among(hidden, surely, 40).surprise(torch.tensor([IGNORED]))
+    few = softmax.among(hidden, surely, 0)
+    assert few.ids.tolist() == surely.tolist() and few.surprise(torch.tensor([4])).item() == torch.inf
+    assert few.surprise(torch.tensor([199])).item() == torch.inf
     assert ignored.item() == 0 and abs(some.surprise(target) - whole.surprise(target)).item() < 1
 
 

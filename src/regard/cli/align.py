@@ -32,7 +32,7 @@ def align(
     write the given translation; with --gold, their precision, recall and alignment error rate."""
     from regard.cli.progress import progress_bar
     from regard.cli.texts import lines_of
-    from regard.inspection.alignment import measure, pharaoh, read_gold
+    from regard.inspection.alignment import as_it_is, balanced, measure, pharaoh, read_gold
     from regard.inspection.translations import links, told
     from regard.training.use import translator as opened
 
@@ -44,7 +44,7 @@ def align(
     translator = opened(run)
     with progress_bar("pairs", len(sources)) as tell:
         read = translator.read(list(zip(sources, targets, strict=True)), tell)
-    found = [links(translator, one, threshold, balance) for one in read]
+    found = [links(translator, one, threshold, balanced if balance else as_it_is) for one in read]
     if truths is None:
         for one, made in zip(read, found, strict=True):
             whole = {**told(translator, one), "links": made}

@@ -1,7 +1,7 @@
 """Which word answers to which, read off a map of attention: from pieces to words, from weights to links, and how right.
 
 matrix = between_words(weights, source.words, target.words)        # (target words, source words)
-links = links_of(matrix)                                           # ((0, 0), (1, 2), ...): source word, target word
+links = links_of(balanced(matrix))                                 # ((0, 0), (1, 2), ...): source word, target word
 measure([links], [gold]).aer
 """
 
@@ -51,12 +51,16 @@ def balanced(matrix: Tensor) -> Tensor:
     return shares.to(matrix.dtype)
 
 
-def links_of(matrix: Tensor, threshold: float = THRESHOLD, balance: bool = True) -> Links:
+def as_it_is(matrix: Tensor) -> Tensor:
+    """The map without competition, where `balanced` could stand."""
+    return matrix
+
+
+def links_of(shares: Tensor, threshold: float = THRESHOLD) -> Links:
     """Each target word with its best source word, and each source word with its best target word, if that gives it
-    at least this share; by what words get in competition, or without `balance` by the weights as they are."""
-    if not matrix.numel():
+    at least this share. `shares` (target words, source words): a map as it is, or balanced."""
+    if not shares.numel():
         return ()
-    shares = balanced(matrix) if balance else matrix
     best, whose = shares.max(0)
     links = {(j, i) for i, j in enumerate(shares.argmax(1).tolist())}
     wanted = (best >= threshold).tolist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -13,7 +13,7 @@ from torch import Tensor
 from regard.decoding.translate import Tell, Translated, Translator
 from regard.decoding.writing import Search
 from regard.errors import SettingError
-from regard.inspection.alignment import THRESHOLD, Agreement, Gold, between_words, links_of, measure
+from regard.inspection.alignment import THRESHOLD, Agreement, Gold, balanced, between_words, links_of, measure
 from regard.text.examples import Links, Translation
 from regard.training.metrics import bleu, chrf
 from regard.training.objective import Grade
@@ -33,9 +33,17 @@ def word_map(translator: Translator, one: Translated) -> Tensor:
     return between_words(one.weights, source, target)
 
 
-def links(translator: Translator, one: Translated, threshold: float = THRESHOLD, balance: bool = True) -> Links:
-    """Which word of the translation answers to which of the source, as far as attention tells."""
-    return links_of(word_map(translator, one), threshold, balance)
+def links(
+    translator: Translator,
+    one: Translated,
+    threshold: float = THRESHOLD,
+    shares: Callable[[Tensor], Tensor] = balanced,
+) -> Links:
+    """Which word of the translation answers to which of the source, as far as attention tells.
+
+    `shares`: what is made of the map before it is read, `balanced` or `as_it_is`.
+    """
+    return links_of(shares(word_map(translator, one)), threshold)
 
 
 def told(translator: Translator, one: Translated) -> dict[str, Any]:
@@ -50,7 +58,7 @@ def told(translator: Translator, one: Translated) -> dict[str, Any]:
     }
     if one.weights is not None:
         words = word_map(translator, one)
-        found["links"] = links_of(words)
+        found["links"] = links_of(balanced(words))
         found["words"] = {"source": one.source.split(), "target": one.text.split()}
         found["weights"] = [[round(value, 4) for value in row] for row in words.tolist()]
     return found

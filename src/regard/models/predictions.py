@@ -58,8 +58,9 @@ class Sampled(NamedTuple):
     def surprise(self, targets: Tensor, smoothing: float = 0.0) -> Tensor:
         """`smoothing` spreads over the candidates."""
         there = targets != IGNORED
-        at = torch.searchsorted(self.ids, targets.where(there, self.ids[0]))
-        return Logits(self.logits).surprise(at.where(there, IGNORED), smoothing)
+        at = torch.searchsorted(self.ids, targets.where(there, self.ids[0])).clamp(max=len(self.ids) - 1)
+        found = Logits(self.logits).surprise(at.where(there, IGNORED), smoothing)
+        return found.masked_fill(there & (self.ids[at] != targets), torch.inf)  # no candidate: it has no chance at all
 
     def log_probs(self) -> Tensor:
         """Over the vocabulary; words that were not drawn have no chance."""

@@ -82,7 +82,8 @@ class Softmax(nn.Module):
         known[surely] = True
         share = min(1.0, count / size)
         ids = (known | (torch.rand(size, device=hidden.device) < share)).nonzero().squeeze(-1)
-        bias = self.bias[ids] - torch.where(known[ids], 0.0, math.log(share))
+        rarity = -math.log(share) if share else 0.0  # of those that were drawn
+        bias = self.bias[ids] + torch.where(known[ids], 0.0, rarity)
         return Sampled(nn.functional.linear(self._ready(hidden), self.weight[ids], bias), ids, size)
 
     def _ready(self, hidden: Tensor) -> Tensor:
