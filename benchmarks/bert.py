@@ -69,7 +69,7 @@ def by_layer(run: Path, folder: Path, labels: int, seeds: int, steps: int) -> Ac
     layers = theirs.model.bert(8).layers
     found: Accuracies = {}
     for layer in [*map(str, range(layers + 1)), "mix"]:
-        sets = [f"model.start={run}", "model.tune=false", f"model.layer={layer}", "model.pooling=mean"]
+        sets = [f"model.start={run}", "model.tune=false", f"model.layer={layer}"]
         sets += [f"train.steps={steps}", f"evaluate.every={steps}", "optimiser.rate=1e-2", "model.dropout=0.0"]
         found[layer] = [trained(folder / f"layer-{layer}-{seed}", labels, seed, *sets) for seed in range(seeds)]
         print(f"frozen, layer {layer}: {statistics.mean(found[layer]):.3f}", flush=True)
@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--run", type=Path, help="a run of task masked; trained first unless given")
     parser.add_argument("--labels", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=300, help="of every fine-tuning")
+    parser.add_argument("--steps", type=int, default=600, help="of every fine-tuning")
     parser.add_argument("--examples", type=int, default=5000, help="sentences to draw for the senses")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--figures", type=Path, default=Path("docs/figures"))

@@ -8,14 +8,19 @@ from typing import TypeVar
 
 from regard.text.grammar import names
 from regard.text.grammar.lexicon import Lexicon, lexicon
+from regard.text.grammar.tokens import Spot
 
 Thing = TypeVar("Thing")
 
 
 class Draw:
-    """Where chance comes from: every decision of the grammar is one number of this sequence."""
+    """Where chance comes from: every decision of the grammar is one number of this sequence.
 
-    __slots__ = ("families", "lexicon", "pick", "random", "towns")
+    Rules tell it what they `said`, words that will stand beside each other: nothing to whoever draws, but a reader
+    who follows the rules learns early that they lead astray.
+    """
+
+    __slots__ = ("families", "lexicon", "pick", "random", "said", "towns")
 
     def __init__(self, seed: str, unseen: bool = False) -> None:
         random = Random(seed).random
@@ -25,6 +30,11 @@ class Draw:
 
         self.random: Callable[[], float] = random
         self.pick = pick
+        self.said: Callable[[Sequence[Spot]], None] = _nobody_listens
         self.lexicon: Lexicon = lexicon()
         self.families = names.UNSEEN_FAMILIES if unseen else names.FAMILIES
         self.towns = names.UNSEEN_TOWNS if unseen else names.TOWNS
+
+
+def _nobody_listens(spots: Sequence[Spot]) -> None:
+    """Whoever draws does not need to hear what was said."""

@@ -93,8 +93,9 @@ def thinking(draw: Draw, subject: Phrase, tense: int, depth: int) -> Clause:
     verb = draw.pick(draw.lexicon.verbs["that"])[0]
     tense = PAST if tense in BACKGROUND else FUTURE if tense == FUTURE else PRESENT
     said = speak(verb, tense, subject)
-    inner = clause(draw, BACKGROUND.get(tense, draw.pick((PRESENT, NOW, PAST))), depth - 1 if depth else 0)
     that: Spot = [small.THAT, 0]
+    draw.said([*subject.spots, *said.front, *said.rest, that])
+    inner = clause(draw, BACKGROUND.get(tense, draw.pick((PRESENT, NOW, PAST))), depth - 1 if depth else 0)
     rest = [*said.rest, that, *inner.spots]
     return Clause(subject, said.front, rest, [*said.french, (small.QUE, (that,)), *inner.answers])
 

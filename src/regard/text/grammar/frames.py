@@ -41,8 +41,11 @@ def negation_of(draw: Draw, who: Phrase, tense: int, state: bool = False) -> Neg
     if chance > 0.17 or (who.spots and who.spots[0][0] is small.EVERY):  # not every: that would be another sentence
         return None
     if chance > 0.15 and (state or tense not in (PAST, PERFECT)):
-        return small.NO_LONGER
-    return small.NEVER if chance > 0.12 and tense not in (NOW, THEN) else small.NEGATED
+        negation = small.NO_LONGER
+    else:
+        negation = small.NEVER if chance > 0.12 and tense not in (NOW, THEN) else small.NEGATED
+    draw.said(spots_of(negation.english))
+    return negation
 
 
 def adverb_of(draw: Draw, verb: Verb, tense: int, negation: Negation | None) -> Fixed | None:
@@ -62,6 +65,7 @@ def alone(draw: Draw, subject: Phrase, tense: int, asked: bool = False, verb: Ve
         verb = draw.pick(draw.lexicon.people_alone)
     negation = negation_of(draw, subject, tense, verb.state)
     said = speak(verb, tense, subject, negation, adverb=adverb_of(draw, verb, tense, negation), asked=asked)
+    draw.said(said.rest)
     rest, french = said.rest, said.french
     if negation is None and not verb.tail and draw.random() < 0.12:
         how, comment = fixed(draw.pick(draw.lexicon.manner))
@@ -76,6 +80,7 @@ def placed(draw: Draw, subject: Phrase, tense: int, asked: bool = False) -> Clau
     """He lives in Belgium; he goes to the market."""
     verb = draw.pick(draw.lexicon.verbs["place"])[0]
     said = speak(verb, tense, subject, negation_of(draw, subject, tense, verb.state), asked=asked)
+    draw.said(said.rest)
     there, la = whereabouts(draw, verb.motion)
     return Clause(subject, said.front, said.rest + there, said.french + la)
 
@@ -93,6 +98,7 @@ def acting(draw: Draw, subject: Phrase, tense: int, asked: bool = False) -> Clau
 def with_object(draw: Draw, subject: Phrase, tense: int, verb: Verb, thing: Phrase, asked: bool = False) -> Clause:
     negation = negation_of(draw, subject, tense, verb.state)
     said = speak(verb, tense, subject, negation, adverb=adverb_of(draw, verb, tense, negation), asked=asked)
+    draw.said(said.rest)
     french = said.french
     tail: list[Spot] = []
     if (
@@ -121,7 +127,9 @@ def with_pronoun(draw: Draw, subject: Phrase, tense: int, verb: Verb, other: Pro
     clitics: list[Answer] = [(other.direct if direct else other.indirect, (spot,))]
     agreement = other.feminine + 2 * other.plural if direct else None
     said = speak(verb, tense, subject, negation_of(draw, subject, tense, verb.state), clitics, agreement, asked=asked)
-    return Clause(subject, said.front, with_it(verb, said.rest, spot), said.french)
+    rest = with_it(verb, said.rest, spot)
+    draw.said(rest)
+    return Clause(subject, said.front, rest, said.french)
 
 
 def with_it(verb: Verb, rest: list[Spot], spot: Spot) -> list[Spot]:
@@ -155,6 +163,7 @@ def _playing(draw: Draw, subject: Phrase, tense: int, verb: Verb, kind: str, ask
         thing.spots = list(its)
         thing.answers[0] = (thing.answers[0][0], its)
     said = speak(verb, tense, subject, negation_of(draw, subject, tense, verb.state), asked=asked)
+    draw.said(said.rest)
     preposition = A if kind == "game" else verb.preposition
     led = [] if preposition is None else [(preposition, said.verb)]
     return Clause(subject, said.front, said.rest + thing.spots, [*said.french, *led, *thing.answers])
@@ -169,6 +178,7 @@ def giving(draw: Draw, subject: Phrase, tense: int, asked: bool = False) -> Clau
     receiver = something(draw, ("person", "kin"), subject)
     negation = negation_of(draw, subject, tense, verb.state)
     said = speak(verb, tense, subject, negation, asked=asked)
+    draw.said(said.rest)
     given = thing.answers if negation is None else thing.after_negation()
     if verb.shifts and draw.random() < 0.5:
         rest, lead = [*said.rest, *receiver.spots, *thing.spots], said.verb
@@ -184,6 +194,7 @@ def _giving_them(draw: Draw, subject: Phrase, tense: int, verb: Verb, thing: Phr
     spot: Spot = [other.object, 0]
     negation = negation_of(draw, subject, tense, verb.state)
     said = speak(verb, tense, subject, negation, [(other.indirect, (spot,))], asked=asked)
+    draw.said(said.rest)
     given = thing.answers if negation is None else thing.after_negation()
     if verb.shifts:
         return Clause(subject, said.front, [*said.rest, spot, *thing.spots], said.french + given, thing)

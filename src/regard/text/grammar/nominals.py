@@ -38,6 +38,7 @@ def noun_phrase(
         _plural_article(draw, phrase, owner, subject)
     else:
         _singular_article(draw, phrase, owner, subject)
+    draw.said(phrase.spots)
     return phrase
 
 
@@ -142,4 +143,5 @@ def owned_by(draw: Draw, owner: Phrase, noun: Noun, plural: bool = False) -> Phr
     article = (small.ARTICLES[phrase.feminine + 2 * phrase.plural], (mark,))
     phrase.spots = [*owner.spots, mark, *phrase.spots]
     phrase.answers = [article, *phrase.answers, (DE, (mark,)), *owner.after(DE)]
+    draw.said(phrase.spots)
     return phrase

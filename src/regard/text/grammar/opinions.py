@@ -8,6 +8,8 @@ what *not* belongs to.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from regard.text.examples import Document, Labelled
 from regard.text.grammar import particles as small
 from regard.text.grammar.chance import Draw
@@ -21,6 +23,7 @@ from regard.text.grammar.tokens import Answer, Sentence, Spot
 
 LIKES = tuple(make_verb(*pair) for pair in (("love", "adorer~"), ("like", "aimer~"), ("enjoy", "apprécier~")))
 HATES = tuple(make_verb(*pair) for pair in (("hate", "détester~"), ("despise", "mépriser~")))
+PLAINLY = 0.1  # reviews say *not* less often than the opinions of the labelled view: they can be learned from
 EVEN_THOUGH, MEME_SI = small.SUBORDINATORS[3]
 
 
@@ -37,8 +40,18 @@ def opinion_french(draw: Draw) -> Labelled:
     return Labelled(" ".join(drawn.target), "positive" if positive else "negative", evidence=places)
 
 
+class Stance(NamedTuple):
+    """What is held of two things: the main clause is about the first and says whether it is good, the other clause says
+    the opposite of the second. `negated`: how often praise or blame is said by its opposite and *not*."""
+
+    main: Noun
+    other: Noun
+    positive: bool
+    negated: float = 0.5
+
+
 def review(draw: Draw) -> Document:
-    """An English document of 3 to 6 opinions about the same two things."""
+    """An English document of 3 to 6 opinions about the same two things, one of which is good throughout."""
     return Document(tuple(" ".join(drawn.source) for drawn in _reviewed(draw)))
 
 
@@ -47,18 +60,17 @@ def review_french(draw: Draw) -> Document:
 
 
 def _reviewed(draw: Draw) -> list[Sentence]:
-    first, second = _two_things(draw)
-    orders = ((first, second), (second, first))
-    return [judged(draw, draw.pick(orders))[0] for _ in range(draw.pick((3, 4, 5, 6)))]
+    good, bad = _two_things(draw)
+    stances = (Stance(good, bad, True, PLAINLY), Stance(bad, good, False, PLAINLY))
+    return [judged(draw, draw.pick(stances))[0] for _ in range(draw.pick((3, 4, 5, 6)))]
 
 
-def judged(draw: Draw, things: tuple[Noun, Noun] | None = None) -> tuple[Sentence, bool, tuple[int, ...]]:
-    """A sentence, whether it is positive, and the words that decide; the first of the things is in the main clause."""
-    positive = draw.random() < 0.5
+def judged(draw: Draw, stance: Stance | None = None) -> tuple[Sentence, bool, tuple[int, ...]]:
+    """A sentence, whether it is positive, and the words that decide."""
+    stance = stance or Stance(*_two_things(draw), positive=draw.random() < 0.5)
     tense = PRESENT if draw.random() < 0.4 else PAST
-    things = _two_things(draw) if things is None else things
-    decisive, reasons = _judgement(draw, tense, positive, things[0])
-    other, _ = _judgement(draw, tense, not positive, things[1])
+    decisive, reasons = _judgement(draw, tense, stance.main, stance.positive, stance.negated)
+    other, _ = _judgement(draw, tense, stance.other, not stance.positive, stance.negated)
     chance = draw.random()
     if chance < 0.34:
         drawn = closed(fronted(EVEN_THOUGH, MEME_SI, said_of(other), said_of(decisive)))
@@ -66,7 +78,7 @@ def judged(draw: Draw, things: tuple[Noun, Noun] | None = None) -> tuple[Sentenc
         drawn = closed(link(said_of(decisive), EVEN_THOUGH, MEME_SI, said_of(other), comma=False))
     else:
         drawn = closed(link(said_of(other), (small.BUT,), (small.MAIS,), said_of(decisive), comma=True))
-    return drawn, positive, tuple(sorted(spot[1] for spot in reasons))
+    return drawn, stance.positive, tuple(sorted(spot[1] for spot in reasons))
 
 
 def _two_things(draw: Draw) -> tuple[Noun, Noun]:
@@ -78,9 +90,9 @@ def _two_things(draw: Draw) -> tuple[Noun, Noun]:
             return first, second
 
 
-def _judgement(draw: Draw, tense: int, positive: bool, noun: Noun) -> tuple[Clause, list[Spot]]:
-    """A clause that praises or blames, negated half of the time, and the words that do it."""
-    negated = draw.random() < 0.5
+def _judgement(draw: Draw, tense: int, noun: Noun, positive: bool, rate: float) -> tuple[Clause, list[Spot]]:
+    """A clause that praises or blames, negated at this rate, and the words that do it."""
+    negated = draw.random() < rate
     praising = positive != negated
     thing = described(draw, noun, False, 1.0)
     define(thing)

@@ -22,6 +22,7 @@ def whereabouts(draw: Draw, motion: bool = False) -> tuple[list[Spot], list[Answ
     if not motion and chance > 0.8:
         return beside(draw, phrase)
     spot: Spot = [small.TOWARDS if motion else within, 0]
+    draw.said([spot, *phrase.spots])
     return [spot, *phrase.spots], [(dans, (spot,)), *phrase.answers]
 
 

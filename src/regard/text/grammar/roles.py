@@ -47,6 +47,7 @@ def relative(draw: Draw, owner: Pronoun | None = None) -> Phrase:
         return owned_by(draw, name(draw), noun)
     phrase = described(draw, noun, False, 0.85)
     own(phrase, owner if owner is not None else draw.pick(small.PERSONS))
+    draw.said(phrase.spots)
     return phrase
 
 
