@@ -35,8 +35,8 @@ def plain(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> At
     """The definition: the whole map at once, T x S."""
     prepared = prepared.precise()
     scores = prepared.scores()  # (..., T, S), -inf where a query may not look
-    nowhere = (scores == -torch.inf).all(-1, keepdim=True)
     hidden = scores == -torch.inf
+    nowhere = hidden.all(-1, keepdim=True)
     scores = scores.masked_fill(nowhere, 0.0)  # such a row has no softmax; its weights become 0 below
     weights = scores.softmax(-1).masked_fill(nowhere, 0.0)
     lse = scores.logsumexp(-1).masked_fill(nowhere.squeeze(-1), -torch.inf)

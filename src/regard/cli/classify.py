@@ -1,4 +1,4 @@
-"""`regard classify`: the label of a text, or of a pair of texts."""
+"""`regard classify`: the label of a text, or of a pair of texts, or the number estimated for it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def classify(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print every probability, an object a line.")] = False,
 ) -> None:
-    """Print the likeliest label of each text and how likely it is."""
+    """Print the likeliest label of each text and how likely it is; or, where labels are numbers, the estimate."""
     from regard.inspection.classes import Classifier
 
     texts = texts_of(text)
@@ -33,5 +33,7 @@ def classify(
         if as_json:
             told = {"text": given, "label": found.label, "probabilities": found.probabilities}
             typer.echo(json.dumps(told, ensure_ascii=False))
+        elif isinstance(found.label, float):
+            typer.echo(f"{found.label:.4g}")
         else:
             typer.echo(f"{found.label}  {100 * found.probabilities[found.label]:.1f}%")

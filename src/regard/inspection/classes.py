@@ -1,4 +1,4 @@
-"""What a classifier says of texts: each label, and how likely it holds it.
+"""What a classifier says of texts: each label, and how likely it holds it; or the number that it estimates.
 
 >>> Classifier.of("runs/bert-classifier")(["Even though the film was bad , the meal was good ."])[0].label
 'positive'
@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.errors import SettingError
 from regard.inspection.rows import rows_of
 from regard.models.heads import OnText
+from regard.text.corpora.labels import Labels, Scale
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.run import load
-from regard.training.tasks.classification import Classification
+from regard.training.tasks.classification import Classification, Numbers
 from regard.training.tasks.tokenizers import kept_tokenizer
 from regard.training.use import for_task
 
@@ -28,26 +29,28 @@ ROWS = 32  # texts read at once
 
 @dataclass(frozen=True)
 class Classified:
-    """The likeliest label of a text, and the probability of each."""
+    """The likeliest label of a text, and the probability of each; where labels are numbers, the one estimated."""
 
-    label: str
+    label: str | float
     probabilities: dict[str, float]
 
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """A trained classifier with its tokenizer and the names of its classes."""
+    """A trained classifier with its tokenizer and the names of its classes, or the scale of its numbers."""
 
     model: nn.Module
     tokenizer: Tokenizer
-    labels: tuple[str, ...]
+    labels: Labels | Scale
 
     @classmethod
     def of(cls, run: str | os.PathLike[str]) -> Classifier:
         """The model of a run folder."""
         folder = Path(run)
         recipe = for_task(folder, Classification)
-        return cls(load(folder), kept_tokenizer(recipe.tokenizer, folder), tuple(recipe.data.labels or ()))
+        known = recipe.data.labels
+        labels = Scale(known.center, known.spread) if isinstance(known, Numbers) else Labels(tuple(known or ()))
+        return cls(load(folder), kept_tokenizer(recipe.tokenizer, folder), labels)
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str], others: Sequence[str] | None = None) -> list[Classified]:
@@ -62,7 +65,12 @@ class Classifier:
             seconds = [None] * len(texts[some]) if others is None else self.tokenizer.ids_batch(others[some])
             ids = self.tokenizer.ids_batch(texts[some])
             rows = rows_of(ids, seconds, self.tokenizer.special, longest, "classify").to(device)
-            for shares in self.model(*rows).float().softmax(-1).tolist():
-                named = dict(zip(self.labels, shares, strict=True))
-                found.append(Classified(max(named, key=named.__getitem__), named))
+            found += [self._told(said) for said in self.model(*rows).float()]
         return found
+
+    def _told(self, said: Tensor) -> Classified:
+        """said (outputs,): logits of the classes, or a number in spreads."""
+        if isinstance(self.labels, Scale):
+            return Classified(self.labels.value(float(said)), {})
+        named = dict(zip(self.labels.names, said.softmax(-1).tolist(), strict=True))
+        return Classified(max(named, key=named.__getitem__), named)

@@ -39,6 +39,15 @@ def accuracy(correct: float, count: float) -> float:
     return _mean(correct, count)
 
 
+def pearson(count: float, x: float, y: float, xy: float, xx: float, yy: float) -> float:
+    """The correlation of two variables, from the sums over `count` pairs of x, y, xy, x^2 and y^2; nan if one never
+    changes."""
+    if count < 2:
+        return nan
+    spread = (xx - x * x / count) * (yy - y * y / count)
+    return (xy - x * y / count) / spread**0.5 if spread > 0 else nan
+
+
 def confusion(predicted: Tensor, expected: Tensor, classes: int) -> Tensor:
     """(C, C) int64: in row i and column j, how many examples of class i were taken for class j. Tables add up.
 

@@ -110,7 +110,7 @@ class MaskedBatch(Batch):
 
 @dataclass(frozen=True, eq=False)
 class LabelledBatch(Batch):
-    """[CLS] a [SEP], or [CLS] a [SEP] b [SEP], with a label for each row."""
+    """[CLS] a [SEP], or [CLS] a [SEP] b [SEP], with a label for each row: the number of a class, or a float."""
 
     inputs: Tensor  # (B, T)
     lengths: Tensor  # (B,)

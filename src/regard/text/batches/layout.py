@@ -118,8 +118,9 @@ def room(limit: int | None, specials: int, where: str) -> int:
 
 
 def tensor(values: np.ndarray) -> torch.Tensor:
-    """A copy as int64: a batch shares no memory with the columns or the plan it was cut from."""
-    return torch.from_numpy(np.array(values, dtype=np.int64, order="C"))
+    """A copy, of integers as int64: a batch shares no memory with the columns or the plan it was cut from."""
+    dtype = np.float32 if np.issubdtype(values.dtype, np.floating) else np.int64
+    return torch.from_numpy(np.array(values, dtype=dtype, order="C"))
 
 
 def places(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

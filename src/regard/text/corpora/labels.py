@@ -6,6 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
+from math import isfinite, nan
+from typing import Any, ClassVar
+
+import numpy as np
 
 from regard.errors import CorpusError
 from regard.text.corpora.lines import LineCorpus
@@ -48,6 +52,53 @@ class Labels:
     def __len__(self) -> int:
         return len(self.names)
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """What holds the number of any of them."""
+        return np.min_scalar_type(len(self.names) - 1)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Labels that are numbers themselves, as a model is taught them: so many spreads above the centre.
+
+    >>> Scale.of(["1", "3", "5"]).number("5")
+    1.224744871391589
+    """
+
+    center: float
+    spread: float
+    dtype: ClassVar[np.dtype[Any]] = np.dtype(np.float32)
+
+    @classmethod
+    def of(cls, labels: Iterable[str]) -> Scale:
+        """By the mean of these labels and their standard deviation, or 1 where they do not differ."""
+        values = np.array([_value(label, "Scale") for label in labels])
+        if not len(values):
+            raise CorpusError("no labels", "numbers", where="Scale")
+        return cls(float(values.mean()), float(values.std()) or 1.0)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (f"{self.center!r} by {self.spread!r}",)
+
+    def number(self, label: str, where: str = "Scale") -> float:
+        return (_value(label, where) - self.center) / self.spread
+
+    def value(self, number: float) -> float:
+        """The label that this number stands for."""
+        return self.center + self.spread * number
+
+
+def _value(label: str, where: str) -> float:
+    try:
+        value = float(label)
+    except ValueError:
+        value = nan
+    if not isfinite(value):
+        raise CorpusError(f"label {label!r}", "a number", where=where)
+    return value
+
 
 @dataclass(slots=True)
 class Classified(RowCorpus):
@@ -56,7 +107,7 @@ class Classified(RowCorpus):
     text: Name = "text"
     label: Name = "label"
     other: Name | None = None
-    labels: Labels | None = None
+    labels: Labels | Scale | None = None
     evidence: Name | None = None  # a column with the numbers of the words that decide: "3 4"
     blank: Blank = "refuse"
 

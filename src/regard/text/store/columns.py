@@ -44,7 +44,7 @@ class Flat:
             raise ShapeError(f"ends up to {last} for {len(self.ids)} ids", "the last end at the last id", where="Flat")
 
     @classmethod
-    def of(cls, sequences: Iterable[Sequence[int]], dtype: Any = np.int64) -> Flat:
+    def of(cls, sequences: Iterable[Sequence[float]], dtype: Any = np.int64) -> Flat:
         """Sequences end to end."""
         kept = list(sequences)
         ends = np.cumsum([len(sequence) for sequence in kept], dtype=np.int64)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 import numpy as np
 
 from regard.errors import CorpusError
-from regard.text.corpora.labels import Labels
+from regard.text.corpora.labels import Labels, Scale
 from regard.text.examples import Answered, Document, Labelled, Tagged, Translation
 from regard.text.store.columns import Columns, Flat
 from regard.text.tokenizers.open import opened
@@ -109,7 +109,7 @@ class LabelledFields:
 
     takes: ClassVar[type] = Labelled
     tokenizer: Tokenizer
-    labels: Labels
+    labels: Labels | Scale
     words: Splitter | None = None
 
     def encode(self, examples: Sequence[Labelled]) -> Columns:
@@ -119,8 +119,7 @@ class LabelledFields:
             if len(others) != len(examples):
                 raise CorpusError("some examples with a second text and some without", "all alike", where="Labelled")
             fields["other"] = _ids(self.tokenizer, others)
-        dtype = np.min_scalar_type(len(self.labels) - 1)
-        fields["label"] = Flat.of([[self.labels.number(one.label)] for one in examples], dtype)
+        fields["label"] = Flat.of([[self.labels.number(one.label)] for one in examples], self.labels.dtype)
         return Columns(fields)
 
     def size(self, example: Labelled) -> int:

@@ -1,8 +1,9 @@
-"""Labels for texts: the task "classification"."""
+"""Labels for texts, which are classes or numbers: the task "classification"."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,13 +20,13 @@ from regard.text.batches.batch import LabelledBatch
 from regard.text.batches.buckets import Buckets
 from regard.text.batches.collate import Label
 from regard.text.batches.plan import Batches
-from regard.text.corpora.labels import Classified, Labels
+from regard.text.corpora.labels import Classified, Labels, Scale
 from regard.text.examples import Labelled
 from regard.text.store.columns import Columns
 from regard.text.store.fields import LabelledFields, columns_of
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.objectives import Classify
-from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
+from regard.training.objectives import Classify, Estimate
+from regard.training.recipe import Count, InputPath, Positive, Prepared, Recipe, Section, Share
 from regard.training.tasks.chance import seeded
 from regard.training.tasks.holdout import Split, kept_back, stored
 from regard.training.tasks.scores import SCORES, ScoreName
@@ -33,7 +34,15 @@ from regard.training.tasks.smoothing import Smoothing
 from regard.training.tasks.starting import READER, Started, begin, of_its_size
 from regard.training.tasks.tokenizers import AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
 
-Names = list[str] | None
+
+class Numbers(Section):
+    """Labels that are numbers, with the mean and the spread of those that training had."""
+
+    center: float
+    spread: Positive
+
+
+Names = list[str] | Literal["numbers"] | Numbers | None
 
 
 class BuiltIn(Section):
@@ -61,7 +70,7 @@ class Table(Section):
     """Texts and labels from columns of TSV, CSV or JSON-lines files.
 
     `valid`: a file of its own, or the share of the rows of `train` to hold out, the last ones. `labels`: the classes in
-    order; by default those that training has, in alphabetical order.
+    order; by default those that training has, in alphabetical order; "numbers": each is a number to be estimated.
     """
 
     kind: Literal["table"] = "table"
@@ -82,7 +91,7 @@ class Table(Section):
         valid = self.valid if isinstance(self.valid, float) else self._read(self.valid, fields.labels)
         return stored(folder, self._read(self.train, fields.labels), valid, fields)
 
-    def _read(self, path: Path, labels: Labels | None = None) -> Classified:
+    def _read(self, path: Path, labels: Labels | Scale | None = None) -> Classified:
         return Classified(path, self.text, self.label, self.other, labels)
 
 
@@ -139,7 +148,8 @@ class Classification(Recipe):
         section = of_its_size(self.model, folder) if isinstance(self.model, Bert) else self.model
         tokenizer = self._tokenizer(folder)
         split = self.data.columns(folder, LabelledFields(tokenizer, labels))
-        data = self.data.model_copy(update={"labels": list(labels.names)})
+        known = list(labels.names) if isinstance(labels, Labels) else Numbers(**asdict(labels))
+        data = self.data.model_copy(update={"labels": known})
         recipe = self.model_copy(update={"data": data, "model": section})
         limit = section.limit(self.batches.limit) if isinstance(section, Bert) else self.batches.limit
         model = recipe.assemble(folder)
@@ -153,13 +163,14 @@ class Classification(Recipe):
 
         train, valid = batches(split.train, rank, ranks), split.valid
         held = "none" if valid is None else f"{len(valid):,}"
-        notes = [f"{len(split.train):,} training examples, {held} for validation; {', '.join(labels.names)}"]
+        told = ", ".join(labels.names) if isinstance(labels, Labels) else f"numbers about {labels.center:.4g}"
+        notes = [f"{len(split.train):,} training examples, {held} for validation; {told}"]
         if isinstance(train.collate, Label) and train.collate.truncated:
             notes.append(f"{train.collate.truncated:,} training examples cut to {limit} tokens")
         return Prepared(
             recipe=recipe,
             model=model,
-            objective=Classify(labels, tokenizer, self.objective.smoothing),
+            objective=self._objective(labels, tokenizer),
             train=train,
             valid=None if valid is None else partial(batches, valid),
             notes=(*notes, *split.notes),
@@ -171,15 +182,28 @@ class Classification(Recipe):
             came = "a recipe without labels"
             raise SettingError(came, "one with those of its run filled in", where="data.labels")
         with seeded(self.train.seed):
-            return self.model.make(len(kept_tokenizer(self.tokenizer, folder)), len(self.data.labels))
+            outputs = len(self.data.labels) if isinstance(self.data.labels, list) else 1
+            return self.model.make(len(kept_tokenizer(self.tokenizer, folder)), outputs)
+
+    def _objective(self, labels: Labels | Scale, tokenizer: Tokenizer) -> Classify | Estimate:
+        smoothing = self.objective.smoothing
+        if isinstance(labels, Labels):
+            return Classify(labels, tokenizer, smoothing)
+        if smoothing:
+            raise SettingError(f"smoothing={smoothing}", "0: numbers are no classes", where="objective.smoothing")
+        return Estimate(labels, tokenizer)
 
     def _tokenizer(self, folder: Path) -> Tokenizer:
         if (folder / READER).exists():
             return kept_tokenizer(self.tokenizer, folder)
         return tokenizer_of(self.tokenizer, _texts(self.data.training()), folder)
 
-    def _labels(self) -> Labels:
+    def _labels(self) -> Labels | Scale:
         given = self.data.labels
+        if isinstance(given, Numbers):
+            return Scale(given.center, given.spread)
+        if given == "numbers":
+            return Scale.of(one.label for one in self.data.training())
         labels = Labels.of(one.label for one in self.data.training()) if given is None else Labels(tuple(given))
         if len(labels) < 2 or len(set(labels.names)) < len(labels):
             raise SettingError(f"the labels {', '.join(labels.names)}", "two different ones or more", where="data")
