@@ -198,7 +198,7 @@ def test_other_faults_are_told_in_words(folder: Path, tmp_path: Path) -> None:
     changed(tensors(folder, lambda t: t.update({"transformer.wte.weight": torch.zeros(9, 16)})), vocab_size=9)
     small = said("import", folder, tmp_path / "small", "--tokenizer", tmp_path / "tokenizer.json").exception
     assert "expected at most vocab_size = 9" in str(small)
-    assert "format 'onx', expected one of hf" in str(
+    assert "format 'onx', expected one of ctranslate2, hf, onnx" in str(
         said("export", tmp_path / "run", "--to", "onx", tmp_path / "x").exception
     )
     assert "which is no run" in str(said("export", tmp_path / "no", tmp_path / "x").exception)

@@ -1,0 +1,88 @@
+"""Runs for CTranslate2, which translates and generates quickly on a CPU: `export`.
+
+export(Path("runs/transformer"), Path("theirs"), "int8")     # then: ctranslate2.Translator("theirs")
+
+What was written is tried before anyone gets it: both programs go on with the same texts.
+"""
+
+from __future__ import annotations
+
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import torch
+
+from regard.errors import CheckpointError, RunError, SettingError, unknown
+from regard.models.gpt import GPT
+from regard.models.transformer import Transformer
+from regard.training.run import load, recorded
+from regard.training.tasks.language import Language
+from regard.training.tasks.tokenizers import FILE, TARGET, kept_tokenizer
+from regard.training.tasks.translation import Translation
+
+if TYPE_CHECKING:
+    from regard.hub.ctranslate2.trial import Trial, Tried
+
+QUANTIZATIONS = ("int8", "int8_float32", "float16", "float32")
+WHERE = "regard export --to ctranslate2"
+
+
+@torch.no_grad()
+def export(run: Path, folder: Path, quantization: str | None = None) -> Tried:
+    """Write a run as CTranslate2 loads it, with its tokenizers, and say on how many texts the two agree.
+
+    In float32, the default, they must agree on all of them, and in the probability of every token.
+    """
+    quantization = quantization or "float32"
+    if quantization not in QUANTIZATIONS:
+        raise unknown(quantization, QUANTIZATIONS, kind="quantization", where=WHERE)
+    if find_spec("ctranslate2") is None:
+        raise SettingError(
+            "no ctranslate2", "the package ctranslate2", where=WHERE, advice="pip install 'regard[ctranslate2]'"
+        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise CheckpointError(f"{folder}, which exists", "a new folder", advice="Name another one.")
+    trial = _trial(run)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".export-", dir=folder.parent) as rough:
+            tried = _written(run, Path(rough) / "model", trial, quantization)
+            (Path(rough) / "model").replace(folder)  # whole and tried, or not at all
+    except OSError as error:
+        raise CheckpointError(f"{folder} ({error.strerror})", "a folder that can be written", where=WHERE) from error
+    return tried
+
+
+def _trial(run: Path) -> Trial:
+    from regard.hub.ctranslate2 import trial, words
+
+    recipe = recorded(run)
+    model = load(run)
+    if isinstance(recipe, Language) and isinstance(model, GPT):
+        tokenizer = kept_tokenizer(recipe.tokenizer, run)
+        return trial.OfLanguage(model, words.of_one(tokenizer), trial.stretches(recipe, model, tokenizer, run))
+    if isinstance(recipe, Translation) and isinstance(model, Transformer):
+        source, target = recipe.tokenizers(run)
+        return trial.OfTranslation(model, words.of_two(source, target), trial.pairs(recipe, source, target))
+    raise RunError(
+        f"{run}, whose model is a {type(model).__name__}",
+        "a run of a GPT (task 'language') or of a Transformer (task 'translation')",
+        where=WHERE,
+    )
+
+
+def _written(run: Path, folder: Path, trial: Trial, quantization: str) -> Tried:
+    from regard.hub.ctranslate2.models import specification
+
+    spec = specification(trial.model, trial.words)
+    spec.validate()
+    spec.optimize(quantization)
+    folder.mkdir()
+    spec.save(str(folder))
+    for name in (FILE, TARGET):
+        if (run / name).exists():
+            shutil.copyfile(run / name, folder / name)
+    return trial.run(folder, quantization)
