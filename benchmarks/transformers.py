@@ -5,8 +5,9 @@
 Training: masked tokens and next sentences, 8 x 128 tokens, 15% of them hidden, the same dropout, float32, forward, back
 and AdamW (fused). Hugging Face's model computes the vocabulary layer for every token, ours for hidden ones. GPT-2 124M:
 4 x 128 tokens, every one of which is predicted. Generation: GPT-2 124M in float32, a prompt of 64 tokens, 64 new ones,
-the likeliest each time, at batch 1 and 8, with fresh weights (speed does not ask what they are). Rounds alternate;
-ratios are medians of Hugging Face's time over ours. Writes benchmarks/results/transformers.json.
+the likeliest each time, at batch 1 and 8, with fresh weights (speed does not ask what they are); beside it the same
+model exported to CTranslate2 in 8 bits, where that is installed. Rounds alternate; a ratio is the median over rounds of
+Hugging Face's time over ours. Writes benchmarks/results/transformers.json.
 """
 
 from __future__ import annotations
@@ -17,19 +18,22 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
 from regard.cli.machine import prepare_machine
 
 Work = Callable[[], object]
+OURS, THEIRS, INT8 = "ours", "Hugging Face", "CTranslate2 int8"
 VOCABULARY, ROWS, LENGTH, HIDDEN = 30522, 8, 128, 0.15
 PROMPT, NEW = 64, 64
 GOALS = {"bert-base": 1.2, "bert-small": 1.7, "gpt2-step": 1.0, "generate-1": 1.3, "generate-8": 1.3}
 
 
-def bert(size: str) -> tuple[Work, Work]:
-    """A step of ours, and of theirs."""
+def bert(size: str) -> dict[str, Work]:
+    """A training step."""
     import torch
     from transformers import BertConfig, BertForPreTraining
 
@@ -65,7 +69,7 @@ def bert(size: str) -> tuple[Work, Work]:
         found: torch.Tensor = theirs(ids, token_type_ids=segments, labels=labels, next_sentence_label=follows).loss
         return found
 
-    return _step(ours, our_loss), _step(theirs, their_loss)
+    return {OURS: _step(ours, our_loss), THEIRS: _step(theirs, their_loss)}
 
 
 def gpt2() -> tuple[object, object]:
@@ -79,7 +83,7 @@ def gpt2() -> tuple[object, object]:
     return GPT(50257, 768, 12, 12, 1024), GPT2LMHeadModel(GPT2Config(resid_pdrop=0, embd_pdrop=0, attn_pdrop=0))
 
 
-def gpt2_step() -> tuple[Work, Work]:
+def gpt2_step() -> dict[str, Work]:
     import torch
 
     from regard.models.predictions import Logits
@@ -94,18 +98,18 @@ def gpt2_step() -> tuple[Work, Work]:
         logits = theirs(ids[:, :-1]).logits
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
-    return _step(ours.train(), our_loss), _step(theirs.train(), their_loss)
+    return {OURS: _step(ours.train(), our_loss), THEIRS: _step(theirs.train(), their_loss)}
 
 
-def generate(rows: int) -> tuple[Work, Work]:
+def generate(rows: int) -> dict[str, Work]:
     import torch
 
     from regard.decoding.greedy import Greedy
     from regard.decoding.writing import Rules
     from regard.models.packed import packed
 
-    ours, theirs = (model.eval() for model in gpt2())
-    ours = packed(ours, rows)  # as `regard generate` does
+    plain, theirs = (model.eval() for model in gpt2())
+    ours = packed(plain, rows)  # as `regard generate` does
     ids = torch.randint(0, 50257, (rows, PROMPT))
     lengths = torch.full((rows,), PROMPT - 1)
 
@@ -125,10 +129,33 @@ def generate(rows: int) -> tuple[Work, Work]:
             pad_token_id=0,
         )
 
-    return our_text, their_text
+    works = {OURS: our_text, THEIRS: their_text}
+    if find_spec("ctranslate2") is not None:
+        works[INT8] = _int8(plain, ids.tolist())
+    return works
 
 
-WORKS: dict[str, Callable[[], tuple[Work, Work]]] = {
+def _int8(model: object, prompts: list[list[int]]) -> Work:
+    """The same model in CTranslate2, its matrices in 8 bits."""
+    import ctranslate2
+
+    from regard.hub.ctranslate2.models import specification
+    from regard.hub.ctranslate2.words import Words
+
+    tokens = [str(number) for number in range(50257)]
+    spec = specification(model, Words(tokens, tokens, tokens[0], tokens[0], tokens[0]))
+    with TemporaryDirectory() as folder:
+        spec.validate()
+        spec.optimize("int8")
+        spec.save(folder)
+        generator = ctranslate2.Generator(folder, compute_type="int8", intra_threads=2)
+    texts = [[tokens[number] for number in prompt] for prompt in prompts]
+    return lambda: generator.generate_batch(
+        texts, max_length=NEW, min_length=NEW, include_prompt_in_result=False, sampling_topk=1
+    )
+
+
+WORKS: dict[str, Callable[[], dict[str, Work]]] = {
     "bert-small": lambda: bert("small"),
     "bert-base": lambda: bert("base"),
     "gpt2-step": gpt2_step,
@@ -159,22 +186,19 @@ def main() -> None:
     prepare_machine()
     found = {}
     for name in told.only:
-        pair = WORKS[name]()
-        for work in pair:  # the first time is for allocators and caches
+        works = WORKS[name]()
+        for work in works.values():  # the first time is for allocators and caches
             work()
-        times: tuple[list[float], list[float]] = ([], [])
+        times: dict[str, list[float]] = {who: [] for who in works}
         for _ in range(told.rounds):
-            for work, spent in zip(pair, times, strict=True):
+            for who, work in works.items():
                 begun = time.perf_counter()
                 work()
-                spent.append(time.perf_counter() - begun)
-        ours, theirs = map(median, times)
-        found[name] = {"ours": ours, "theirs": theirs, "ratio": theirs / ours, "goal": GOALS[name], "all": times}
-        print(
-            f"{name:<12} ours {ours * 1e3:9.1f} ms   Hugging Face {theirs * 1e3:9.1f} ms   {theirs / ours:5.2f}x"
-            f"   (goal {GOALS[name]}x)",
-            flush=True,
-        )
+                times[who].append(time.perf_counter() - begun)
+        ratio = median(theirs / ours for ours, theirs in zip(times[OURS], times[THEIRS], strict=True))
+        found[name] = {"ratio": ratio, "goal": GOALS[name], "seconds": times}
+        spent = "   ".join(f"{who} {median(all_) * 1e3:8.1f} ms" for who, all_ in times.items())
+        print(f"{name:<12} {ratio:5.2f}x (goal {GOALS[name]}x)   {spent}", flush=True)
     told.out.parent.mkdir(parents=True, exist_ok=True)
     told.out.write_text(json.dumps({"rounds": told.rounds, "found": found}, indent=2) + "\n")
 

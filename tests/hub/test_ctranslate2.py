@@ -135,7 +135,7 @@ def test_quantised_models_are_compared_and_not_refused(tmp_path: Path) -> None:
 def test_the_command_says_what_was_tried(tmp_path: Path) -> None:
     run = made(tmp_path / "run", small("gpt", *LLAMA))
     told = said("export", run, tmp_path / "out", "--to", "ctranslate2")
-    assert told.stdout.strip() == f"{tmp_path / 'out'}: {run} for ctranslate2; 8 texts give the same tokens"
+    assert told.stdout.strip() == f"{tmp_path / 'out'}: {run} for ctranslate2; 8 texts come out the same"
     told = said("export", run, tmp_path / "int8", "--to", "ctranslate2", "--quantization", "int8", "--json")
     found = json.loads(told.stdout)
     assert found["checked"] == 8 and 0 <= found["equal"] <= 8 and found["folder"] == str(tmp_path / "int8")

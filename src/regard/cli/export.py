@@ -6,11 +6,14 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from regard.errors import SettingError, unknown
+
+if TYPE_CHECKING:
+    from regard.hub.checked import Checked
 
 
 def _hf(run: Path, folder: Path) -> None:
@@ -19,20 +22,20 @@ def _hf(run: Path, folder: Path) -> None:
     carry(run, folder)
 
 
-def _ctranslate2(run: Path, folder: Path, quantization: str | None = None) -> Any:
+def _ctranslate2(run: Path, folder: Path, quantization: str | None = None) -> Checked:
     from regard.hub import ctranslate2
 
     return ctranslate2.export(run, folder, quantization)
 
 
-def _onnx(run: Path, folder: Path) -> Any:
+def _onnx(run: Path, folder: Path) -> Checked:
     from regard.hub import onnx
 
     return onnx.export(run, folder)
 
 
-# What each gives back is what its trial found: `checked` texts, of which so many are `equal`; None where none was held.
-FORMATS: dict[str, Callable[..., Any]] = {"hf": _hf, "ctranslate2": _ctranslate2, "onnx": _onnx}
+# What each gives back is what its trial found; None where none was held.
+FORMATS: dict[str, Callable[..., Checked | None]] = {"hf": _hf, "ctranslate2": _ctranslate2, "onnx": _onnx}
 
 
 def export(
@@ -61,10 +64,7 @@ def export(
     typer.echo(f"{folder}: {run} for {to}" + ("" if tried is None else f"; {_told(tried)}"))
 
 
-def _told(tried: Any) -> str:
+def _told(tried: Checked) -> str:
     if tried.equal == tried.checked:
-        return f"{tried.checked} texts give the same tokens"
-    share = getattr(tried, "tokens", None)
-    return f"{tried.equal} of {tried.checked} texts give the same tokens" + (
-        "" if share is None else f", {share:.1%} of all tokens are the same"
-    )
+        return f"{tried.checked} texts come out the same"
+    return f"{tried.equal} of {tried.checked} texts come out the same, {tried.tokens:.1%} of their tokens"

@@ -8,3 +8,4 @@ class Checked(NamedTuple):
 
     checked: int
     equal: int
+    tokens: float = 1.0  # the share of all tokens that were the same

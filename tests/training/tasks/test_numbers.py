@@ -83,7 +83,7 @@ def test_what_is_no_number_is_refused_where_it_stands(tmp_path) -> None:
     path = table(tmp_path, 20)
     path.write_text(path.read_text() + "well\tgood\n" + "fine and fine\t70\n" * 8)
     recipe = read_recipe("classifier", settings(path), tasks=TASKS)
-    with pytest.raises(CorpusError, match="label 'good'.*a number"):
+    with pytest.raises(CorpusError, match=r"label 'good'.*a number"):
         recipe.prepare(tmp_path / "run")
     with pytest.raises(CorpusError, match="label 'nan'"):
         Scale.of(["1", "nan"])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from regard.errors import CheckpointError, RunError, SettingError, unknown
+from regard.hub.checked import Checked
 from regard.models.gpt import GPT
 from regard.models.transformer import Transformer
 from regard.training.run import load, recorded
@@ -24,14 +25,14 @@ from regard.training.tasks.tokenizers import FILE, TARGET, kept_tokenizer
 from regard.training.tasks.translation import Translation
 
 if TYPE_CHECKING:
-    from regard.hub.ctranslate2.trial import Trial, Tried
+    from regard.hub.ctranslate2.trial import Trial
 
 QUANTIZATIONS = ("int8", "int8_float32", "float16", "float32")
 WHERE = "regard export --to ctranslate2"
 
 
 @torch.no_grad()
-def export(run: Path, folder: Path, quantization: str | None = None) -> Tried:
+def export(run: Path, folder: Path, quantization: str | None = None) -> Checked:
     """Write a run as CTranslate2 loads it, with its tokenizers, and say on how many texts the two agree.
 
     In float32, the default, they must agree on all of them, and in the probability of every token.
@@ -74,7 +75,7 @@ def _trial(run: Path) -> Trial:
     )
 
 
-def _written(run: Path, folder: Path, trial: Trial, quantization: str) -> Tried:
+def _written(run: Path, folder: Path, trial: Trial, quantization: str) -> Checked:
     from regard.hub.ctranslate2.models import specification
 
     spec = specification(trial.model, trial.words)

@@ -17,6 +17,7 @@ from regard.decoding.forced import forced
 from regard.decoding.greedy import Greedy
 from regard.decoding.writing import Rules
 from regard.errors import CheckpointError
+from regard.hub.checked import Checked
 from regard.hub.ctranslate2.words import Words
 from regard.models.gpt import GPT
 from regard.text.store.fields import DocumentFields
@@ -28,14 +29,6 @@ from regard.training.tasks.translation.data import BuiltIn as Pairs
 
 TEXTS, LONGEST = 8, 32
 FAR, TINY = 1e-4, 1e-3  # how much ln p may differ in float32, of its size and at all
-
-
-class Tried(NamedTuple):
-    """How many texts were gone on with, how many of them alike, and the share of all tokens that were."""
-
-    checked: int
-    equal: int
-    tokens: float
 
 
 class Row(NamedTuple):
@@ -62,7 +55,7 @@ class Trial:
         """What CTranslate2 writes after each row, at most `longest` tokens, and ln p of what comes there in truth."""
         raise NotImplementedError
 
-    def run(self, folder: Path, quantization: str) -> Tried:
+    def run(self, folder: Path, quantization: str) -> Checked:
         """Go on with all rows; in float32 the first difference that is no rounding is an error."""
         exact = quantization == "float32"
         texts, chances = self.theirs(folder, quantization if quantization.startswith("int8") else "float32")
@@ -76,7 +69,7 @@ class Trial:
             longer = max(len(ours), len(theirs))
             alike = sum(a == b for a, b in zip(ours, theirs, strict=False))
             equal, same, count = equal + (alike == longer), same + alike, count + longer
-        return Tried(len(self.rows), equal, same / count if count else 1.0)
+        return Checked(len(self.rows), equal, same / count if count else 1.0)
 
     def _written(self) -> list[list[str]]:
         """What our model writes after each row, its end too where it comes to it."""

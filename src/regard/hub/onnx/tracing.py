@@ -18,9 +18,11 @@ from regard.attention.grid import Grid
 from regard.attention.masks import Mask, as_mask
 from regard.attention.memory import Memory
 from regard.attention.observe import Attended, Observe
-from regard.attention.prepared import Prepared
+from regard.attention.prepared import Prepared, Where
 from regard.attention.scores import as_score
 from regard.attention.tap import Tap
+from regard.attention.windows import LocalM, LocalP
+from regard.hub.onnx.recurrence import Operator
 from regard.models.encoder import Encoder
 from regard.models.heads import Summary
 from regard.models.pooling import PoolingClassifier
@@ -49,6 +51,13 @@ class Real(Mask):
         return cols < grid.by_batch(self.lengths, trailing=2)
 
 
+class Pairs(Prepared):
+    """Prepared, of which nobody asks for a part: sizes may be unknown, and a slice of them cannot be counted."""
+
+    def index(self, where: Where, size: int) -> Tensor:
+        return torch.arange(size, device=self.grid.device)
+
+
 class PlainTap(nn.Module):
     """A Tap that nobody hears: attention by its definition."""
 
@@ -60,11 +69,23 @@ class PlainTap(nn.Module):
     ) -> Attended:
         grid = Grid(tuple(q.shape[:-2]), q.size(-2), k.size(-2), q.device)
         asked = as_score(score)
-        prepared = Prepared(asked, *asked.prepare(q, k), as_mask(mask), None, None, None, grid)
+        prepared = Pairs(asked, *asked.prepare(q, k), as_mask(mask), None, None, None, grid)
         return plain(prepared, k if v is None else v, 0.0, Observe())
 
-    def look(self, memory: Memory, q: Tensor, **how: Any) -> Attended:
-        return memory.look(q, **how)
+    def look(
+        self, memory: Memory, q: Tensor, *, window: LocalM | LocalP | None = None, observe: Observe | None = None
+    ) -> Attended:
+        observe = observe or Observe()
+        if window is None:
+            return memory.look(q, observe=observe)
+        grid = Grid((q.size(0),), q.size(-2), memory.keys.size(-2), q.device)
+        mask, near, aim = memory.mask, None, None
+        if isinstance(window, LocalM):
+            mask = mask & window.mask
+        else:
+            near, aim = window, window.aim(q)
+        prepared = Pairs(memory.score, memory.score.queries(q), memory.keys, mask, None, near, aim, grid)
+        return plain(prepared, memory.values, 0.0, observe)
 
 
 class PlainEncoder(nn.Module):
@@ -133,4 +154,7 @@ SWAPS: dict[type[nn.Module], type[nn.Module]] = {
     Summary: PlainSummary,
     PoolingClassifier: PlainPooling,
     Spelled: ReadOnce,
+    nn.RNN: Operator,
+    nn.GRU: Operator,
+    nn.LSTM: Operator,
 }

@@ -34,7 +34,7 @@ def reads(sentence: Sequence[str], view: Callable[[Draw], Sentence], most: int =
     for _ in range(most):
         hindsight.start()
         try:
-            if view(hindsight).source == wanted:  # type: ignore[arg-type]
+            if view(hindsight).source == wanted:
                 return True
         except _Astray:
             pass  # this way does not lead to the sentence: the next one is tried
@@ -63,7 +63,7 @@ class _Hindsight(Draw):
         self._deepest = DEEPEST + len(sentence)
         self._fits: dict[int, tuple[object, list[int]]] = {}  # of every list: what may be picked from it
         self._path: list[list[int]] = []  # the way walked: at each choice which one, of how many
-        self.random = self._random  # type: ignore[assignment]
+        self.random = self._random
         self.pick = self._pick
         self.said = self._heard
         self.start()
