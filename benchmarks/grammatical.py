@@ -59,7 +59,7 @@ def main() -> None:
     right = 1 - len(wrong) / max(1, len(written))
     print(f"\nread by the grammar: {right:.1%} of {len(written)} sentences at temperature {given.temperature}")
     draw = Draw("others")
-    real = [list(sentence.source) for _ in range(100) for sentence in story(draw)]
+    real = [list(sentence.source) for _ in range(30) for sentence in story(draw)]
     print(f"sentences that the grammar drew: {share(real)}")
     print(f"those with two neighbours swapped: {share([swapped(one, Random(n)) for n, one in enumerate(real)])}")
 

@@ -92,17 +92,30 @@ def test_a_trained_run_is_what_transformers_loads(tmp_path: Path) -> None:
     torch.testing.assert_close(regard.load(tmp_path / "run")(ids), theirs(ids).logits, rtol=0.0, atol=1e-4)
 
 
-def test_a_bert_becomes_a_run_that_fills(tmp_path: Path) -> None:
+SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+KIN = {
+    "Bert": {**SMALL, "intermediate_size": 64},
+    "Bert, of another form": {**SMALL, "intermediate_size": 40, "hidden_act": "relu", "layer_norm_eps": 1e-3},
+    "Roberta": {**SMALL, "intermediate_size": 48, "type_vocab_size": 1, "pad_token_id": 1},
+    "DistilBert": {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 40},
+}
+
+
+@pytest.mark.parametrize("name", KIN)
+def test_bert_and_its_kin_become_runs_that_fill(name: str, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     tokenizer = Tokenizer.train(WordPiece(60), TEXTS)
-    config = transformers.BertConfig(
-        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64
-    )
-    transformers.BertForMaskedLM(config).save_pretrained(tmp_path / "theirs")
+    kind = name.partition(",")[0]
+    config = getattr(transformers, f"{kind}Config")(vocab_size=len(tokenizer), **KIN[name])
+    theirs = getattr(transformers, f"{kind}ForMaskedLM")(config).eval()
+    theirs.save_pretrained(tmp_path / "theirs")
     tokenizer.save(tmp_path / "theirs" / "tokenizer.json")
     assert "MaskedLM" in printed("import", tmp_path / "theirs", tmp_path / "run")
     (one,) = [json.loads(line) for line in printed("fill", tmp_path / "run", "the [MASK] sat", "--json").splitlines()]
     assert len(one["masks"]) == 1 and len(one["masks"][0]["words"]) == 5
+    ids = torch.tensor([[tokenizer.special.need("cls"), *tokenizer.ids_batch(["the cat sat"])[0]]])
+    said = regard.load(tmp_path / "run")(ids, torch.tensor([ids.size(1)]), None, torch.arange(ids.size(1)))
+    torch.testing.assert_close(said.words, theirs(ids).logits[0], rtol=0.0, atol=1e-4)
 
 
 def changed(folder: Path, **settings: object) -> Path:

@@ -6,15 +6,18 @@ What is learned from guessing hidden tokens, and whether b follows a, other task
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple, cast
+from functools import partial
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
+from regard.attention.layers import FeedForward
 from regard.attention.positions import Learned, Sinusoidal
 from regard.errors import SettingError
-from regard.models.blocks import BERT, Embedded, Style, readers
+from regard.models.blocks import BERT, Embedded, Style, gelu, readers
 from regard.models.encoder import Encoder
 
 STD, BASE = 0.02, 768  # of fresh weights, as published for this width; of narrower ones they are larger
@@ -38,6 +41,13 @@ SIZES = {
     "base": Size(12, 768),
 }
 """The published ones (Devlin et al. 2019, Turc et al. 2019)."""
+
+FEEDS: dict[str, Callable[[int, int], nn.Module]] = {
+    "gelu": gelu,
+    "gelu_new": partial(gelu, approximate="tanh"),
+    "relu": FeedForward,
+}
+"""Feed-forward layers by the activation that BERT's kin call so."""
 
 
 class Bert(nn.Module):
@@ -118,10 +128,10 @@ class Bert(nn.Module):
 class MaskedWords(nn.Module):
     """From states to guesses: dense, GELU, norm, and the likeness to each token's own vector, plus a bias."""
 
-    def __init__(self, vocabulary: int, width: int) -> None:
+    def __init__(self, vocabulary: int, width: int, activation: nn.Module | None = None, eps: float = 1e-12) -> None:
         super().__init__()
-        self.dense, self.norm = nn.Linear(width, width), nn.LayerNorm(width, eps=1e-12)
-        self.activation: nn.Module = nn.GELU()
+        self.dense, self.norm = nn.Linear(width, width), nn.LayerNorm(width, eps=eps)
+        self.activation = nn.GELU() if activation is None else activation
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         fresh(self, width)
 
@@ -138,12 +148,13 @@ class Guesses(NamedTuple):
 
 
 class MaskedLM(nn.Module):
-    """BERT as it is pre-trained: hidden tokens and next sentences together."""
+    """BERT as it is pre-trained: hidden tokens, with the activation and norm of its layers, and next sentences."""
 
     def __init__(self, bert: Bert) -> None:
         super().__init__()
         self.bert = bert
-        self.guess = MaskedWords(*bert.words.shape)
+        first = cast(Any, bert.encoder.blocks[0])
+        self.guess = MaskedWords(*bert.words.shape, first.feed.activation, first.after_self.norm.eps)
         self.next = nn.Linear(bert.width, 2)
         fresh(self.next, bert.width)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -15,62 +15,65 @@ from regard.hub.families.gpt2 import activation
 from regard.hub.folder import Config
 from regard.hub.table import Row, both, layered, stacked
 from regard.models import blocks
-from regard.models.bert import Bert, MaskedLM, Size
-from regard.models.blocks import Style
+from regard.models.bert import FEEDS, Bert, MaskedLM, Size
 from regard.training.recipe import Recipe
 from regard.training.tasks.masked import Masked, Model
 
-FEEDS: dict[str, Callable[[int, int], nn.Module]] = {
-    "gelu": blocks.gelu,
-    "gelu_new": partial(blocks.gelu, approximate="tanh"),
-    "relu": blocks.FeedForward,
-}
+
+class Form(NamedTuple):
+    """What there is to say of a BERT beside its words."""
+
+    layers: int
+    width: int
+    heads: int
+    hidden: int
+    positions: int
+    segments: int = 2
+    eps: float = 1e-12
+    activation: str = "gelu"
 
 
-def make(config: Config) -> nn.Module:
+def form(config: Config) -> Form:
     config.only("hidden_act", *FEEDS)
     config.only("position_embedding_type", "absolute")
     config.only("is_decoder", False)
-    size = Size(
-        config.need("num_hidden_layers"),
-        config.need("hidden_size"),
-        config.need("num_attention_heads"),
-        config.need("intermediate_size"),
+    return Form(
+        *(config.need(name) for name in SHAPE),
+        config.need("max_position_embeddings"),
+        config.get("type_vocab_size", 2),
+        config.get("layer_norm_eps", 1e-12),
+        config.get("hidden_act", "gelu"),
     )
-    told = (config.get("type_vocab_size", 2), config.get("layer_norm_eps", 1e-12), config.get("hidden_act", "gelu"))
-    return headed(config, size, config.need("max_position_embeddings"), *told)
 
 
-def headed(config: Config, size: Size, positions: int, segments: int, eps: float, feed: str) -> nn.Module:
+SHAPE = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
+
+
+def make(config: Config) -> nn.Module:
+    return headed(config, form(config))
+
+
+def headed(config: Config, its: Form) -> nn.Module:
     """A BERT, with a head where the architecture has one."""
     kind = config.architecture
     known = ("Model", "ForMaskedLM", "ForPreTraining", "")
     if not any(kind.endswith(end) for end in known[:-1]) and kind:
         came = f"architecture {kind!r}"
         raise SettingError(came, "one that ends in Model, ForMaskedLM or ForPreTraining", where=config.where)
-    style: Style = replace(blocks.BERT, norm=partial(nn.LayerNorm, eps=eps), feed=FEEDS[feed])
-    bert = Bert.of(config.need("vocab_size"), size, positions=positions, segments=segments, dropout=0.0, style=style)
-    if not kind.endswith(("ForMaskedLM", "ForPreTraining")):
-        return bert
-    whole = MaskedLM(bert)
-    whole.guess.norm.eps, whole.guess.activation = eps, built(bert.encoder.blocks).feed.activation
-    return whole
+    style = replace(blocks.BERT, norm=partial(nn.LayerNorm, eps=its.eps), feed=FEEDS[its.activation])
+    size = Size(its.layers, its.width, its.heads, its.hidden)
+    many = {"positions": its.positions, "segments": its.segments}
+    bert = Bert.of(config.need("vocab_size"), size, **many, dropout=0.0, style=style)
+    return MaskedLM(bert) if kind.endswith(("ForMaskedLM", "ForPreTraining")) else bert
 
 
 def recipe(config: Config) -> Callable[..., Recipe]:
-    width = config.need("hidden_size")
-    for name, value in (("intermediate_size", 4 * width), ("type_vocab_size", 2), ("layer_norm_eps", 1e-12)):
-        if config.get(name, value) != value:
-            came = f"{name} = {config.get(name)}"
-            raise SettingError(came, f"{value}, all that a recipe can say", where=config.where)
-    config.only("hidden_act", "gelu")
-    model = Model(
-        layers=config.need("num_hidden_layers"),
-        width=width,
-        heads=config.need("num_attention_heads"),
-        positions=config.need("max_position_embeddings"),
-    )
-    return partial(Masked, model=model)
+    return masked(form(config))
+
+
+def masked(its: Form) -> Callable[..., Recipe]:
+    """The recipe that describes such a model."""
+    return partial(Masked, model=Model(**its._asdict()))
 
 
 def rows(model: nn.Module) -> list[Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
@@ -12,16 +12,25 @@ from regard.hub.families.family import Family, built
 from regard.hub.families.gpt2 import activation
 from regard.hub.folder import Config
 from regard.hub.table import Row, both, layered, stacked, unsaid
-from regard.models.bert import Bert, MaskedLM, Size
+from regard.models.bert import FEEDS, Bert, MaskedLM
+from regard.training.recipe import Recipe
 
 EPS = 1e-12
 
 
-def make(config: Config) -> nn.Module:
-    config.only("activation", *bert.FEEDS)
+def form(config: Config) -> bert.Form:
+    config.only("activation", *FEEDS)
     config.only("sinusoidal_pos_embds", False, True)  # they are tensors of the checkpoint either way
-    size = Size(*(config.need(name) for name in ("n_layers", "dim", "n_heads", "hidden_dim")))
-    return bert.headed(config, size, config.need("max_position_embeddings"), 0, EPS, config.get("activation", "gelu"))
+    shape = (config.need(name) for name in ("n_layers", "dim", "n_heads", "hidden_dim", "max_position_embeddings"))
+    return bert.Form(*shape, segments=0, eps=EPS, activation=config.get("activation", "gelu"))
+
+
+def make(config: Config) -> nn.Module:
+    return bert.headed(config, form(config))
+
+
+def recipe(config: Config) -> Callable[..., Recipe]:
+    return bert.masked(form(config))
 
 
 def rows(model: nn.Module) -> list[Row]:
@@ -74,4 +83,4 @@ def promises(config: Config) -> tuple[str, ...]:
 
 TIED = ("vocab_projector.weight",)
 WORDED = ("word_embeddings.weight", "vocab_projector.bias")
-DISTILBERT = Family("distilbert", make, rows, fits, config, None, "distilbert.", WORDED, TIED, promises)
+DISTILBERT = Family("distilbert", make, rows, fits, config, recipe, "distilbert.", WORDED, TIED, promises)

@@ -5,30 +5,34 @@ It goes out as a BERT, which it is equal to once those two are gone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import nn
 
 from regard.hub.families import bert
 from regard.hub.families.family import Family
 from regard.hub.folder import Config
 from regard.hub.table import Row, both, layered, unsaid
-from regard.models.bert import Bert, Size
+from regard.models.bert import Bert
+from regard.training.recipe import Recipe
 
 SKIPPED = 2
 
 
-def make(config: Config) -> nn.Module:
+def form(config: Config) -> bert.Form:
     config.only("hidden_act", "gelu")
-    config.only("position_embedding_type", "absolute")
-    config.only("is_decoder", False)
     config.only("pad_token_id", SKIPPED - 1)
-    size = Size(
-        config.need("num_hidden_layers"),
-        config.need("hidden_size"),
-        config.need("num_attention_heads"),
-        config.need("intermediate_size"),
-    )
-    told = (config.get("type_vocab_size", 1), config.get("layer_norm_eps", 1e-5), config.get("hidden_act", "gelu"))
-    return bert.headed(config, size, config.need("max_position_embeddings") - SKIPPED, *told)
+    said = bert.form(config)
+    segments, eps = config.get("type_vocab_size", 1), config.get("layer_norm_eps", 1e-5)
+    return said._replace(positions=said.positions - SKIPPED, segments=segments, eps=eps)
+
+
+def make(config: Config) -> nn.Module:
+    return bert.headed(config, form(config))
+
+
+def recipe(config: Config) -> Callable[..., Recipe]:
+    return bert.masked(form(config))
 
 
 def rows(model: nn.Module) -> list[Row]:
@@ -50,4 +54,4 @@ def promises(config: Config) -> tuple[str, ...]:
 
 TIED = ("lm_head.decoder.weight", "lm_head.decoder.bias")
 WORDED = ("word_embeddings.weight", "lm_head.bias")
-ROBERTA = Family("roberta", make, rows, lambda model: False, bert.config, None, "roberta.", WORDED, TIED, promises)
+ROBERTA = Family("roberta", make, rows, lambda model: False, bert.config, recipe, "roberta.", WORDED, TIED, promises)

@@ -19,7 +19,7 @@ from regard.training.tasks.tokenizers import FILE, kept_tokenizer
 from regard.training.weights import fill, load_weights, save_weights, weights_of
 
 READER, RECIPE = Path("data", "reader.safetensors"), Path("data", "reader.toml")  # so that a run can be resumed alone
-TAKEN = ("size", "layers", "width", "heads", "positions")
+TAKEN = ("size", "layers", "width", "heads", "positions", "hidden", "activation", "segments", "eps")
 
 
 class Started(Sizes):

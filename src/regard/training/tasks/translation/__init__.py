@@ -20,7 +20,7 @@ from regard.training.recipe import Count, Prepared, Recipe, Section
 from regard.training.tasks.chance import seeded
 from regard.training.tasks.smoothing import Smoothing
 from regard.training.tasks.tokenizers import TARGET, AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
-from regard.training.tasks.translation.data import BuiltIn, InFiles, Table, texts
+from regard.training.tasks.translation.data import BuiltIn, InFiles, Table, drawn_once, texts
 from regard.training.tasks.translation.models import AnyModel, BahdanauModel, PointerModel, Vocabularies
 from regard.training.translating import PredictTarget
 
@@ -51,6 +51,7 @@ class Translation(Recipe):
     def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> Prepared:
         source, target = self._learned(folder)
         split = self.data.columns(folder, TranslationFields(source, target, isinstance(self.model, PointerModel)))
+        drawn_once.cache_clear()
 
         def batches(columns: Columns, rank: int, ranks: int) -> Batches[TranslationBatch]:
             collate = Translate(columns, source.special, target.special, self.batches.limit)

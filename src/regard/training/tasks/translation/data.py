@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
@@ -28,7 +29,7 @@ class BuiltIn(Section):
     seed: Annotated[int, Field(ge=0)] = 0
 
     def training(self) -> Iterator[Translation]:
-        return self.drawn("train", self.examples)
+        return iter(drawn_once(self))
 
     def columns(self, folder: Path, fields: TranslationFields) -> Split:
         valid = columns_of(self.drawn("valid", self.valid), fields) if self.valid else None
@@ -38,6 +39,13 @@ class BuiltIn(Section):
         """So many pairs of a split of the grammar: train, valid, test or names."""
         for pair in grammar.Drawn(grammar.translation, count, split, self.seed):
             yield pair if self.direction == "en-fr" else turned(pair)
+
+
+@lru_cache(maxsize=1)
+def drawn_once(data: BuiltIn) -> list[Translation]:
+    """The pairs to train on, for the tokenizers and the columns, which all go through them. Whoever is done with them
+    clears this cache."""
+    return list(data.drawn("train", data.examples))
 
 
 class InFiles(Section):
