@@ -154,7 +154,8 @@ class MaskedLM(nn.Module):
         super().__init__()
         self.bert = bert
         first = cast(Any, bert.encoder.blocks[0])
-        self.guess = MaskedWords(*bert.words.shape, first.feed.activation, first.after_self.norm.eps)
+        vocabulary, width = bert.words.shape
+        self.guess = MaskedWords(vocabulary, width, first.feed.activation, first.after_self.norm.eps)
         self.next = nn.Linear(bert.width, 2)
         fresh(self.next, bert.width)
 

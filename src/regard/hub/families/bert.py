@@ -38,15 +38,15 @@ def form(config: Config) -> Form:
     config.only("position_embedding_type", "absolute")
     config.only("is_decoder", False)
     return Form(
-        *(config.need(name) for name in SHAPE),
-        config.need("max_position_embeddings"),
-        config.get("type_vocab_size", 2),
-        config.get("layer_norm_eps", 1e-12),
-        config.get("hidden_act", "gelu"),
+        layers=config.need("num_hidden_layers"),
+        width=config.need("hidden_size"),
+        heads=config.need("num_attention_heads"),
+        hidden=config.need("intermediate_size"),
+        positions=config.need("max_position_embeddings"),
+        segments=config.get("type_vocab_size", 2),
+        eps=config.get("layer_norm_eps", 1e-12),
+        activation=config.get("hidden_act", "gelu"),
     )
-
-
-SHAPE = ("num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")
 
 
 def make(config: Config) -> nn.Module:

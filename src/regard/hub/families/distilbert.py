@@ -21,8 +21,16 @@ EPS = 1e-12
 def form(config: Config) -> bert.Form:
     config.only("activation", *FEEDS)
     config.only("sinusoidal_pos_embds", False, True)  # they are tensors of the checkpoint either way
-    shape = (config.need(name) for name in ("n_layers", "dim", "n_heads", "hidden_dim", "max_position_embeddings"))
-    return bert.Form(*shape, segments=0, eps=EPS, activation=config.get("activation", "gelu"))
+    return bert.Form(
+        layers=config.need("n_layers"),
+        width=config.need("dim"),
+        heads=config.need("n_heads"),
+        hidden=config.need("hidden_dim"),
+        positions=config.need("max_position_embeddings"),
+        segments=0,
+        eps=EPS,
+        activation=config.get("activation", "gelu"),
+    )
 
 
 def make(config: Config) -> nn.Module:
