@@ -108,7 +108,7 @@ def test_a_tagger_goes_on_from_a_bert(tune, bert_run, tmp_path) -> None:
     batch = next(iter(made.train))
     optimiser = torch.optim.AdamW([one for one in made.model.parameters() if one.requires_grad], 0.02)
     losses = []
-    for _ in range(30):
+    for _ in range(60):
         optimiser.zero_grad()
         losses.append(made.objective.loss(made.model, batch, None).total)
         losses[-1].backward()
