@@ -33,7 +33,7 @@ def bert_run(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("bert")
     section = masked.Model(layers=2, width=8, heads=4, positions=50)
     made = Masked(
-        name="bert", data=masked.BuiltIn(examples=20, valid=0), tokenizer=Sized(size=80), model=section
+        name="bert", data=masked.BuiltIn(examples=20, reviews=0.0, valid=0), tokenizer=Sized(size=80), model=section
     ).prepare(folder)
     with torch.no_grad():
         for weight in made.model.parameters():
@@ -108,7 +108,7 @@ def test_a_tagger_goes_on_from_a_bert(tune, bert_run, tmp_path) -> None:
     batch = next(iter(made.train))
     optimiser = torch.optim.AdamW([one for one in made.model.parameters() if one.requires_grad], 0.02)
     losses = []
-    for _ in range(60):
+    for _ in range(30):
         optimiser.zero_grad()
         losses.append(made.objective.loss(made.model, batch, None).total)
         losses[-1].backward()
