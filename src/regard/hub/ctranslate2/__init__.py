@@ -10,13 +10,13 @@ from __future__ import annotations
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import torch
 
-from regard.errors import CheckpointError, RunError, SettingError, unknown
+from regard.errors import RunError, SettingError, unknown
 from regard.hub.checked import Checked
+from regard.hub.giving import giving
 from regard.models.gpt import GPT
 from regard.models.transformer import Transformer
 from regard.training.run import load, recorded
@@ -44,17 +44,8 @@ def export(run: Path, folder: Path, quantization: str | None = None) -> Checked:
         raise SettingError(
             "no ctranslate2", "the package ctranslate2", where=WHERE, advice="pip install 'regard[ctranslate2]'"
         )
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise CheckpointError(f"{folder}, which exists", "a new folder", advice="Name another one.")
-    trial = _trial(run)
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".export-", dir=folder.parent) as rough:
-            tried = _written(run, Path(rough) / "model", trial, quantization)
-            (Path(rough) / "model").replace(folder)  # whole and tried, or not at all
-    except OSError as error:
-        raise CheckpointError(f"{folder} ({error.strerror})", "a folder that can be written", where=WHERE) from error
-    return tried
+    with giving(folder, WHERE) as rough:
+        return _written(run, rough, _trial(run), quantization)
 
 
 def _trial(run: Path) -> Trial:
@@ -81,7 +72,6 @@ def _written(run: Path, folder: Path, trial: Trial, quantization: str) -> Checke
     spec = specification(trial.model, trial.words)
     spec.validate()
     spec.optimize(quantization)
-    folder.mkdir()
     spec.save(str(folder))
     for name in (FILE, TARGET):
         if (run / name).exists():

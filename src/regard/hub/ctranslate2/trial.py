@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isclose
@@ -40,7 +41,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class Trial(ABC):
     """A model of ours with its words and texts; the two kinds below know how CTranslate2 goes on with those."""
 
     model: Any  # a Stepper
@@ -51,9 +52,9 @@ class Trial:
     def longest(self) -> int:
         return LONGEST
 
+    @abstractmethod
     def theirs(self, folder: Path, compute: str) -> tuple[list[list[str]], list[list[float]]]:
         """What CTranslate2 writes after each row, at most `longest` tokens, and ln p of what comes there in truth."""
-        raise NotImplementedError
 
     def run(self, folder: Path, quantization: str) -> Checked:
         """Go on with all rows; in float32 the first difference that is no rounding is an error."""

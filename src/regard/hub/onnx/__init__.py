@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from importlib.util import find_spec
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
 import torch
@@ -17,6 +16,7 @@ from torch import nn
 from regard.errors import CheckpointError, SettingError
 from regard.files import write_whole
 from regard.hub.checked import Checked
+from regard.hub.giving import giving
 from regard.hub.onnx.drawing import draw
 from regard.hub.onnx.graphs import KINDS, Graph, whole
 from regard.hub.onnx.halves import halves
@@ -31,25 +31,18 @@ from regard.training.tasks.tokenizers import FILE, TARGET
 __all__ = ["check", "export"]
 
 ABOUT = "regard.json"
+WHERE = "regard export --to onnx"
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
 def export(run: Path, folder: Path) -> Checked:
-    """Write a run as graphs into a new folder, and try them; a folder whose graphs say something else is taken away."""
+    """Write a run as graphs into a new folder, and try them; if they say something else, there is no folder."""
     _expect_packages()
     recipe = recorded(run)
     graphs = _graphs(load(run))
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise CheckpointError(f"{folder}, which exists", "a new folder", advice="Name another one.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _write(recipe, run, graphs, folder)
-        return check(run, folder)
-    except OSError as error:
-        raise CheckpointError(f"{folder} ({error.strerror})", "a folder that can be written") from error
-    except CheckpointError:
-        rmtree(folder, ignore_errors=True)
-        raise
+    with giving(folder, WHERE) as rough:
+        _write(recipe, run, graphs, rough)
+        return check(run, rough)
 
 
 def _write(recipe: Recipe, run: Path, graphs: tuple[Graph, ...], folder: Path) -> None:
@@ -72,7 +65,7 @@ def _graphs(model: nn.Module) -> tuple[Graph, ...]:
     raise CheckpointError(
         f"a {type(model).__name__}",
         "a BERT for hidden words, classes or tags, an ELMo, or a recurrent classifier, language model or translator",
-        where="regard export --to onnx",
+        where=WHERE,
         advice="GPTs and Transformers go out with `--to ctranslate2` or `--to hf`.",
     )
 
@@ -104,6 +97,6 @@ def _expect_packages() -> None:
         raise SettingError(
             f"no {' and no '.join(missing)}",
             "the packages that draw and try a graph",
-            where="regard export --to onnx",
+            where=WHERE,
             advice="Install them with `pip install 'regard[onnx]'`.",
         )

@@ -33,16 +33,21 @@ def reads(sentence: Sequence[str], view: Callable[[Draw], Sentence], most: int =
     hindsight = _Hindsight(wanted)
     for _ in range(most):
         hindsight.start()
-        try:
-            if view(hindsight).source == wanted:
-                return True
-        except _Astray:
-            pass  # this way does not lead to the sentence: the next one is tried
+        if _walked(view, hindsight) == wanted:
+            return True
         if not hindsight.turn():
             return False
     raise SettingError(
         " ".join(wanted), f"a sentence that is settled in {most:,} ways through the rules", where="grammar.reads"
     )
+
+
+def _walked(view: Callable[[Draw], Sentence], hindsight: _Hindsight) -> tuple[str, ...] | None:
+    """The words at the end of a way, or None where it does not lead to the sentence."""
+    try:
+        return view(hindsight).source
+    except _Astray:
+        return None
 
 
 class _Astray(Exception):
