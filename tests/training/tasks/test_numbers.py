@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -77,6 +78,16 @@ def test_bert_estimates_too(tmp_path) -> None:
     ended = train(recipe, tmp_path / "run", tell=lambda text: None)
     assert math.isfinite(ended.metrics["loss"])
     assert load(tmp_path / "run").outputs.out_features == 1
+
+
+def test_the_command_of_the_chapter_trains(tmp_path) -> None:
+    told = ["data.kind=table", f"data.train={table(tmp_path, 20)}", "data.labels=numbers", "evaluate.watch=error"]
+    chapter = (Path(__file__).parents[3] / "docs" / "bert.md").read_text()
+    assert all(f"--set {one.partition('/')[0]}" in chapter for one in told if "train=" not in one)
+    small = ["model.layers=1", "model.width=16", "model.heads=2", "train.steps=2"]
+    sets = [one for pair in zip(["--set"] * 8, [*told, *small], strict=True) for one in pair]
+    said = CliRunner().invoke(app, ["train", "bert-classifier", *sets, "--out", str(tmp_path / "run"), "--json"])
+    assert said.exit_code == 0, said.output
 
 
 def test_what_is_no_number_is_refused_where_it_stands(tmp_path) -> None:
