@@ -65,6 +65,10 @@ class RunError(RegardError, ValueError):
     """A run folder that is in the way, is no run, or is in use."""
 
 
+class RecordError(RegardError, ValueError):
+    """A record of attention that cannot be read, or has not kept what is asked of it."""
+
+
 class TrainingError(RegardError, RuntimeError):
     """A training that cannot go on: a loss that is no number, memory that is not enough."""
 

@@ -77,13 +77,13 @@ class Prepared:
         """Where mask and window let these queries look; broadcasts to (*lead, t, s)."""
         i, j = self.index(rows, self.grid.T), self.index(cols, self.grid.S)
         allowed = self.mask.allowed(i, j, self.grid)
-        return allowed if self.window is None else allowed & self.window.inside(self._centre(i), j)
+        return allowed if self.window is None else allowed & self.window.inside(self.centre(i), j)
 
     def shown(self, rows: Tensor, cols: Tensor) -> Tensor:
         """What everything but the mask leaves to these queries: the window, a bias or a score of -inf."""
         shown = torch.ones(1, 1, dtype=torch.bool, device=self.grid.device)
         if self.window is not None:
-            shown = self.window.inside(self._centre(rows), cols)
+            shown = self.window.inside(self.centre(rows), cols)
         if self.bias is not None and not self.bias.finite:
             shown = shown & (self.bias.tile(rows, cols) != -torch.inf)
         if not self.score.finite:
@@ -94,7 +94,7 @@ class Prepared:
     def gain(self, rows: Where = slice(None), cols: Where = slice(None)) -> Tensor:
         """What the window multiplies the weights (..., t, s) with."""
         assert self.window is not None, "only a window has a gain"
-        return self.window.gain(self._centre(self.index(rows, self.grid.T)), self.index(cols, self.grid.S))
+        return self.window.gain(self.centre(self.index(rows, self.grid.T)), self.index(cols, self.grid.S))
 
     def precise(self) -> Prepared:
         """The same with q, k and aim in the precision that weights are computed in."""
@@ -121,7 +121,8 @@ class Prepared:
             lse=None if self.lse is None else cut(self.lse, lead, trailing=1),
         )
 
-    def _centre(self, rows: Tensor) -> Tensor:
+    def centre(self, rows: Tensor) -> Tensor:
+        """Where the windows of these queries point, (..., t, 1)."""
         assert self.window is not None and self.aim is not None
         everywhere = torch.arange(self.grid.S, device=self.grid.device)
         allowed = self.mask.allowed(rows, everywhere, self.grid)

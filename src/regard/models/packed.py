@@ -13,24 +13,39 @@ from torch import Tensor, nn
 
 from regard.models.gpt import GPT
 
+BAG = 384
+
 
 class Packed(nn.Module):
-    """x W' + b of a matrix W (out, in), in the order that `rows` rows at a time want; equal but for rounding."""
+    """x W' + b of a matrix W (out, in), in the order that `rows` rows at a time want; equal but for rounding.
+
+    One row alone is a sum of rows of W', weighted by its numbers: what torch calls an embedding bag. That reads memory
+    half as quick again as a product does, in bags narrow enough to stay in the nearest cache (measured: BAG columns).
+    """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, rows: int) -> None:
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        self.bias = bias
-        self.turned = weight.detach().t().contiguous() if rows == 1 else None  # (in, out)
-        self.blocked = torch.ops.mkldnn._reorder_linear_weight(weight.detach()) if rows > 1 else None
+        self.weight, self.bias = weight.detach(), bias
+        self.blocked = torch.ops.mkldnn._reorder_linear_weight(self.weight) if rows > 1 else None
+        if rows == 1:
+            bags = -(-self.out_features // BAG)
+            width = -(-self.out_features // bags)
+            whole = nn.functional.pad(self.weight, (0, 0, 0, bags * width - self.out_features))
+            # (bags * in, width): the columns of W' that a bag sums up, under each other
+            self.table = whole.view(bags, width, self.in_features).transpose(1, 2).reshape(-1, width)
+            self.places = torch.arange(len(self.table), dtype=torch.int32).view(bags, self.in_features)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.turned is None:
+        if self.blocked is not None:
             found: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.blocked, self.bias, "none", [], "")
             return found
-        flat = x.reshape(-1, self.in_features)
-        flat = flat @ self.turned if self.bias is None else torch.addmm(self.bias, flat, self.turned)
-        return flat.view(*x.shape[:-1], self.out_features)
+        if x.numel() != self.in_features:  # a prompt, or nothing at all
+            return nn.functional.linear(x, self.weight, self.bias)
+        each = x.reshape(1, -1).expand(self.places.shape)
+        sums = nn.functional.embedding_bag(self.places, self.table, per_sample_weights=each, mode="sum")
+        flat = sums.view(-1)[: self.out_features]
+        return (flat if self.bias is None else flat + self.bias).view(*x.shape[:-1], self.out_features)
 
 
 def packed(model: nn.Module, rows: int) -> nn.Module:
