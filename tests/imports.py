@@ -34,6 +34,8 @@ ATTENTION = (
     "attend",
     "memory",
     "tap",
+    "elsewhere",
+    "hearing",
     "positions",
     "layers",
     "__init__",

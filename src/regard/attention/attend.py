@@ -87,7 +87,18 @@ def attend(
     name = _choose(prepared, v, dropout, backend).backend
     with own_precision(v):
         got = BACKENDS[name].compute(prepared, v, dropout, observe)
-    return replace(got, prepared=prepared.kept(got.lse)) if observe.prepared else got
+    return told_more(got, prepared, v, observe)
+
+
+def told_more(got: Attended, prepared: Prepared, v: Tensor, observe: Observe) -> Attended:
+    """What was attended, with what it was computed from, as far as that is asked for."""
+    if not observe.prepared and not observe.values:
+        return got
+    return replace(
+        got,
+        prepared=prepared.kept(got.lse) if observe.prepared else None,
+        values=v.detach() if observe.values else None,
+    )
 
 
 def own_precision(x: Tensor) -> AbstractContextManager[object]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import reach
-from regard.attention.attend import check_parameters, check_tensors, own_precision, plain, unseen_to_zero
+from regard.attention.attend import check_parameters, check_tensors, own_precision, plain, told_more, unseen_to_zero
 from regard.attention.grid import Grid
 from regard.attention.masks import Dense, Everything, Mask, as_mask
 from regard.attention.observe import Attended, Observe, describe
@@ -66,7 +66,7 @@ class Memory:
         if q.dim() != 3 or q.size(0) != self.keys.size(0):
             raise ShapeError(f"queries {tuple(q.shape)}", f"({self.keys.size(0)}, T, D)", where="Memory.look")
         with own_precision(q):
-            if window is not None or observe.prepared or not self.score.finite:
+            if window is not None or observe.prepared or observe.values or not self.score.finite:
                 return self._through(q, as_window(window), dropout, observe)
             return self._plainly(q, dropout, observe)
 
@@ -95,7 +95,7 @@ class Memory:
         aim = None if near is None else near.aim(q)
         prepared = Prepared(self.score, self.score.queries(q), self.keys, mask, None, near, aim, grid)
         got = plain(prepared, self.values, dropout, observe)
-        return replace(got, prepared=prepared.kept(got.lse)) if observe.prepared else got
+        return told_more(got, prepared, self.values, observe)
 
     @property
     def mask(self) -> Mask:

@@ -27,6 +27,7 @@ class Observe:
     thumbnail  (rows, columns): the map shrunk to at most that size, each cell the exact mean of its weights
     weights    the whole map, T x S
     prepared   what any tile of the map can be recomputed from
+    values     what was averaged
     """
 
     top: int = 0
@@ -35,6 +36,7 @@ class Observe:
     thumbnail: tuple[int, int] | None = None
     weights: bool = False
     prepared: bool = False
+    values: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.top, bool) or not isinstance(self.top, int) or self.top < 0:
@@ -61,6 +63,7 @@ class Observe:
             thumbnail=next(iter(sizes), None),
             weights=self.weights or other.weights,
             prepared=self.prepared or other.prepared,
+            values=self.values or other.values,
         )
 
     @property
@@ -93,6 +96,7 @@ class Attended:
     thumbnail: Tensor | None = None
     weights: Tensor | None = None
     prepared: Prepared | None = None
+    values: Tensor | None = None
 
     def only(self, observe: Observe) -> Attended:
         """The same, without what `observe` did not ask for."""

@@ -37,6 +37,9 @@ class Listener:
     hear: Hear
 
 
+_NOTHING = Observe()
+MOST_NAMED = 40  # places that an error lists
+
 _listeners: ContextVar[tuple[Listener, ...]] = ContextVar("regard_listeners", default=())
 
 
@@ -44,84 +47,49 @@ class Tap(nn.Module):
     """`attend` with a name: the path of the module that owns it, as in "decoder.3.cross"."""
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor | None = None, **how: Any) -> Attended:
-        return self._heard(partial(attend, q, k, v), k if v is None else v, how)
+        return self._reported(partial(attend, q, k, v), k if v is None else v, how)
 
     def look(self, memory: Memory, q: Tensor, **how: Any) -> Attended:
         """The same where queries come one after another: a call for each of them."""
-        return self._heard(partial(memory.look, q), memory.values, how)
+        return self._reported(partial(memory.look, q), memory.values, how)
 
     @property
     def listened(self) -> bool:
         """Whether anybody hears this tap now. Who computes what it reports by another way must ask first."""
-        return any(self in listener.places for listener in _listeners.get())
+        return is_heard(self)
 
-    def _heard(self, compute: Callable[..., Attended], v: Tensor, how: dict[str, Any]) -> Attended:
-        listeners = [listener for listener in _listeners.get() if self in listener.places]
-        if not listeners:
+    def _reported(self, compute: Callable[..., Attended], v: Tensor, how: dict[str, Any]) -> Attended:
+        if not is_heard(self):
             return compute(**how)
         own = how.pop("observe", None) or Observe()
-        wanted = reduce(or_, (listener.observe for listener in listeners), own)
-        got = compute(observe=wanted, **how)
-        for listener in listeners:
-            reply = listener.hear(listener.places[self], got.only(listener.observe))
-            if reply is not None:
-                got = _replaced(got, reply, v, how.get("dropout", 0.0), wanted)
-        return got.only(own)
+        return report(self, lambda observe: compute(observe=observe, **how), v, how.get("dropout", 0.0), own)
 
 
-class Heard:
-    """What was attended at each place, call by call.
+def is_heard(who: nn.Module) -> bool:
+    """Whether anybody listens to this module now."""
+    return any(who in listener.places for listener in _listeners.get())
 
-    >>> heard["decoder.3.cross"]        # that place's only call  # doctest: +SKIP
-    >>> heard.calls("decoder.3.cross")  # all of them, first to last  # doctest: +SKIP
+
+def report(
+    who: nn.Module,
+    compute: Callable[[Observe], Attended],
+    v: Tensor,
+    dropout: float = 0.0,
+    own: Observe = _NOTHING,
+) -> Attended:
+    """Compute what a module attends to with all that its listeners want to know, let them hear it and answer.
+
+    `v` (..., S, Dv) and `dropout`: for the average, if somebody answers with other weights. `own`: what the module
+    itself wants to know.
     """
-
-    def __init__(self, places: Sequence[str]) -> None:
-        self._calls: dict[str, list[Attended]] = {place: [] for place in places}
-
-    @property
-    def places(self) -> list[str]:
-        """Where somebody listens, in the order of the model."""
-        return list(self._calls)
-
-    def calls(self, place: str) -> list[Attended]:
-        """Everything heard at this place, in the order of the calls."""
-        if place not in self._calls:
-            raise PlaceError(f"place {place!r}", f"one of {', '.join(self._calls)}", where="heard")
-        return self._calls[place]
-
-    def __getitem__(self, place: str) -> Attended:
-        calls = self.calls(place)
-        if len(calls) != 1:
-            advice = "Run the model inside the with-block." if not calls else f"heard.calls({place!r}) lists them."
-            raise PlaceError(f"{len(calls)} calls at {place!r}", "one call", where="heard", advice=advice)
-        return calls[0]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._calls)
-
-    def __len__(self) -> int:
-        return len(self._calls)
-
-    def __repr__(self) -> str:
-        return "Heard(" + ", ".join(f"{place}: {len(calls)}" for place, calls in self._calls.items()) + ")"
-
-
-@contextmanager
-def capture(model: nn.Module, places: str | Sequence[str] = "*", observe: Observe | None = None) -> Iterator[Heard]:
-    """Hear every call at the places that match, such as "*.cross" or ["encoder.0.self", "encoder.1.*"].
-
-    By default the whole weights are heard. The model's output does not change by one bit; while it trains, that of a
-    loop with its own derivative (models/loop.py), which nobody can listen to, may change by rounding.
-    """
-    names = places_of(model, places)
-    heard = Heard(list(names.values()))
-
-    def hear(place: str, got: Attended) -> None:
-        heard.calls(place).append(got)
-
-    with listening(Listener(names, observe or Observe(weights=True), hear)):
-        yield heard
+    listeners = [listener for listener in _listeners.get() if who in listener.places]
+    wanted = reduce(or_, (listener.observe for listener in listeners), own)
+    got = compute(wanted)
+    for listener in listeners:
+        reply = listener.hear(listener.places[who], got.only(listener.observe))
+        if reply is not None:
+            got = _replaced(got, reply, v, dropout, wanted)
+    return got.only(own)
 
 
 @contextmanager
@@ -135,19 +103,23 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def places_of(model: nn.Module, places: str | Sequence[str] = "*") -> dict[nn.Module, str]:
-    """The taps of a model whose places match a pattern (as in file names) or one of several, with those places."""
+    """The modules of a model that may be heard at places that match a pattern (as in file names) or one of several.
+
+    They are its taps; in a model without any, whichever module calls torch's attention, so all of them.
+    """
     patterns = [places] if isinstance(places, str) else list(places)
-    everywhere = {module: _place(path) for path, module in model.named_modules() if isinstance(module, Tap)}
-    if not everywhere:
-        raise PlaceError(
-            f"a {type(model).__name__} without taps", "a model that attends through regard.Tap", where="capture"
-        )
+    everywhere = taps_of(model) or {module: path for path, module in model.named_modules()}
     for pattern in patterns:
         if not any(fnmatchcase(place, pattern) for place in everywhere.values()):
-            raise PlaceError(
-                f"places {pattern!r}, which match nothing", f"some of {', '.join(everywhere.values())}", where="capture"
-            )
-    return {tap: at for tap, at in everywhere.items() if any(fnmatchcase(at, pattern) for pattern in patterns)}
+            known = list(everywhere.values())
+            some = ", ".join(known if len(known) <= MOST_NAMED else [*known[:MOST_NAMED], "..."])
+            raise PlaceError(f"places {pattern!r}, which match nothing", f"some of {some}", where="capture")
+    return {who: at for who, at in everywhere.items() if any(fnmatchcase(at, pattern) for pattern in patterns)}
+
+
+def taps_of(model: nn.Module) -> dict[nn.Module, str]:
+    """The taps of a model with their places."""
+    return {module: _place(path) for path, module in model.named_modules() if isinstance(module, Tap)}
 
 
 def _place(path: str) -> str:

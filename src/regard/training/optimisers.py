@@ -1,42 +1,28 @@
-"""What moves the weights, from the recipe's section: AdamW, Muon or SGD, fused where the device has such a kernel."""
+"""What moves the weights, from the recipe's section: AdamW or SGD, fused where the device has such a kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Container
 from typing import Any
 
 import torch
 from torch import Tensor, nn, optim
 
-from regard.training import muon
-from regard.training.recipe import SGD, AdamW, Muon
+from regard.training.recipe import SGD, AdamW
 
 
-def optimiser(section: AdamW | Muon | SGD, model: nn.Module) -> optim.Optimizer:
+def optimiser(section: AdamW | SGD, model: nn.Module) -> optim.Optimizer:
     """Matrices decay, vectors (biases, the scales of norms) do not."""
     groups = _groups(model, section.decay)
     fused = all(parameter.device.type in ("cpu", "cuda") for parameter in model.parameters())
     match section:
         case AdamW():
             return optim.AdamW(groups, section.rate, section.betas, section.eps, fused=fused)
-        case Muon():
-            inside = _inside(model)
-            matrices = {"params": inside, "weight_decay": section.decay}
-            others = _groups(model, section.decay, without=set(inside))
-            return muon.Muon([matrices], others, section.rate, section.momentum, section.betas, section.eps)
         case SGD():
             return optim.SGD(groups, section.rate, section.momentum, nesterov=section.nesterov, fused=fused)
 
 
-def _inside(model: nn.Module) -> list[Tensor]:
-    """Matrices between vectors of the network: no embeddings, and no layers that say words or classes."""
-    words = {one.weight for one in model.modules() if isinstance(one, nn.Embedding)}
-    linear: dict[Tensor, None] = {one.weight: None for one in model.modules() if isinstance(one, nn.Linear)}
-    return [one for one in linear if one.requires_grad and one not in words and max(one.shape) <= 8 * min(one.shape)]
-
-
-def _groups(model: nn.Module, decay: float, without: Container[Tensor] = ()) -> list[dict[str, Any]]:
-    parameters = [one for one in model.parameters() if one.requires_grad and one not in without]
+def _groups(model: nn.Module, decay: float) -> list[dict[str, Any]]:
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     matrices = [parameter for parameter in parameters if parameter.dim() > 1]
     vectors = [parameter for parameter in parameters if parameter.dim() <= 1]
     groups = [{"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}]

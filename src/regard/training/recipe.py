@@ -59,17 +59,6 @@ class AdamW(Section):
     decay: Annotated[float, Field(ge=0)] = 0.01
 
 
-class Muon(Section):
-    """Matrices of the network by Muon, all else by AdamW (`betas`, `eps`), at the same rate."""
-
-    kind: Literal["muon"] = "muon"
-    rate: Positive = 1e-3
-    momentum: Share = 0.95
-    betas: tuple[Share, Share] = (0.9, 0.999)
-    eps: Positive = 1e-8
-    decay: Annotated[float, Field(ge=0)] = 0.01
-
-
 class SGD(Section):
     kind: Literal["sgd"] = "sgd"
     rate: Positive = 0.1
@@ -194,7 +183,7 @@ class Recipe(Section):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description=_NAME)]
     description: str = ""
     train: Train = Train()
-    optimiser: Annotated[AdamW | Muon | SGD, Field(discriminator="kind")] = AdamW()
+    optimiser: Annotated[AdamW | SGD, Field(discriminator="kind")] = AdamW()
     schedule: Annotated[Constant | Linear | Cosine | InverseRoot | Noam | Plateau, Field(discriminator="kind")] = (
         Constant()
     )

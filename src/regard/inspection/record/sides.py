@@ -14,8 +14,8 @@ NO_WORD = -1
 
 @dataclass(frozen=True)
 class Side:
-    """`tokens` as one shows them; `spans`: where each stands in `text`, [start, stop) in characters; `words`: which word
-    each belongs to. A token that stands nowhere in the text, such as [CLS], has NOWHERE and NO_WORD.
+    """`tokens` as one shows them; `spans`: where each stands in `text`, [start, stop) in characters; `words`: which
+    word each belongs to. A token that stands nowhere in the text, such as [CLS], has NOWHERE and NO_WORD.
     `segments`: 0 and 1 where two texts stand in one row."""
 
     name: str
