@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     )
     from regard.errors import RegardError
     from regard.hub import load
+    from regard.page.view import look
 
 __version__ = "0.1.0"
 
@@ -42,6 +43,7 @@ __all__ = [
     "training",
     "hub",
     "load",
+    "look",
     "RegardError",
     "__version__",
 ]
@@ -63,6 +65,7 @@ _HOMES: dict[str, Home] = {
     "training": ("regard.training", None),
     "hub": ("regard.hub", None),
     "load": ("regard.hub.exchange", "load"),
+    "look": ("regard.page.view", "look"),
     "RegardError": ("regard.errors", "RegardError"),
 }
 

@@ -133,8 +133,8 @@ def tensors(folder: Path, change) -> Path:
 
 FAULTS = {
     "an unknown architecture": (
-        lambda f: changed(f, model_type="t5"),
-        r"'t5', expected one of bart, bert, .*gpt2, llama",
+        lambda f: changed(f, model_type="gossip"),
+        r"'gossip', expected one of bart, bert, .*gpt2, llama",
     ),
     "no architecture": (lambda f: changed(f, model_type=None), "we do not know, None"),
     "another activation": (

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard.attention import capture
 from regard.attention.observe import Observe
 from regard.attention.scores import Additive
-from regard.attention import capture
 from regard.models import loop
 from regard.models.decoders import NOTHING, Bahdanau, Writing
 from regard.models.reader import Source

@@ -18,6 +18,7 @@ from regard.cli import (
     fill,
     generate,
     import_,
+    look,
     lookup,
     score,
     tokenize,
@@ -45,6 +46,7 @@ app.command("curves")(curves.curves)
 app.command("translate")(translate.translate)
 app.command("align")(align.align)
 app.command("generate")(generate.generate)
+app.command("look")(look.look)
 app.command("fill")(fill.fill)
 app.command("classify")(classify.classify)
 app.command("embed")(embed.embed)

@@ -23,7 +23,9 @@ from regard.files import write_whole
 from regard.hub.families import FAMILIES
 from regard.hub.families.family import Family
 from regard.hub.folder import TOKENIZER, Config, read_config, read_tensors, special_tokens, write_folder
+from regard.hub.origins import remember
 from regard.hub.table import bring_in, carry_out
+from regard.hub.theirs import knows, load_theirs
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.reading.recipes import write_recipe
 from regard.training.run import RECIPE, recorded
@@ -34,17 +36,23 @@ from regard.training.weights import save_weights, weights_of
 
 
 def load(folder: str | os.PathLike[str]) -> nn.Module:
-    """The model of a run, or of a Hugging Face folder, ready for use."""
+    """The model of a run, or of a Hugging Face folder, ready for use.
+
+    An architecture that has no counterpart here (T5, ViT, ...) comes as its transformers model, heard all the same.
+    """
     folder = Path(folder)
     if (folder / RECIPE).exists():
-        return load_run(folder)
+        return remember(load_run(folder), folder)
     if not folder.is_dir():
         raise CheckpointError(
             f"{folder}, which is no folder",
             "a run, or a folder with config.json and model.safetensors",
             advice="Nothing is downloaded: name a folder on this machine.",
         )
-    return _made(folder, *_family(folder))
+    kind = read_config(folder).get("model_type")
+    if kind not in FAMILIES and knows(kind):
+        return remember(load_theirs(folder), folder)
+    return remember(_made(folder, *_family(folder)), folder)
 
 
 def save(model: nn.Module, folder: Path, longest: int = 2048, more: Mapping[str, Any] | None = None) -> None:

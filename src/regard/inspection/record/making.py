@@ -16,7 +16,7 @@ from regard.attention.prepared import Prepared
 from regard.attention.scores import Additive, Dot
 from regard.inspection.record.fixed import Fixed
 from regard.inspection.record.place import Kept, Statistics
-from regard.inspection.record.terms import Added, Local, Sight, Unkept
+from regard.inspection.record.terms import WHOLE, Added, Local, Sight, Unkept
 
 TOP = 8
 SMALL, LARGE = 256, 1024  # rows and columns of a thumbnail, and from so many tokens on
@@ -47,7 +47,7 @@ def kept_of(calls: Sequence[Attended], heads: Sequence[int] | None, row: int = 0
     key_heads = tuple(used.index(head // group) for head in chosen)
     none = queries.scale.new_empty(0)
     kept = Kept(chosen, key_heads, queries, keys, whole.vector, whole.sight, whole.added, whole.local, none)
-    return replace(kept, lse=_lse(kept))
+    return replace(kept, lse=torch.zeros(whole.q.shape[:2])[list(chosen)] if whole.summed else _lse(kept))
 
 
 def statistics_of(calls: Sequence[Attended], kept: Kept | None, row: int = 0) -> Statistics:
@@ -88,6 +88,7 @@ class _Whole:
     sight: Sight
     added: Added | None
     local: Local | None
+    summed: bool = False  # whether the scores are logarithms of weights already
 
 
 def _part(call: Attended, row: int) -> Prepared:
@@ -107,21 +108,33 @@ def _joined(parts: Sequence[Prepared], last: Prepared) -> _Whole:
     vector = score.vector.detach().float().cpu() if isinstance(score, Additive) else None
     scale = score.scale(last.k.size(-1)) if isinstance(score, Dot) else 1.0
     k = _flat(last.k)
-    for part in parts:
-        if not torch.equal(_flat(part.k), k[:, : part.grid.S]):
-            raise Unkept("its keys changed from one call to the next")
-    sights = [Sight.of(part) for part in parts]
     if len(parts) == 1:
-        [part], [sight] = parts, sights
-        return _Whole(_queries(part, k) * scale, k, vector, sight, Added.of(part), Local.of(part))
-    if any(sight.table is not None for sight in sights) or any(part.bias is not None for part in parts):
-        raise Unkept("it was called several times, with a bias or a mask that has gaps")
+        [part] = parts
+        return _Whole(_queries(part, k) * scale, k, vector, Sight.of(part), Added.of(part), Local.of(part))
+    same = all(torch.equal(_flat(part.k), k[:, : part.grid.S]) for part in parts)
+    sights = [Sight.of(part) for part in parts] if same else []
+    if not same or any(sight.table is not None for sight in sights) or any(part.bias is not None for part in parts):
+        return _written_out(parts, k)
     heads = max(sight.first.size(0) for sight in sights)
     ends = [torch.cat([end.expand(heads, -1) for end in ends], -1) for ends in zip(*map(_ends, sights), strict=True)]
     locals_ = [Local.of(part) for part in parts]
     centres = [one.centre for one in locals_ if one is not None]
     local = None if locals_[0] is None else Local(torch.cat(centres, -1), locals_[0].half_width)
     return _Whole(torch.cat([_queries(part, k) for part in parts], 1) * scale, k, vector, Sight(*ends), None, local)
+
+
+def _written_out(parts: Sequence[Prepared], k: Tensor) -> _Whole:
+    """Where what bears on the scores changes from call to call, as keys do that remember where was looked: ln w of each
+    pair takes the place of everything else."""
+    S = k.size(1)
+    rows = [_wide(_flat(part.tile()), S) for part in parts]
+    if sum(one.numel() for one in rows) > WHOLE:
+        raise Unkept("its keys or its mask changed from one call to the next, and the text is too long to write it out")
+    logs = torch.cat(rows, 1).log()
+    heads, T, _ = logs.shape
+    nothing = torch.zeros(heads, T, 1), torch.zeros(heads, S, 1)
+    sight = Sight(torch.zeros(1, T, dtype=torch.int32), torch.full((1, T), S, dtype=torch.int32))
+    return _Whole(*nothing, None, sight, Added("pair", logs, T), None, summed=True)
 
 
 def _ends(sight: Sight) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,40 @@
+"""Checkpoints of architectures that have no counterpart here, loaded as transformers' own models."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from torch import nn
+
+from regard.errors import CheckpointError
+from regard.hub.enabling import NAME, enable
+
+
+def knows(kind: object) -> bool:
+    """Whether transformers is installed and has models of this type."""
+    if find_spec("transformers") is None:
+        return False
+    from transformers import CONFIG_MAPPING
+
+    return kind in CONFIG_MAPPING
+
+
+def load_theirs(folder: Path) -> nn.Module:
+    """The model that the folder's config.json names, attending through ours; nothing is downloaded, nothing unpickled,
+    and no code of the folder is run."""
+    import transformers
+
+    enable()
+    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    names = [name for name in config.architectures or () if hasattr(transformers, name)]
+    made = getattr(transformers, names[0]) if names else transformers.AutoModel
+    how = {"local_files_only": True, "use_safetensors": True, "attn_implementation": NAME}
+    try:
+        model: nn.Module = made.from_pretrained(folder, **how)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise CheckpointError(
+            f"a {config.model_type} that transformers cannot load", reason, where=str(folder)
+        ) from None
+    return model.eval()

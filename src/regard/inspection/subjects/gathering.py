@@ -1,0 +1,119 @@
+"""From what was heard to the places of a record: which side looks at which, what is kept, and how long values are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention.hearing import Heard, capture
+from regard.attention.observe import Attended, Observe
+from regard.errors import PlaceError
+from regard.inspection.measures.norms import value_norms
+from regard.inspection.record.making import kept_of, observing, statistics_of
+from regard.inspection.record.place import Kept, Place
+from regard.inspection.record.record import Step
+from regard.inspection.record.sides import Side
+from regard.inspection.record.terms import Unkept
+from regard.inspection.subjects.subject import CANDIDATES, Wanted
+
+Sides = Callable[[str], tuple[int, int, Literal["self", "cross"]]]
+"""For a place, by its name: the side that looks, the one that is looked at, and how that is called."""
+
+_OUT = ("out", "o_proj", "out_proj", "c_proj", "o", "to_out", "proj", "dense")  # how models call what joins the heads
+
+
+@contextmanager
+def listened(model: nn.Module, wanted: Wanted, length: int) -> Any:
+    """Hear all that a record of a text of this length needs."""
+    with torch.no_grad(), capture(model, wanted.places, observing(length) | Observe(values=True)) as heard:
+        yield heard
+
+
+def gathered(model: nn.Module, heard: Heard, wanted: Wanted, sides: Sequence[Side], where: Sides) -> tuple[Place, ...]:
+    """The places of a record, in the order in which they were heard first."""
+    spoken = [place for place in heard if heard.calls(place)]
+    if not spoken:
+        raise PlaceError(
+            f"a {type(model).__name__} that attended nowhere",
+            "a model with attention that can be heard",
+            where="look",
+            advice="A recurrent model without attention has none; one of transformers' needs attn_implementation "
+            '"sdpa" or "regard".',
+        )
+    return tuple(_place(model, place, heard.calls(place), wanted, sides, where) for place in spoken)
+
+
+def _place(
+    model: nn.Module, name: str, calls: Sequence[Attended], wanted: Wanted, sides: Sequence[Side], where: Sides
+) -> Place:
+    queries, keys, kind = where(name)
+    kept, why = _kept(calls, wanted.heads_of(name))
+    statistics = statistics_of(calls, kept)
+    heads, T, S = *statistics.entropy.shape, statistics.received.size(-1)
+    for count, number, what in ((T, queries, "queries"), (S, keys, "keys")):
+        if count != len(sides[number]):
+            came = f"{count} {what} at {name}"
+            raise PlaceError(
+                came, f"one for each of the {len(sides[number])} tokens of {sides[number].name}", where="look"
+            )
+    numbers = re.findall(r"\d+", name)
+    layer = int(numbers[0]) if numbers else 0
+    norms = _norms(model, name, calls)
+    return Place(name, layer, kind, queries, keys, heads, statistics, kept, why, norms)
+
+
+def _kept(calls: Sequence[Attended], heads: Sequence[int] | None) -> tuple[Kept | None, str]:
+    if heads is not None and not heads:
+        return None, "Only statistics were asked for."
+    try:
+        return kept_of(calls, heads), ""
+    except Unkept as reason:
+        return None, f"Only statistics were kept: {reason}."
+
+
+def _norms(model: nn.Module, place: str, calls: Sequence[Attended]) -> Tensor | None:
+    """How long the vector is that each key sends into the stream; None where what joins the heads is not known."""
+    values = max((call.values for call in calls if call.values is not None), key=lambda one: one.size(-2), default=None)
+    matrix = _joining(model, place)
+    if values is None or matrix is None:
+        return None
+    heads = calls[0].lse.reshape(-1, calls[0].lse.size(-1)).size(0) // max(1, calls[0].lse.size(0))
+    values = values[0] if values.dim() > 2 else values
+    values = values if values.dim() == 3 else values.unsqueeze(0)
+    if matrix.size(1) != heads * values.size(-1):
+        return None
+    return value_norms(values.float().cpu(), matrix.float().cpu())
+
+
+def _joining(model: nn.Module, place: str) -> Tensor | None:
+    """The matrix (width, heads * D) that joins the heads of a place, wherever models like this one put it."""
+    owner: Any = model.get_submodule(place)
+    homes = [getattr(owner, name, None) for name in _OUT]
+    if place.endswith(".self"):  # BERT's stands beside: attention.self, attention.output.dense
+        beside: Any = model.get_submodule(place.removesuffix(".self"))
+        homes.append(getattr(getattr(beside, "output", None), "dense", None))
+    for home in homes:
+        found = home[0] if isinstance(home, nn.Sequential) else home
+        matrix = getattr(found, "weight", None)
+        if isinstance(matrix, Tensor):
+            turned = type(found).__name__ == "Conv1D"  # GPT-2's matrices lie the other way
+            return matrix.detach().t() if turned else matrix.detach()
+    return None
+
+
+def steps_of(
+    logs: Tensor, tokens: Sequence[int], first: int, spell: Callable[[int], str], count: int = CANDIDATES
+) -> tuple[Step, ...]:
+    """What was written and what else could have been: logs (n, V) before each of n tokens, the first of which is number
+    `first` of its side."""
+    values, indices = logs.float().topk(min(count, logs.size(-1)))
+    found = []
+    for at, (token, log, best, which) in enumerate(zip(tokens, logs, values.tolist(), indices.tolist(), strict=True)):
+        others = tuple((number, spell(number), value) for number, value in zip(which, best, strict=True))
+        found.append(Step(first + at, token, float(log[token]), others))
+    return tuple(found)

@@ -1,0 +1,51 @@
+"""What every kind of model offers to whoever wants to see it attend: give it text, get a record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from regard.inspection.record.record import Record
+
+Kind = Literal["translates", "continues", "fills", "reads"]
+CANDIDATES = 8  # that are told for each token that was written
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a record is to hold: `places` by pattern, as `capture` takes them, and of which `heads` the maps are kept:
+    all (None), the same ones at every place, or some for each place by its name. No heads: statistics alone."""
+
+    places: str | Sequence[str] = "*"
+    heads: Sequence[int] | Mapping[str, Sequence[int]] | None = None
+
+    def heads_of(self, place: str) -> Sequence[int] | None:
+        if isinstance(self.heads, Mapping):
+            return self.heads.get(place, ())
+        return self.heads
+
+
+ALL = Wanted()
+
+
+class Subject(Protocol):
+    """A model that text can be put to.
+
+    translates: `other` is a translation that is given; without it the model writes one, which begins with the tokens
+    `prefix`. continues: it reads, and writes on where it is told to or a prefix begins it. fills: words behind masks.
+    reads: `other` is a second text.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def kind(self) -> Kind: ...
+
+    @property
+    def description(self) -> str: ...
+
+    def look(
+        self, text: str, other: str | None = None, *, prefix: Sequence[int] | None = None, wanted: Wanted = ALL
+    ) -> Record: ...

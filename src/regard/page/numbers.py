@@ -1,0 +1,65 @@
+"""A record as plain numbers for other programs: JSON, or NumPy's npz."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.files import write_whole
+from regard.inspection.record.place import Place
+from regard.inspection.record.record import Record
+
+MOST = 2**22  # weights that a file holds whole; of longer texts it has the statistics, and says so
+
+
+def save_json(record: Record, path: Path) -> None:
+    """Sides, steps, and for each place its statistics and, of each head, the weights rounded to 4 places."""
+    whole = _fits(record)
+    places = [_told(place, whole) for place in record.places]
+    told = {**record.told(), "places": places, "whole": whole}
+    write_whole(path, json.dumps(told, ensure_ascii=False).encode())
+
+
+def save_arrays(record: Record, path: Path) -> None:
+    """The tensors of the record by their names, the rest of it as JSON in "record", and "N.weights" of each place."""
+    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in record.tensors().items()}
+    arrays["record"] = np.frombuffer(json.dumps(record.told(), ensure_ascii=False).encode(), dtype=np.uint8)
+    if _fits(record):
+        for number, place in enumerate(record.places):
+            if place.kept is not None:
+                arrays[f"{number}.weights"] = np.stack([place.tile(head).numpy() for head in place.kept.heads])
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    write_whole(path, file.getvalue())
+
+
+def _fits(record: Record) -> bool:
+    return sum(place.heads * place.T * place.S for place in record.places) <= MOST
+
+
+def _told(place: Place, whole: bool) -> dict[str, Any]:
+    seen = place.statistics
+    found: dict[str, Any] = {
+        "name": place.name,
+        "layer": place.layer,
+        "kind": place.kind,
+        "queries": place.queries,
+        "keys": place.keys,
+        "heads": place.heads,
+        "why": place.why,
+        "entropy": _rounded(seen.entropy),
+        "received": _rounded(seen.received),
+        "top": {"weights": _rounded(seen.top_values), "keys": seen.top_indices.tolist()},
+    }
+    if whole and place.kept is not None:
+        found["weights"] = {str(head): _rounded(place.tile(head)) for head in place.kept.heads}
+    return found
+
+
+def _rounded(tensor: Any) -> Any:
+    """Nested lists, 4 places behind the point."""
+    return np.round(tensor.double().numpy(), 4).tolist()

@@ -1,0 +1,113 @@
+"""What one looks at: `regard.look(model, "text")`, which shows itself in a notebook and saves itself as a file.
+
+view = regard.look("runs/bert", "Even though she did not win the award , she was satisfied .")
+view.save("page.html")          # or .svg, .png, .json, .npz, and .regard for the record itself
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from regard.errors import unknown
+from regard.inspection.record.record import Record
+from regard.inspection.subjects import Wanted, subject
+
+
+ENDINGS = (".html", ".svg", ".png", ".json", ".npz", ".regard")
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A record with ways to see it."""
+
+    record: Record
+
+    def save(self, path: str | os.PathLike[str], *, place: str | None = None, head: int | None = None) -> Path:
+        """Write a file; its ending says what it is.
+
+        `place` and `head`: what a picture shows; by default one map for each head of every place, or for a translation
+        the last place that looks across, the mean of its heads.
+        """
+        path = expect_ending(Path(path))
+        writers = {
+            ".html": self._page,
+            ".svg": lambda path: self._picture(path, place, head),
+            ".png": lambda path: self._picture(path, place, head),
+            ".json": self._json,
+            ".npz": self._arrays,
+            ".regard": self.record.save,
+        }
+        writers[path.suffix](path)
+        return path
+
+    def widget(self) -> Any:
+        """A live view for notebooks, of anywidget."""
+        from regard.page.widget import AttentionWidget
+
+        return AttentionWidget(self.record)
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, which may run its script and nothing else."""
+        from regard.page.render import page
+
+        inside = escape(page(self.record), quote=True)
+        frame = 'sandbox="allow-scripts allow-downloads" style="width: 100%; height: 680px; border: 0"'
+        return f'<iframe title="attention" {frame} srcdoc="{inside}"></iframe>'
+
+    def __repr__(self) -> str:
+        text = " ".join(self.record.sides[0].text.split())
+        return f"View({text[:60]!r}, {len(self.record.places)} places)"
+
+    def _page(self, path: Path) -> None:
+        from regard.page.render import save_page
+
+        save_page(self.record, path)
+
+    def _picture(self, path: Path, place: str | None, head: int | None) -> None:
+        from regard.page.pictures import draw
+
+        draw(self.record, path, place, head)
+
+    def _json(self, path: Path) -> None:
+        from regard.page.numbers import save_json
+
+        save_json(self.record, path)
+
+    def _arrays(self, path: Path) -> None:
+        from regard.page.numbers import save_arrays
+
+        save_arrays(self.record, path)
+
+
+def expect_ending(path: Path) -> Path:
+    """The same path, if its ending is one that a view can be saved with."""
+    if path.suffix not in ENDINGS:
+        raise unknown(path.suffix or path.name, ENDINGS, kind="an ending", where="save")
+    return path
+
+
+def look(
+    model: nn.Module | str | os.PathLike[str],
+    text: str | Mapping[str, Tensor],
+    text2: str | None = None,
+    *,
+    tokenizer: Any = None,
+    places: str | Sequence[str] = "*",
+    heads: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+    writes: int = 0,
+) -> View:
+    """What a model attends to in a text: of this library, of transformers, or any that calls torch's attention.
+
+    `model`: itself, or the folder of a run or checkpoint. `text2`: a second text, or the translation to be read instead
+    of one that the model writes. `places`, `heads`: what the maps are kept of, for long texts in large models; heads=()
+    keeps statistics alone. `writes`: how many tokens a language model adds.
+    """
+    found = subject(model, tokenizer, writes)
+    return View(found.look(text, text2, wanted=Wanted(places, heads)))  # type: ignore[arg-type]

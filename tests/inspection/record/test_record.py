@@ -1,0 +1,237 @@
+"""A record gives every weight back to a thousandth, in space linear in the length, and says what it did not keep."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from regard import Observe, attend, masks, scores
+from regard.attention.biases import DenseBias
+from regard.attention.positions import Alibi, Relative
+from regard.attention.windows import LocalM, LocalP
+from regard.errors import RecordError
+from regard.inspection.record.fixed import Fixed
+from regard.inspection.record.making import kept_of, observing, statistics_of
+from regard.inspection.record.place import Place
+from regard.inspection.record.record import Record, Step
+from regard.inspection.record.sides import Side
+from regard.inspection.record.terms import Unkept
+
+H, T, S, D = 4, 13, 17, 8
+
+
+def recorded(q: Tensor, k: Tensor, name: str = "here", **how: Any) -> tuple[Place, Tensor]:
+    """A place as a record keeps it, and the weights (H, T, S) themselves."""
+    got = attend(q, k, k, observe=observing(q.size(-2)) | Observe(weights=True), **how)
+    kept = kept_of([got], None)
+    seen = statistics_of([got], kept)
+    assert got.weights is not None
+    weights = got.weights[0] if got.weights.dim() == 4 else got.weights
+    return Place(name, 0, "self", 0, 1, seen.entropy.size(0), seen, kept), weights
+
+
+def sides(place: Place) -> tuple[Side, Side]:
+    return Side.bare("queries", [f"q{n}" for n in range(place.T)]), Side.bare("keys", [f"k{n}" for n in range(place.S)])
+
+
+def vectors(seed: int = 0, size: float = 4.0, key_heads: int = H) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(seed)
+    return torch.randn(1, H, T, D) * size, torch.randn(1, key_heads, S, D) * size + 3.0
+
+
+GAPS = torch.rand(1, 1, T, S, generator=torch.Generator().manual_seed(5)) > 0.4
+CASES: dict[str, dict[str, Any]] = {
+    "everything": {},
+    "causal": {"mask": masks.Causal()},
+    "padding": {"mask": masks.Padding(torch.tensor([11]), torch.tensor([9]))},
+    "padding on the left": {"mask": masks.Padding(torch.tensor([11]), side="left")},
+    "a window": {"mask": masks.Window(2, 3), "score": scores.Cosine(0.1)},
+    "a causal mask written out": {"mask": masks.Dense(torch.ones(T, S).tril(4).bool())},
+    "a mask with gaps": {"mask": masks.Dense(GAPS)},
+    "either of two": {"mask": masks.Window(1, 1) | masks.Window(0, 0, offset=9)},
+    "by distance": {"bias": Alibi(H)},
+    "by learned distance": {"bias": Relative(H, 5)},
+    "by key": {"bias": DenseBias(torch.linspace(-2, 2, S).view(1, 1, 1, S).expand(1, 1, T, S))},
+    "by pair": {"bias": DenseBias(torch.randn(1, H, T, S, generator=torch.Generator().manual_seed(6)))},
+    "local-m": {"window": LocalM(3)},
+}
+
+
+@pytest.mark.parametrize("key_heads", [H, 2], ids=["own keys", "grouped"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_weight_comes_back(case: str, key_heads: int) -> None:
+    place, weights = recorded(*vectors(key_heads=key_heads), **CASES[case])
+    for head in range(H):
+        torch.testing.assert_close(place.tile(head), weights[head], atol=1e-3, rtol=0)
+        rows, cols = torch.tensor([3, 0, 12]), slice(4, 9)
+        torch.testing.assert_close(place.tile(head, rows, cols), weights[head][rows, cols], atol=1e-3, rtol=0)
+
+
+def test_huge_scores_come_back() -> None:
+    """Scores of 80 and more, whose keys have a large part in common."""
+    torch.manual_seed(1)
+    q, k = torch.randn(1, 2, 40, 64) * 3, torch.randn(1, 2, 40, 64) * 3 + 20
+    place, weights = recorded(q, k)
+    assert attend(q, k).lse.max() > 80
+    assert max((place.tile(head) - weights[head]).abs().max() for head in range(2)) < 1e-3
+
+
+@pytest.mark.parametrize("window", [None, "local-p"])
+def test_additive_scores_and_predicted_windows_come_back(window: str | None) -> None:
+    torch.manual_seed(2)
+    q, k = torch.randn(1, T, D), torch.randn(1, S, D)
+    place, weights = recorded(q, k, score=scores.Additive(D, 6), window=None if window is None else LocalP(D, 4))
+    torch.testing.assert_close(place.tile(0), weights[0], atol=1e-4, rtol=0)
+
+
+def test_statistics_are_those_of_the_capture() -> None:
+    place, weights = recorded(*vectors(), mask=masks.Causal())
+    seen = place.statistics
+    torch.testing.assert_close(seen.entropy, torch.special.entr(weights).sum(-1), atol=1e-4, rtol=0)
+    torch.testing.assert_close(seen.received, weights.sum(-2), atol=1e-4, rtol=1e-4)
+    best = weights.topk(8).values
+    torch.testing.assert_close(seen.top_values, best, atol=1e-4, rtol=0)
+    found = seen.top_indices >= 0  # a query that sees five keys has no eighth
+    at = weights.gather(-1, seen.top_indices.clamp(min=0).long())
+    torch.testing.assert_close(at[found], best[found], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_file_says_the_same(case: str, tmp_path) -> None:
+    place, _ = recorded(*vectors(), **CASES[case])
+    before = Record(sides(place), (place,), {"model": "m"}, (Step(2, 7, -0.5, ((7, "x", -0.5), (1, "y", -1.0))),))
+    before.save(tmp_path / "a.regard")
+    after = Record.load(tmp_path / "a.regard")
+    assert after.sides == before.sides and after.facts == before.facts and after.steps == before.steps
+    for head in range(H):
+        assert torch.equal(after.place("here").tile(head), place.tile(head))
+    thumbnail, kept = after.places[0].statistics.thumbnail, place.statistics.thumbnail
+    assert thumbnail is not None and kept is not None
+    assert (thumbnail - kept).abs().max() < 0.005 * kept.max() + 1e-6
+
+
+def test_calls_that_follow_each_other_are_one_place() -> None:
+    """A prompt, then a token at a time against a growing cache: as if all of it had been read at once."""
+    torch.manual_seed(3)
+    q, k = torch.randn(1, H, T, D), torch.randn(1, H, T, D)
+    observe = observing(T)
+    calls = [attend(q[..., :5, :], k[..., :5, :], mask=masks.Causal(), observe=observe)]
+    for at in range(5, T):
+        calls.append(attend(q[..., at : at + 1, :], k[..., : at + 1, :], mask=masks.Causal(), observe=observe))
+    kept = kept_of(calls, None)
+    joined = Place("x", 0, "self", 0, 0, H, statistics_of(calls, kept), kept)
+    whole, weights = recorded(q, k, mask=masks.Causal())
+    for head in range(H):
+        torch.testing.assert_close(joined.tile(head), weights[head], atol=1e-3, rtol=0)
+    for name in ("entropy", "received", "top_values"):
+        one, other = getattr(joined.statistics, name), getattr(whole.statistics, name)
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(joined.statistics.thumbnail, whole.statistics.thumbnail, atol=1e-3, rtol=0)
+
+
+def test_what_cannot_be_kept_says_why() -> None:
+    got = attend(*vectors(), score=lambda q, k: q @ k.mT, observe=observing(T))
+    with pytest.raises(Unkept, match="Custom, cannot be computed again"):
+        kept_of([got], None)
+
+
+def test_keys_that_change_from_call_to_call_are_written_out() -> None:
+    """As those of a decoder do that remembers where it has looked."""
+    torch.manual_seed(0)
+    observe = observing(2) | Observe(weights=True)
+    calls = [attend(torch.randn(1, 2, D), torch.randn(1, 5, D), observe=observe) for _ in range(3)]
+    kept = kept_of(calls, None)
+    place = Place("x", 0, "cross", 0, 1, 1, statistics_of(calls, kept), kept)
+    expected = torch.cat([call.weights[0] for call in calls if call.weights is not None])
+    torch.testing.assert_close(place.tile(0), expected, atol=1e-5, rtol=0)
+
+
+def test_only_some_heads_are_kept() -> None:
+    q, k = vectors(key_heads=2)
+    got = attend(q, k, observe=observing(T) | Observe(weights=True))
+    kept = kept_of([got], [3, 1])
+    place = Place("x", 0, "self", 0, 1, H, statistics_of([got], kept), kept)
+    assert got.weights is not None
+    torch.testing.assert_close(place.tile(3), got.weights[0, 3], atol=1e-3, rtol=0)
+    assert kept.queries.steps.size(0) == 2 and place.statistics.entropy.size(0) == H
+    with pytest.raises(RecordError, match=r"head 0 of x.*kept: 3, 1"):
+        place.tile(0)
+    with pytest.raises(RecordError, match="one of the 4 heads"):
+        place.tile(4)
+
+
+def test_the_file_grows_with_the_length_and_not_with_its_square() -> None:
+    sizes = []
+    for length in (300, 600):
+        q = torch.randn(1, 1, length, D)
+        place, _ = recorded(q, q, mask=masks.Causal())
+        sizes.append(sum(one.nbytes for name, one in Record((), (place,)).tensors().items() if "thumbnail" not in name))
+    assert sizes[1] < 2.1 * sizes[0]
+
+
+class Watch(TorchDispatchMode):
+    """The largest number of elements that any operation made."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        found = func(*args, **(kwargs or {}))
+        for one in tree_leaves(found):
+            if isinstance(one, Tensor):
+                self.largest = max(self.largest, one.untyped_storage().nbytes() // one.element_size())
+        return found
+
+
+def test_nobody_ever_holds_a_map() -> None:
+    length = 6000
+    torch.manual_seed(0)
+    q, k = torch.randn(1, 2, length, 4), torch.randn(1, 1, length, 4)
+    with Watch() as watch:
+        got = attend(q, k, mask=masks.Causal(), observe=observing(length))
+        kept = kept_of([got], None)
+        statistics_of([got], kept)
+    assert watch.largest < length * length / 4
+
+
+def test_files_that_are_no_records_are_refused(tmp_path) -> None:
+    from safetensors.torch import save_file
+
+    with pytest.raises(RecordError, match="no such file"):
+        Record.load(tmp_path / "nothing")
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(RecordError, match="cannot be read"):
+        Record.load(tmp_path / "text")
+    save_file({"a": torch.zeros(1)}, tmp_path / "other")
+    with pytest.raises(RecordError, match="without a record"):
+        Record.load(tmp_path / "other")
+    save_file({"a": torch.zeros(1)}, tmp_path / "later", {"regard": json.dumps({"version": 99})})
+    with pytest.raises(RecordError, match=r"version 99, expected version 1"):
+        Record.load(tmp_path / "later")
+    place, _ = recorded(*vectors())
+    record = Record(sides(place), (place,))
+    whole = record.tensors()
+    save_file(
+        {name: one for name, one in whole.items() if "lse" not in name},
+        tmp_path / "cut",
+        {"regard": json.dumps(record.told())},
+    )
+    with pytest.raises(RecordError, match="something missing"):
+        Record.load(tmp_path / "cut")
+    with pytest.raises(RecordError, match=r"'there', expected one of here"):
+        record.place("there")
+
+
+def test_fixed_point_is_within_half_a_step() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(3, 50, 5) * torch.tensor([1e-3, 1.0, 10.0, 1e4, 0.0]) + 7
+    for centred in (False, True):
+        fixed = Fixed.of(x, centred=centred)
+        for head in range(3):
+            assert ((fixed.values(head) - x[head]).abs() <= 0.51 * fixed.scale[head] + 1e-6 * x[head].abs()).all()
+    assert Fixed.of(torch.empty(2, 0, 3)).steps.shape == (2, 0, 3)

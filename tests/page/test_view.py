@@ -1,0 +1,80 @@
+"""A view saves itself as what its ending says, and all of them say the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from regard import attend, masks
+from regard.errors import RecordError, SettingError
+from regard.inspection.record.making import kept_of, observing, statistics_of
+from regard.inspection.record.place import Place
+from regard.inspection.record.record import Record
+from regard.inspection.record.sides import Side
+from regard.page.view import View
+
+
+def record(words: int = 6, kind: str = "self", kept: bool = True) -> Record:
+    torch.manual_seed(0)
+    q, k = torch.randn(1, 2, words, 4), torch.randn(1, 2, words, 4)
+    got = attend(q, k, mask=masks.Causal(), observe=observing(words))
+    what = kept_of([got], None) if kept else None
+    seen = statistics_of([got], what)
+    place = Place("layers.0.self", 0, kind, 0, 0, 2, seen, what, "" if kept else "Only statistics.")
+    return Record((Side.bare("text", ["$a", "<b>", "c\x00", *["w"] * (words - 3)]),), (place,), {"model": "m"})
+
+
+def test_json_and_npz_hold_the_weights(tmp_path: Path) -> None:
+    seen = record()
+    told = json.loads(View(seen).save(tmp_path / "a.json").read_text())
+    np.testing.assert_allclose(told["places"][0]["weights"]["1"], seen.places[0].tile(1).numpy(), atol=1e-4)
+    assert told["sides"][0]["tokens"][1] == "<b>" and told["whole"]
+    arrays = np.load(View(seen).save(tmp_path / "a.npz"))
+    np.testing.assert_array_equal(arrays["0.weights"][1], seen.places[0].tile(1).numpy())
+    assert json.loads(arrays["record"].tobytes())["version"] == 1
+
+
+def test_long_texts_are_saved_without_their_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.page.numbers.MOST", 10)
+    told = json.loads(View(record()).save(tmp_path / "a.json").read_text())
+    assert not told["whole"] and "weights" not in told["places"][0] and told["places"][0]["entropy"]
+    assert "0.weights" not in np.load(View(record()).save(tmp_path / "a.npz"))
+
+
+@pytest.mark.parametrize("kind", ["self", "cross"])
+@pytest.mark.parametrize("words", [6, 90, 700])
+@pytest.mark.parametrize("ending", [".svg", ".png"])
+def test_pictures_of_every_size_are_drawn(tmp_path: Path, kind: str, words: int, ending: str) -> None:
+    view = View(record(words, kind))
+    path = view.save(tmp_path / f"a{ending}")
+    assert path.stat().st_size > 1000
+    assert view.save(tmp_path / f"b{ending}").read_bytes() == path.read_bytes()
+    view.save(tmp_path / f"c{ending}", place="layers.0.self", head=1)
+    if ending == ".svg" and words == 6 and kind == "cross":
+        text = path.read_text()
+        assert "&lt;b&gt;" in text and "<b>" not in text
+
+
+def test_statistics_alone_are_drawn_too(tmp_path: Path) -> None:
+    assert View(record(kept=False)).save(tmp_path / "a.png", head=0).exists()
+
+
+def test_a_record_is_saved_and_the_page_is_whole(tmp_path: Path) -> None:
+    view = View(record())
+    assert Record.load(view.save(tmp_path / "a.regard")).sides == view.record.sides
+    assert "</html>" in view.save(tmp_path / "a.html").read_text()
+    framed = view._repr_html_()
+    assert framed.startswith("<iframe") and "<script" not in framed and "sandbox" in framed
+
+
+def test_wrong_endings_places_and_heads_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"an ending '.gif', expected one of .html"):
+        View(record()).save(tmp_path / "a.gif")
+    with pytest.raises(RecordError, match="place 'x'"):
+        View(record()).save(tmp_path / "a.png", place="x")
+    with pytest.raises(RecordError, match="head 7"):
+        View(record()).save(tmp_path / "a.png", head=7)
