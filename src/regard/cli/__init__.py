@@ -21,6 +21,7 @@ from regard.cli import (
     look,
     lookup,
     score,
+    serve,
     tokenize,
     train,
     translate,
@@ -47,6 +48,7 @@ app.command("translate")(translate.translate)
 app.command("align")(align.align)
 app.command("generate")(generate.generate)
 app.command("look")(look.look)
+app.command("serve")(serve.serve)
 app.command("fill")(fill.fill)
 app.command("classify")(classify.classify)
 app.command("embed")(embed.embed)

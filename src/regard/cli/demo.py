@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from regard.text.examples import Translation
 
 RECIPE = "bahdanau"
+SHOWN = 3  # best translations, and as many worst
 LONG = 30  # words: where a fixed vector has long given up
 
 OPENING = f"""[bold]Attention, from nothing[/bold]
@@ -36,6 +37,7 @@ def demo(
     ),
     steps: Annotated[int | None, typer.Option(min=1, help="Train so many steps only: quicker, and worse.")] = None,
     sentences: Annotated[int, typer.Option(min=1, help="Held-out sentences to translate.")] = 500,
+    served: Annotated[bool, typer.Option("--serve", help="In the end, serve the translator to the browser.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Train a translator that attends on the built-in corpus, translate what it has never seen, and look at it.
@@ -58,15 +60,21 @@ def demo(
     with progress_bar("held-out sentences", len(pairs), hidden=as_json) as tell:
         judged = judge(translator, pairs, lengths=(10, 20, LONG), tell=tell)
     shown = _worth_showing(pairs)
-    picture = _draw(translator, shown, out)
+    picture, pages = _draw(translator, shown, out), _pages(translator, pairs, judged, out / "pages")
     if as_json:
-        typer.echo(json.dumps(_told(judged, seconds, picture), indent=2, ensure_ascii=False))
-        return
-    _show(console, translator, pairs, judged, shown)
-    console.print(f"\ntrained in {seconds:.0f} s; the run: {out / 'run'}; the picture: {picture}", soft_wrap=True)
-    console.print(
-        f"Go on:  regard translate {out / 'run'} --alignment 'The old judge did not see us .'", soft_wrap=True
-    )
+        typer.echo(json.dumps(_told(judged, seconds, picture, pages), indent=2, ensure_ascii=False))
+    else:
+        _show(console, translator, pairs, judged, shown)
+        console.print(f"\ntrained in {seconds:.0f} s; the run: {out / 'run'}; the picture: {picture}", soft_wrap=True)
+        console.print(f"Its best and worst translations, to look into: {pages}", soft_wrap=True)
+        console.print(
+            f"Go on:  regard look {out / 'run'} 'The old judge did not see us .' -o judge.html", soft_wrap=True
+        )
+        console.print(f"        regard serve {out / 'run'}", soft_wrap=True)
+    if served:
+        from regard.cli.serve import serve
+
+        serve([out / "run"])
 
 
 def _train(folder: Path, steps: int | None, quiet: bool) -> float:
@@ -105,6 +113,34 @@ def _draw(translator: Translator, pair: Translation, out: Path) -> Path:
     return draw_map(word_map(translator, read), *words, out / "attention.svg", pair.links, "who looks at whom")
 
 
+def _pages(translator: Translator, pairs: list[Translation], judged: Judged, folder: Path) -> Path:
+    """A page for each of some translations, longest first: right ones, and those that are most unlike the reference."""
+    from regard.inspection.subjects.translating import Translating
+    from regard.page.gallery import Exhibit, save_gallery
+    from regard.training.metrics import chrf
+
+    subject = Translating(translator, RECIPE)
+    scored = [
+        (chrf([made.text], [pair.target]).value, len(pair.source.split()), made.text, pair)
+        for made, pair in zip(judged.translations, pairs, strict=True)
+        if len(pair.source.split()) <= LONG
+    ]
+    best = sorted(scored, key=lambda one: (-one[0], -one[1]))[:SHOWN]
+    worst = sorted((one for one in scored if one[2] != one[3].target), key=lambda one: one[0])[:SHOWN]
+
+    def exhibit(value: float, text: str, pair: Translation) -> Exhibit:
+        lines = [
+            pair.source,
+            text,
+            "word for word the reference" if text == pair.target else f"expected: {pair.target}",
+        ]
+        return Exhibit(subject.look(pair.source, text), [*lines, f"chrF {value:.0f}"])
+
+    groups = {"Best": best, "Worst": worst}
+    shown = [(name, [exhibit(value, text, pair) for value, _, text, pair in some]) for name, some in groups.items()]
+    return save_gallery(shown, folder, "What a translator looked at")
+
+
 def _show(
     console: Console, translator: Translator, pairs: list[Translation], judged: Judged, shown: Translation
 ) -> None:
@@ -131,7 +167,7 @@ def _show(
         console.print(f"Its links against the grammar's own: {rates}")
 
 
-def _told(judged: Judged, seconds: float, picture: Path) -> dict[str, Any]:
+def _told(judged: Judged, seconds: float, picture: Path, pages: Path) -> dict[str, Any]:
     rates = None
     if judged.agreement is not None:
         got = judged.agreement
@@ -143,4 +179,5 @@ def _told(judged: Judged, seconds: float, picture: Path) -> dict[str, Any]:
         "alignment": rates,
         "training_seconds": round(seconds, 1),
         "picture": str(picture),
+        "pages": str(pages),
     }

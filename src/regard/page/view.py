@@ -19,7 +19,6 @@ from regard.errors import unknown
 from regard.inspection.record.record import Record
 from regard.inspection.subjects import Wanted, subject
 
-
 ENDINGS = (".html", ".svg", ".png", ".json", ".npz", ".regard")
 
 

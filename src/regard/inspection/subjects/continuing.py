@@ -13,7 +13,7 @@ from regard.errors import SettingError
 from regard.inspection.record.record import Record
 from regard.inspection.subjects.gathering import gathered, listened, steps_of
 from regard.inspection.subjects.rows import Row
-from regard.inspection.subjects.subject import ALL, Wanted
+from regard.inspection.subjects.subject import ALL, Wanted, expect_known
 from regard.models.predictions import Logits
 from regard.text.tokenizers.tokenizer import Tokenizer
 
@@ -38,7 +38,7 @@ class Continuing:
             raise SettingError("a second text", "one text for a language model", where="look")
         encoding, end = self.tokenizer.encode(text), self.tokenizer.special.end
         given = list(encoding.ids) or [self.tokenizer.special.need("end")]
-        ids = given + self._gone_on(given, list(prefix or ()), end)
+        ids = given + self._gone_on(given, expect_known(prefix or (), len(self.tokenizer)), end)
         device = next(self.model.parameters()).device
         with listened(self.model, wanted, len(ids)) as heard:
             said = self.model(torch.tensor([ids], device=device))

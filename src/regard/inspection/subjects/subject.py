@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from regard.errors import SettingError
 from regard.inspection.record.record import Record
 
 Kind = Literal["translates", "continues", "fills", "reads"]
@@ -49,3 +50,11 @@ class Subject(Protocol):
     def look(
         self, text: str, other: str | None = None, *, prefix: Sequence[int] | None = None, wanted: Wanted = ALL
     ) -> Record: ...
+
+
+def expect_known(prefix: Sequence[int], size: int) -> list[int]:
+    """The tokens that a text is to begin with, each of which must be one that the model can say."""
+    wrong = next((token for token in prefix if not 0 <= token < size), None)
+    if wrong is not None:
+        raise SettingError(f"token {wrong} in a prefix", f"numbers from 0 to {size - 1}", where="look")
+    return list(prefix)

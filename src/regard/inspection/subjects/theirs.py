@@ -17,7 +17,7 @@ from regard.inspection.record.record import Record, Step
 from regard.inspection.record.sides import NO_WORD, Side
 from regard.inspection.subjects.gathering import gathered, listened, steps_of
 from regard.inspection.subjects.rows import Row
-from regard.inspection.subjects.subject import ALL, Kind, Wanted
+from regard.inspection.subjects.subject import ALL, Kind, Wanted, expect_known
 
 SOURCE, READ, WRITTEN = range(3)
 _ACROSS = ("encoder_attn", "EncDecAttention", "crossattention", "cross_attn")  # how models call looking across
@@ -57,9 +57,10 @@ class Theirs:
                 return self._given(text, wanted)
             if self.tokenizer is None:
                 raise SettingError("no tokenizer", "transformers' own", where="look", advice="Pass tokenizer=.")
+            begun = expect_known(prefix or (), self.model.get_input_embeddings().weight.size(0))
             if self.model.config.is_encoder_decoder:
-                return self._both(text, other, list(prefix or ()), wanted)
-            return self._alone(text, other, list(prefix or ()), wanted)
+                return self._both(text, other, begun, wanted)
+            return self._alone(text, other, begun, wanted)
 
     def _alone(self, text: str, other: str | None, prefix: list[int], wanted: Wanted) -> Record:
         given = self._ids(text, other)

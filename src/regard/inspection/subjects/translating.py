@@ -14,7 +14,7 @@ from regard.inspection.record.record import Record
 from regard.inspection.record.sides import Side
 from regard.inspection.subjects.gathering import gathered, listened, steps_of
 from regard.inspection.subjects.rows import Row
-from regard.inspection.subjects.subject import ALL, Wanted
+from regard.inspection.subjects.subject import ALL, Wanted, expect_known
 from regard.text.tokenizers.open import compacted, opened
 from regard.text.tokenizers.tokenizer import Tokenizer
 
@@ -78,7 +78,7 @@ class Translating:
             [[best]] = self.translator([text])
             places = {int(number): len(target) + at for at, number in enumerate(table)}
             return [places.get(token, token) if token >= len(target) else token for token in best.tokens]
-        return self._gone_on(list(prefix), ids, lengths)
+        return self._gone_on(expect_known(prefix, len(target) + len(table)), ids, lengths)
 
     def _gone_on(self, tokens: list[int], ids: Tensor, lengths: Tensor) -> list[int]:
         """The likeliest way on from a beginning that somebody chose."""

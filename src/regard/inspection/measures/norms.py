@@ -1,0 +1,53 @@
+"""Norm-based attention: a weight counts for as much as the vector it lets through is long.
+
+Kobayashi et al. 2020: token j adds w_ij f(x_j) to token i, where f(x) is its value times the head's part of the output
+matrix. A large weight on a short vector, as that of [SEP] often is, moves nothing.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.errors import RecordError, ShapeError
+from regard.inspection.measures.walking import ROWS, reach
+from regard.inspection.record.place import Place, Where
+
+
+def value_norms(values: Tensor, out: Tensor) -> Tensor:
+    """values (Hk, S, D), which groups of heads may share, and the output matrix (width, H D), as nn.Linear keeps it:
+    || v_j^h W_O^h || for every head and key, (H, S)."""
+    if values.dim() != 3 or out.dim() != 2 or not values.size(-1) or out.size(1) % values.size(-1):
+        came = f"values {tuple(values.shape)} and an output matrix {tuple(out.shape)}"
+        raise ShapeError(came, "(heads, S, D) and (width, heads * D)", where="value_norms")
+    by_head = out.detach().unflatten(1, (-1, values.size(-1)))  # (width, H, D)
+    heads, key_heads = by_head.size(1), values.size(0)
+    if not key_heads or heads % key_heads:
+        raise ShapeError(f"values of {key_heads} heads", f"a number that divides {heads}", where="value_norms")
+    group = heads // key_heads
+    sent = (values[head // group].detach() @ by_head[:, head].mT for head in range(heads))  # one (S, width) at a time
+    return torch.stack([vectors.norm(dim=-1) for vectors in sent])
+
+
+def norm_based(
+    place: Place, head: int, rows: Where = slice(None), cols: Where = slice(None), normalised: bool = True
+) -> Tensor:
+    """|| w_ij f(x_j) || for these queries and keys of a head, (t, s); `normalised`: as shares of all that reaches a
+    query, whichever keys are asked for."""
+    if place.value_norms is None:
+        raise RecordError(f"norms of {place.name}", "a place that kept the norms of its values", where="norm_based")
+    weights = place.tile(head, rows, cols)
+    norms = place.value_norms[head]
+    found = weights * norms[cols]
+    if not normalised:
+        return found
+    index = torch.arange(place.T)[rows] if isinstance(rows, slice) else rows.long()
+    total = torch.cat([_sums(place, head, some) for some in index.split(ROWS)]).unsqueeze(-1)
+    return found / total.masked_fill(total == 0, 1.0)
+
+
+def _sums(place: Place, head: int, rows: Tensor) -> Tensor:
+    """What reaches each of these queries from all keys, (t,)."""
+    assert place.value_norms is not None
+    keys = reach(place, rows)
+    return (place.tile(head, rows, keys) * place.value_norms[head, keys]).sum(-1)

@@ -1,0 +1,137 @@
+"""Parts of a map as the page draws them: means of the weights in each cell, a row of weights, and a single pair."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from threading import Event
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.inspection.record.place import Place
+from regard.page.serve.refusals import Refusal
+from regard.page.serve.stopping import check
+
+BLOCK = 2**21  # numbers that are looked at together
+
+
+@dataclass(frozen=True)
+class Area:
+    """Queries from `top` to `bottom` and keys from `left` to `right`, the ends not among them, in rows x cols cells.
+
+    Query i is in row floor((i - top) rows / (bottom - top)), and keys likewise.
+    """
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+    rows: int
+    cols: int
+
+    @property
+    def height(self) -> int:
+        return self.bottom - self.top
+
+    @property
+    def width(self) -> int:
+        return self.right - self.left
+
+    def fit(self, place: Place) -> None:
+        """Refuse what is not a part of this place's map."""
+        for name, low, high, most in (
+            ("top and bottom", self.top, self.bottom, place.T),
+            ("left and right", self.left, self.right, place.S),
+        ):
+            if not 0 <= low < high <= most:
+                raise Refusal(f"{low} and {high}", f"0 <= first < last <= {most}", where=name)
+        for name, cells, most in (("rows", self.rows, self.height), ("cols", self.cols, self.width)):
+            if not 1 <= cells <= most:
+                raise Refusal(f"{cells} {name} for {most} tokens", f"from 1 to {most}", where=name)
+
+
+def tile(place: Place, head: int, area: Area, exact: int, stop: Event) -> tuple[Tensor, bool]:
+    """The mean weight of each cell, (rows, cols), and whether it is exact: of more than `exact` weights it is estimated
+    from evenly spaced queries of each row of cells."""
+    area.fit(place)
+    kept, _ = place.number(head)
+    whole = area.height * area.width <= exact
+    queries = torch.arange(area.top, area.bottom) if whole else _spaced(area, exact)
+    row_of = (queries - area.top) * area.rows // area.height
+    firsts = _firsts(area.width, area.cols)
+    keys = torch.arange(area.left, area.right)
+    sums = torch.zeros(area.rows, area.cols, dtype=torch.float64)
+    depth = 1 if kept.vector is None else len(kept.vector)
+    step = max(1, BLOCK // (area.width * depth))
+    for at in range(0, len(queries), step):
+        check(stop)
+        weights = place.tile(head, queries[at : at + step], keys).numpy()
+        across = torch.from_numpy(np.add.reduceat(weights, firsts, axis=1))
+        sums.index_add_(0, row_of[at : at + step], across.double())
+    heights = torch.bincount(row_of, minlength=area.rows)
+    widths = torch.from_numpy(np.diff(firsts, append=area.width))
+    return (sums / (heights.unsqueeze(-1) * widths)).float(), whole
+
+
+def row(place: Place, head: int, query: int) -> Tensor:
+    """The weights (S,) of one query."""
+    _within(query, place.T, "query")
+    return place.tile(head, torch.tensor([query]))[0]
+
+
+def pair(place: Place, head: int, query: int, key: int) -> dict[str, Any]:
+    """How one weight comes about: `terms` of the dimensions sum to `score`; weight = exp(score + added - lse) * gain
+    where the key is `seen`, else 0. What is minus infinity is None.
+    """
+    _within(query, place.T, "query")
+    _within(key, place.S, "key")
+    kept, number = place.number(head)
+    rows, cols = torch.tensor([query]), torch.tensor([key])
+    q, group = kept.queries.offsets(number, rows)[0], kept.key_heads[number]
+    k = kept.keys.values(group, cols)[0]
+    terms = q * k if kept.vector is None else kept.vector * torch.tanh(q + k)
+    # lse is kept for keys without their centre, which adds the same to every score of this query
+    centre = float(q @ kept.keys.centre[group]) if kept.vector is None else 0.0
+    local, sight = kept.local, kept.sight.allowed(head, rows, cols)
+    seen = bool(sight) and (local is None or bool(local.inside(head, rows, cols)))
+    added = 0.0 if kept.added is None else float(kept.added.tile(head, rows, cols)[0, 0])
+    return {
+        "q": q.tolist(),
+        "k": k.tolist(),
+        "terms": terms.tolist(),
+        "score": float(terms.sum()),
+        "added": finite(added),
+        "lse": finite(float(kept.lse[number, query]) + centre),
+        "gain": 1.0 if local is None else float(local.gain(head, rows, cols)),
+        "seen": seen,
+        "weight": float(place.tile(head, rows, cols)[0, 0]),
+    }
+
+
+def finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _within(value: int, size: int, name: str) -> None:
+    if not 0 <= value < size:
+        raise Refusal(str(value), f"from 0 to {size - 1}", where=name)
+
+
+def _firsts(size: int, cells: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The first member of each cell: the least i with floor(i cells / size) = cell."""
+    return -(-np.arange(cells) * size // cells)
+
+
+def _spaced(area: Area, most: int) -> Tensor:
+    """Evenly spaced queries of each row of cells, about as many as make `most` weights, one of each at least."""
+    each = max(1, most // (area.rows * area.width))
+    firsts = [*_firsts(area.height, area.rows).tolist(), area.height]
+    chosen = []
+    for first, last in pairwise(firsts):
+        count = min(each, last - first)
+        chosen.append(first + (torch.arange(count) * 2 + 1) * (last - first) // (2 * count))
+    return area.top + torch.cat(chosen)

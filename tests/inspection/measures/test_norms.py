@@ -1,0 +1,54 @@
+"""Norms of what values send into the stream, beside the vectors themselves; shares that do not depend on the tile."""
+
+import pytest
+import torch
+from tests.inspection.measures.records import place
+
+from regard.attention.layers import MultiHead, Separate
+from regard.attention.masks import Causal, Padding
+from regard.errors import RecordError, ShapeError
+from regard.inspection.measures.norms import norm_based, value_norms
+from regard.inspection.measures.walking import ROWS
+
+close = torch.testing.assert_close
+N = ROWS + 20
+
+
+@pytest.mark.parametrize("key_heads", [1, 2, 4])
+def test_a_head_sends_its_value_through_its_part_of_the_output_matrix(key_heads: int) -> None:
+    torch.manual_seed(0)
+    layer = MultiHead(8, Separate(8, 4, key_heads=key_heads)).double()
+    x = torch.randn(1, 5, 8, dtype=torch.float64)
+    values = layer.project.keys_values(x)[1][0]  # (Hk, S, D)
+    got = value_norms(values, layer.out.weight)
+    assert got.shape == (4, 5) and not got.requires_grad
+    for head in range(4):
+        for key in range(5):
+            joined = torch.zeros(8, dtype=torch.float64)  # all heads but one say nothing
+            joined[2 * head : 2 * head + 2] = values[head // (4 // key_heads), key]
+            sent = layer.out(joined) - layer.out.bias
+            close(got[head, key], sent.norm())
+
+
+def test_a_weight_counts_for_as_much_as_its_vector_is_long() -> None:
+    norms = torch.rand(2, N, generator=torch.Generator().manual_seed(1))
+    seen = place(T=N, mask=Causal() & Padding([N], queries=[N - 10]), value_norms=norms)
+    whole = seen.tile(1) * norms[1]
+    close(norm_based(seen, 1, normalised=False), whole)
+    shares = whole / whole.sum(-1, keepdim=True).clamp(min=1e-30)
+    close(norm_based(seen, 1), shares)
+    close(norm_based(seen, 1).sum(-1), torch.cat((torch.ones(N - 10), torch.zeros(10))))
+    close(norm_based(seen, 1, slice(N - 20, N - 5), torch.tensor([3, 0])), shares[N - 20 : N - 5, [3, 0]])
+    close(norm_based(seen, 1, torch.tensor([5, 2]), slice(0, 4)), shares[[5, 2], :4])
+    assert norm_based(seen, 1, slice(0, 0)).shape == (0, N)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(ShapeError, match="heads"):
+        value_norms(torch.ones(2, 5, 3), torch.ones(8, 8))
+    with pytest.raises(ShapeError, match="divides 4"):
+        value_norms(torch.ones(3, 5, 2), torch.ones(8, 8))
+    with pytest.raises(RecordError, match="kept the norms"):
+        norm_based(place(), 0)
+    with pytest.raises(RecordError, match="head 2"):
+        norm_based(place(value_norms=torch.ones(2, 6)), 2)

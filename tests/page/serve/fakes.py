@@ -1,0 +1,112 @@
+"""Records of random numbers, and subjects that answer as a test wants them to."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from starlette.testclient import TestClient
+
+from regard.attention.attend import attend
+from regard.attention.biases import DenseBias
+from regard.attention.masks import Causal, Everything
+from regard.attention.scores import Additive, ScaledDot
+from regard.attention.windows import LocalP
+from regard.inspection.record.making import kept_of, observing, statistics_of
+from regard.inspection.record.place import Place
+from regard.inspection.record.record import Record, Step
+from regard.inspection.record.sides import Side
+from regard.page.serve import Limits, make_app
+
+HOST = "localhost"
+HEADS, WIDTH = 2, 8
+
+
+def place_of(
+    length: int,
+    *,
+    score: str = "dot",
+    causal: bool = False,
+    biased: bool = False,
+    local: bool = False,
+    keep: bool = True,
+) -> Place:
+    torch.manual_seed(length)
+    q, k = torch.randn(2, 1, HEADS, length, WIDTH) * 2
+    k = k + 3  # so that its centre matters
+    attended = attend(
+        q,
+        k,
+        score=Additive(WIDTH, WIDTH) if score == "additive" else ScaledDot(),
+        mask=Causal() if causal else Everything(),
+        bias=DenseBias(torch.randn(length, length)) if biased else None,
+        window=LocalP(WIDTH, half_width=6) if local else None,
+        observe=observing(length),
+    )
+    with torch.no_grad():
+        kept = kept_of([attended], None) if keep else None
+        seen = statistics_of([attended], kept)
+    return Place("encoder.0.self", 0, "self", 0, 0, HEADS, seen, kept, "" if keep else "nobody asked for them")
+
+
+def record_of(*places: Place, text: str | None = None) -> Record:
+    """A record of one side, which is as long as its places are."""
+    tokens = text.split() if text is not None else [f"w{i}" for i in range(places[0].T)]
+    steps = (Step(0, 7, -0.5, ((7, "w0", -0.5), (8, "w1", float("-inf")))),)
+    return Record((Side.bare("text", tokens),), places, {"model": "random"}, steps)
+
+
+@dataclass
+class Fake:
+    """Looks at a text by making a record of as many tokens as it has words; `meanwhile` runs first."""
+
+    name: str = "fake"
+    kind: Literal["translates", "continues", "fills", "reads"] = "reads"
+    description: str = "random numbers"
+    meanwhile: Callable[[str], object] = lambda text: None
+    heard: list[tuple[str, str | None, Sequence[int] | None]] = field(default_factory=list)
+
+    def look(self, text: str, other: str | None = None, *, prefix: Sequence[int] | None = None) -> Record:
+        self.heard.append((text, other, prefix))
+        self.meanwhile(text)
+        words = text.split()[:8] or ["nothing"]
+        return record_of(place_of(len(words)), text=" ".join(words))
+
+
+class Gate:
+    """Something that takes as long as a test wants: it calls modules of torch, as a model does, until it is opened."""
+
+    def __init__(self) -> None:
+        self.opened, self.entered, self.left = threading.Event(), threading.Event(), threading.Event()
+        self._module = torch.nn.Identity()
+
+    def __call__(self, text: str) -> None:
+        if text != "slow":
+            return
+        self.entered.set()
+        try:
+            while not self.opened.wait(0.005):
+                self._module(torch.zeros(1))
+        finally:
+            self.left.set()
+
+
+def client_of(
+    *subjects: Fake, records: dict[str, Record] | None = None, limits: Limits = Limits(), hosts: Sequence[str] = (HOST,)
+) -> TestClient:
+    """To be used in a `with`, so that all its requests share a loop."""
+    app = make_app(subjects, records or {}, limits, hosts)
+    return TestClient(app, base_url=f"http://{HOST}", raise_server_exceptions=False)
+
+
+def told(response: object) -> dict[str, str]:
+    """The words of a refusal, whose shape is checked on the way."""
+    body = json.loads(response.content)  # type: ignore[attr-defined]
+    assert set(body) == {"error"}
+    assert set(body["error"]) == {"came", "expected", "where", "advice"}
+    assert body["error"]["came"] and body["error"]["expected"]
+    return body["error"]

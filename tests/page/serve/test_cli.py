@@ -1,0 +1,56 @@
+"""`regard serve`: what it takes, and what it says before anyone visits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from page.serve.fakes import place_of, record_of
+from regard.cli.serve import named, serve
+from regard.errors import SettingError
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A record; and nothing listens: the server is ready at once, and done."""
+
+    def pretend(subjects: object, records: object, *, host: str, port: int, ready: object) -> None:
+        ready(f"http://{host}:{port}/")  # type: ignore[operator]
+
+    monkeypatch.setattr("regard.page.serve.running.serve", pretend)
+    monkeypatch.setattr("regard.page.serve.serve", pretend, raising=False)
+    record_of(place_of(3)).save(tmp_path / "seen.regard")
+    return tmp_path / "seen.regard"
+
+
+def run(file: Path | None, host: str = "127.0.0.1", as_json: bool = False) -> None:
+    serve(None, [file] if file else None, 8421, host, 0, False, as_json)
+
+
+def test_nothing_to_serve_is_refused_with_advice() -> None:
+    with pytest.raises(SettingError, match="regard train"):
+        run(None)
+
+
+def test_it_says_where_it_is(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(file)
+    said = capsys.readouterr()
+    assert said.out == "http://127.0.0.1:8421/ is ready; Ctrl-C ends it.\n"
+    assert said.err == ""
+    run(file, as_json=True)
+    told = {"address": "http://127.0.0.1:8421/", "runs": [], "records": ["seen"]}
+    assert json.loads(capsys.readouterr().out) == told
+
+
+def test_a_host_that_others_can_reach_is_warned_of(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(file, host="0.0.0.0", as_json=True)
+    said = capsys.readouterr()
+    assert "no password" in said.err and "0.0.0.0" in said.err
+    assert len(said.out.splitlines()) == 1
+
+
+def test_files_get_ids_that_an_address_can_hold() -> None:
+    paths = [Path("a/été 1.regard"), Path("b/t-1.regard"), Path("c/t 1.x"), Path("<>.regard"), Path("t-1-2.y")]
+    assert [name for name, _ in named(paths)] == ["t-1", "t-1-2", "t-1-3", "record", "t-1-2-2"]

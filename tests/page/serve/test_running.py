@@ -1,0 +1,241 @@
+"""The server over real sockets: slow visitors, too many of them, paths that no client would send, and its end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from page.serve.fakes import Fake, Gate, place_of, record_of
+from regard.errors import SettingError
+from regard.page.serve import Limits, make_app
+from regard.page.serve.running import Server, is_loopback, listening
+
+HEAD = b"Host: localhost\r\nContent-Type: application/json\r\n"
+RECORD = record_of(place_of(30))
+
+
+@contextmanager
+def running(*subjects: Fake, limits: Limits = Limits(), records: dict | None = None) -> Iterator[int]:
+    """The port of a server that runs in a thread of this process."""
+    listener, ready = listening("127.0.0.1", 0), threading.Event()
+    port = listener.getsockname()[1]
+    server = Server(make_app(subjects, records or {}, limits, ("localhost",)), limits, ready.set)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        assert ready.wait(60)
+        yield port
+    finally:
+        server.should_exit = True
+        thread.join(60)
+        listener.close()
+    assert not thread.is_alive()
+
+
+def opened(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
+
+
+def answer(connection: socket.socket) -> bytes:
+    """All that comes until the server closes."""
+    found = b""
+    try:
+        while piece := connection.recv(65536):
+            found += piece
+    except ConnectionResetError:  # as abrupt an end as any
+        return found
+    return found
+
+
+def asked(port: int, request: bytes) -> bytes:
+    with opened(port) as connection:
+        connection.sendall(request)
+        return answer(connection)
+
+
+def get(path: str, *, end: bool = True) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{'Connection: close' if end else 'X: x'}\r\n\r\n".encode()
+
+
+def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    with running(Fake(), limits=Limits(body_seconds=0.2)) as port, opened(port) as connection:
+        connection.sendall(b"POST /api/look HTTP/1.1\r\n" + HEAD + b"Content-Length: 50\r\n\r\n{")
+        said = answer(connection)
+        assert said.startswith(b"HTTP/1.1 408 ")
+        assert b'"where":"body"' in said and b"content-security-policy" in said.lower()
+
+
+def test_a_body_that_trickles_is_not_waited_for_either() -> None:
+    with running(Fake(), limits=Limits(body_seconds=0.3)) as port, opened(port) as connection:
+        connection.sendall(b"POST /api/look HTTP/1.1\r\n" + HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        connection.settimeout(0.02)
+        said = b""
+        for _ in range(3000):
+            try:
+                connection.sendall(b"1\r\n \r\n")
+                said += connection.recv(65536)
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+            if b"\r\n\r\n" in said:
+                break
+        assert said.startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET /api/runs HTTP/1.1\r\nHo"])
+def test_a_head_that_does_not_come_is_not_waited_for(begun: bytes) -> None:
+    with running(Fake(), limits=Limits(head_seconds=0.2)) as port, opened(port) as connection:
+        connection.sendall(begun)
+        assert answer(connection).startswith(b"HTTP/1.1 408 ")
+
+
+def test_the_head_of_a_second_request_has_its_time_too() -> None:
+    with running(Fake(), limits=Limits(head_seconds=1.0)) as port, opened(port) as connection:
+        connection.sendall(get("/api/runs", end=False))
+        first = connection.recv(65536)
+        assert first.startswith(b"HTTP/1.1 200 ")
+        connection.sendall(b"GET /api")
+        assert b"HTTP/1.1 408 " in answer(connection)
+
+
+def test_who_takes_long_to_be_answered_is_not_taken_for_slow() -> None:
+    gate = Gate()
+    with running(Fake(meanwhile=gate), limits=Limits(head_seconds=0.5, body_seconds=0.5)) as port:
+        body = json.dumps({"run": "fake", "text": "slow"}).encode()
+        with opened(port) as connection:
+            length = f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode()
+            connection.sendall(b"POST /api/look HTTP/1.1\r\n" + HEAD + length + body)
+            assert gate.entered.wait(60)
+            gate.left.wait(1.0)
+            gate.opened.set()
+            assert answer(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_visitor_who_goes_away_takes_the_look_along() -> None:
+    gate = Gate()
+    with running(Fake(meanwhile=gate)) as port:
+        body = json.dumps({"run": "fake", "text": "slow"}).encode()
+        with opened(port) as connection:
+            length = f"Content-Length: {len(body)}\r\n\r\n".encode()
+            connection.sendall(b"POST /api/look HTTP/1.1\r\n" + HEAD + length + body)
+            assert gate.entered.wait(60)
+        assert gate.left.wait(60), "nobody has opened the gate"
+
+
+def test_an_answer_that_is_not_read_is_given_up() -> None:
+    long = record_of(place_of(30), text="x" * 12_000_000)
+    limits = Limits(stall_seconds=1.0, downloads=1)
+    with running(Fake(), records={"long": long}, limits=limits) as port, socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(60)
+        connection.connect(("127.0.0.1", port))
+        connection.sendall(get("/api/records/long"))
+        # the one turn there is comes back, though the first visitor is still connected and reads nothing
+        whole = asked(port, get("/api/records/long"))
+        assert whole.startswith(b"HTTP/1.1 200 ") and whole.endswith(b"]}")
+        assert len(answer(connection)) < len(whole)
+
+
+@pytest.mark.parametrize(
+    "length", [b"Content-Length: 3000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n2dc6c0\r\n"]
+)
+def test_a_large_body_is_refused_and_its_sender_reads_why(length: bytes) -> None:
+    with running(Fake()) as port:
+        said = asked(port, b"POST /api/look HTTP/1.1\r\n" + HEAD + length + b" " * 3_000_000 + b"\r\n0\r\n\r\n")
+        assert said.startswith(b"HTTP/1.1 413 ")
+        assert b'"where":"body"' in said
+
+
+def test_more_connections_than_there_may_be_are_told_so_and_later_ones_served() -> None:
+    with running(Fake(), limits=Limits(connections=3, head_seconds=60)) as port:
+        idle = [opened(port) for _ in range(3)]
+        said = asked(port, get("/api/runs"))
+        assert said.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after" in said.lower() and b'"error"' in said
+        for connection in idle:
+            connection.close()
+        for _ in range(1000):
+            if (said := asked(port, get("/api/runs"))).startswith(b"HTTP/1.1 200 "):
+                break
+        assert said.startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/static/../serve/limits.py",
+        "/static/../../errors.py",
+        "/static/..%2f..%2ferrors.py",
+        "/static/%2e%2e/%2e%2e/errors.py",
+        "/static/..\\..\\errors.py",
+        "/../../../../../../../../etc/passwd",
+        "//etc/passwd",
+        "/static//etc/passwd",
+        "/static/....//errors.py",
+        "/static/index.html%00.js",
+    ],
+)
+def test_a_path_leads_nowhere_but_to_the_page(path: str) -> None:
+    with running(Fake()) as port:
+        said = asked(port, get(path))
+        assert said.startswith(b"HTTP/1.1 404 ")
+        assert b"class " not in said and b"root:" not in said
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+        b"GET /\r\n\r\n",
+        b"GET / HTTP/1.1\r\nA: " + b"x" * 2**20,
+    ],
+)
+def test_what_is_no_request_is_refused_and_harms_nobody(request_: bytes) -> None:
+    with running(Fake()) as port:
+        assert asked(port, request_)[:13] in (b"HTTP/1.1 400 ", b"")
+        assert asked(port, get("/api/runs")).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_port_that_is_taken_is_refused_in_words() -> None:
+    with listening("127.0.0.1", 0) as listener, pytest.raises(SettingError, match="--port 0"):
+        listening("127.0.0.1", listener.getsockname()[1])
+
+
+def test_addresses_that_only_this_machine_can_reach() -> None:
+    assert [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "192.0.2.1", "example.org")] == [
+        *[True] * 3,
+        *[False] * 3,
+    ]
+
+
+def test_the_verb_says_where_it_is_and_ends_when_interrupted(tmp_path) -> None:
+    RECORD.save(tmp_path / "a b.regard")
+    command = "from regard.cli.serve import serve; import sys; from pathlib import Path; "
+    command += "serve(None, [Path(sys.argv[1])], 0, '127.0.0.1', 0, False, True)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, str(tmp_path / "a b.regard")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    try:
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        assert (said["runs"], said["records"]) == ([], ["a-b"])
+        port = int(said["address"].rsplit(":", 1)[1].strip("/"))
+        assert b'"a-b"' in asked(port, get("/api/records"))
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        assert b"KeyboardInterrupt" in errors.splitlines()[-1], errors
+    finally:
+        process.kill()
