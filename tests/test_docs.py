@@ -87,3 +87,10 @@ def test_using_what_was_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     exec(blocks("docs/training.md", "Using what was trained"), names)
     assert names["logits"].shape == (1, 2)  # type: ignore[attr-defined]
     assert names["heard"]["pooling"].weights.sum() == pytest.approx(1, abs=1e-6)  # type: ignore[index]
+
+
+def test_the_looking_of_the_book(folder: Path) -> None:
+    names: dict[str, object] = {}
+    exec(blocks("docs/looking.md", "Hear it") + blocks("docs/looking.md", "Look at it"), names)
+    assert names["heard"]["layers.1.self_attn"].weights.shape == (1, 4, 6, 6)  # type: ignore[index]
+    assert (folder / "train.html").read_text("utf-8").startswith("<!doctype html>")

@@ -26,6 +26,7 @@ PUBLIC = {
     "training",
     "hub",
     "load",
+    "look",
     "RegardError",
     "__version__",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from threading import Event
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from page.serve.fakes import HEADS, place_of
 from regard.errors import RecordError
+from regard.inspection.record.place import Place
 from regard.page.serve.refusals import Refusal
 from regard.page.serve.stopping import Stopped
 from regard.page.serve.tiles import BLOCK, Area, pair, row, tile
@@ -84,8 +86,26 @@ def test_no_block_is_larger_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> N
     assert max(sizes) <= BLOCK // 64
 
 
+def without_thumbnail(place: Place) -> Place:
+    return replace(place, statistics=replace(place.statistics, thumbnail=None))
+
+
+def test_cells_as_coarse_as_the_thumbnail_come_from_it() -> None:
+    """Of longer texts than these: 9 cells of thumbnail, and ours of whole ones or of parts of them."""
+    place = KINDS["dot"]
+    small = means(place.tile(0), Area(0, LENGTH, 0, LENGTH, 9, 9)).unsqueeze(0)
+    coarse = replace(place, statistics=replace(place.statistics, thumbnail=small))
+    for rows, cols in ((9, 9), (1, 1), (4, 2)):
+        area = Area(0, LENGTH, 0, LENGTH, rows, cols)
+        got, exact = tile(coarse, 0, area, exact=1, stop=Event())
+        assert not exact
+        torch.testing.assert_close(got, means(place.tile(0), area), rtol=0, atol=1e-6 if rows != 4 else 0.02)
+    finer, exact = tile(coarse, 0, Area(0, LENGTH, 0, LENGTH, 20, 20), exact=ALL, stop=Event())
+    assert exact and finer.shape == (20, 20)
+
+
 def test_beyond_the_bound_it_is_an_estimate_from_rows_spread_evenly() -> None:
-    place, area = KINDS["dot"], Area(0, 36, 0, LENGTH, 3, 4)
+    place, area = without_thumbnail(KINDS["dot"]), Area(0, 36, 0, LENGTH, 3, 4)
     got, exact = tile(place, 0, area, exact=3 * 2 * LENGTH, stop=Event())
     assert not exact
     sampled = place.tile(0, torch.tensor([3, 9, 15, 21, 27, 33]))  # two of each twelve
@@ -95,7 +115,7 @@ def test_beyond_the_bound_it_is_an_estimate_from_rows_spread_evenly() -> None:
 
 def test_an_estimate_from_all_rows_is_the_mean() -> None:
     area = Area(0, LENGTH, 0, LENGTH, LENGTH, 3)
-    got, exact = tile(KINDS["dot"], 0, area, exact=1, stop=Event())
+    got, exact = tile(without_thumbnail(KINDS["dot"]), 0, area, exact=1, stop=Event())
     assert not exact
     torch.testing.assert_close(got, means(KINDS["dot"].tile(0), area), rtol=0, atol=1e-6)
 

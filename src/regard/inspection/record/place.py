@@ -55,10 +55,12 @@ class Kept:
         scores = self.compared(number, rows, cols)
         if self.added is not None:
             scores = scores + self.added.tile(head, rows, cols)
+        if self.local is None and self.sight.all_of(head, rows, cols):
+            return scores
         allowed = self.sight.allowed(head, rows, cols)
         if self.local is not None:
             allowed = allowed & self.local.inside(head, rows, cols)
-        return scores.masked_fill(~allowed, -torch.inf)
+        return scores.masked_fill_(allowed.logical_not_(), -torch.inf)
 
     def compared(self, number: int, rows: Where, cols: Where) -> Tensor:
         """Queries against keys alone, the keys without their centre."""
@@ -69,8 +71,8 @@ class Kept:
 
     def weights(self, number: int, rows: Tensor, cols: Tensor) -> Tensor:
         lse = self.lse[number][rows].unsqueeze(-1)
-        logs = self.scores(number, rows, cols) - lse.masked_fill(lse == -torch.inf, 0.0)
-        weights = torch.exp(logs.clamp(max=0.0))
+        logs = self.scores(number, rows, cols).sub_(lse.masked_fill(lse == -torch.inf, 0.0))
+        weights = logs.clamp_(max=0.0).exp_()
         return weights if self.local is None else weights * self.local.gain(self.heads[number], rows, cols)
 
 

@@ -59,6 +59,19 @@ class Sight:
         whole = whole.expand(*whole.shape[:-2], grid.T, grid.S)
         return cls(sight.first, sight.last, whole.reshape(-1, grid.T, grid.S).cpu())
 
+    def all_of(self, head: int, rows: Tensor, cols: Tensor) -> bool:
+        """Whether these queries see all of these keys."""
+        if self.table is not None or not len(rows) or not len(cols):
+            return False
+        first, last = (_of_head(end, head)[rows] for end in (self.first, self.last))
+        return bool(first.max() <= cols.min()) and bool(last.min() > cols.max())
+
+    def reach(self, head: int, rows: Tensor) -> tuple[int, int]:
+        """The first key, and one past the last, that any of these queries sees."""
+        first, last = (_of_head(end, head)[rows] for end in (self.first, self.last))
+        some = last > first
+        return (int(first[some].min()), int(last[some].max())) if bool(some.any()) else (0, 0)
+
     def allowed(self, head: int, rows: Tensor, cols: Tensor) -> Tensor:
         """(t, s) of booleans."""
         first, last = (_of_head(end, head)[rows].unsqueeze(-1) for end in (self.first, self.last))

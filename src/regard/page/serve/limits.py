@@ -31,7 +31,7 @@ class Limits:
     waiting_seconds: float = 120.0  # in any line
     connections: int = 256
     cells: int = 1024  # rows of a tile, and columns
-    exact: int = 4096 * 4096  # weights under a tile; beyond them it is an estimate
+    exact: int = 2048 * 2048  # weights under a tile; beyond them it is an estimate
     payload_bytes: int = 2**25  # that maps come from; of more, the page asks for tiles
     records: int = 32  # that looks have made
     record_bytes: int = 2**30  # of them all

