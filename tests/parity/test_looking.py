@@ -98,3 +98,14 @@ def test_an_architecture_without_counterpart_is_loaded_and_heard(tmp_path) -> No
     model = regard.load(tmp_path)
     assert type(model).__name__ == "T5ForConditionalGeneration"
     assert len(look(model, "the cat", "a dog").record.places) == 6
+
+
+@pytest.mark.parametrize("how", ["regard", "sdpa", "eager"])
+@pytest.mark.parametrize("family", ["bert", "gpt2", "t5"])
+def test_gradients_come_with_every_way_of_attending(family: str, how: str) -> None:
+    texts = {"bert": ("the [MASK] sleeps",), "gpt2": ("the cat",), "t5": ("the cat", "a dog")}[family]
+    model = made(family, how)
+    record = look(model, *texts, tokenizer=tokenizer(pair=family != "gpt2"), gradient=True).record
+    assert all(place.slopes is not None for place in record.places)
+    assert any(place.gradient(0).abs().max() > 1e-6 for place in record.places)
+    assert model.config._attn_implementation == how

@@ -29,6 +29,9 @@ def look(
     place: Annotated[str | None, typer.Option("--place", help="The place that a picture shows.")] = None,
     head: Annotated[int | None, typer.Option("--head", min=0, help="The head that a picture shows.")] = None,
     writes: Annotated[int, typer.Option("--write", min=0, help="Let a language model add so many tokens.")] = 0,
+    gradient: Annotated[
+        bool, typer.Option("--gradient", help="Keep how each weight matters to what the model says, too.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what was seen, place by place, as one object.")
     ] = False,
@@ -44,7 +47,7 @@ def look(
     given = "\n".join(lines_of(Path("-"))) if text == "-" else text
     if not given.strip():
         raise SettingError("no words", "a text", where="regard look")
-    view = looked(run, given, text2, places=places or "*", heads=heads, writes=writes)
+    view = looked(run, given, text2, places=places or "*", heads=heads, writes=writes, gradient=gradient)
     path = view.save(out, place=place, head=head)
     record = view.record
     if as_json:

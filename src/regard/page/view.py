@@ -101,12 +101,14 @@ def look(
     places: str | Sequence[str] = "*",
     heads: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
     writes: int = 0,
+    gradient: bool = False,
 ) -> View:
     """What a model attends to in a text: of this library, of transformers, or any that calls torch's attention.
 
     `model`: itself, or the folder of a run or checkpoint. `text2`: a second text, or the translation to be read instead
     of one that the model writes. `places`, `heads`: what the maps are kept of, for long texts in large models; heads=()
-    keeps statistics alone. `writes`: how many tokens a language model adds.
+    keeps statistics alone. `writes`: how many tokens a language model adds. `gradient`: keep how each weight matters to
+    ln p of what the model says.
     """
     found = subject(model, tokenizer, writes)
-    return View(found.look(text, text2, wanted=Wanted(places, heads)))  # type: ignore[arg-type]
+    return View(found.look(text, text2, wanted=Wanted(places, heads, gradient)))  # type: ignore[arg-type]

@@ -184,3 +184,66 @@ def test_any_other_model_is_looked_at_too() -> None:
         torch.testing.assert_close(place.tile(2).sum(-1), torch.ones(place.T), atol=1e-3, rtol=0)
     with pytest.raises(SettingError, match="something with encode"):
         subject(Small(40)).look("the cat")
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("bahdanau", (ENGLISH, FRENCH)),
+        ("transformer", (ENGLISH, FRENCH)),
+        ("bert", ("The [MASK] cat sleeps .",)),
+        ("gpt", ("Laura saw the cat .",)),
+        ("classifier", ("The film was good .",)),
+    ],
+)
+def test_gradients_are_those_of_the_weights(runs: Path, name: str, texts: tuple[str, ...], tmp_path: Path) -> None:
+    """As measures.gradients finds them, by letting the weights themselves be what the model computes with."""
+    from regard.inspection.measures.gradients import attention_gradients
+    from regard.inspection.record.record import Record
+
+    found = subject(runs / name)
+    record = found.look(*texts, wanted=Wanted(gradient=True))
+    record.save(tmp_path / "a.regard")
+    record = Record.load(tmp_path / "a.regard")
+    tokens = [step.token for step in record.steps]
+    model = found.translator.model if hasattr(found, "translator") else found.model
+    expected = attention_gradients(model, lambda: said(found, texts, tokens))
+    for place in record.places:
+        gradient = expected[place.name][1][0]
+        gradient = gradient if gradient.dim() == 3 else gradient.unsqueeze(0)
+        for head in range(place.heads):
+            seen = place.tile(head) > 0  # a weight that can only be 0 has no gradient to speak of
+            got, other = place.gradient(head)[seen], gradient[head][seen]
+            torch.testing.assert_close(got, other, atol=2e-3 * float(other.abs().max()), rtol=0)
+    with pytest.raises(regard.RegardError, match="gradients of"):
+        found.look(*texts).places[0].gradient(0)
+
+
+def said(found, texts: tuple[str, ...], tokens: list[int]) -> torch.Tensor:
+    """What a subject's gradients are of, computed another way."""
+    special = None if hasattr(found, "translator") else found.tokenizer.special
+    if found.kind == "translates":
+        one = found.translator
+        source, _, _ = found._source(texts[0])
+        target = [one.target.special.need("start"), *tokens]
+        logs = one.model(source, torch.tensor([source.size(1)]), torch.tensor([target[:-1]]))[0].log_probs()[0]
+        return sum(logs[at, token] for at, token in enumerate(target[1:]))
+    ids = found.tokenizer.encode(texts[0], specials=True).ids
+    if found.kind == "continues":
+        logs = found.model(torch.tensor([ids])).log_softmax(-1)[0]
+        return sum(logs[at, token] for at, token in enumerate(ids[1:]))
+    assert special is not None
+    row = torch.tensor([[special.need("cls"), *ids, special.need("sep")]])
+    lengths = torch.tensor([row.size(1)])
+    if found.kind == "reads":
+        return found.model(row, lengths).log_softmax(-1).max()
+    places = (row[0] == special.need("mask")).nonzero().squeeze(-1)
+    return found.model(row, lengths, None, places).words.log_softmax(-1).max()
+
+
+def test_gradients_of_what_says_nothing_are_refused(runs: Path) -> None:
+    with pytest.raises(SettingError, match="a model that says nothing"):
+        subject(runs / "bert").look("The cat .", wanted=Wanted(gradient=True))
+    ours = Tokenizer.train(Words(30), ["the cat sleeps"])
+    with pytest.raises(SettingError, match="a model that says nothing"):
+        subject(Small(40).eval(), ours).look("the cat", wanted=Wanted(gradient=True))

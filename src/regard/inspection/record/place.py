@@ -77,11 +77,29 @@ class Kept:
 
 
 @dataclass(frozen=True, eq=False)
+class Slopes:
+    """How a weight matters to what the model said, through the average: d said / d w_ij = asks_i . sends_j.
+
+    asks: the gradient by what a query gets, sends: the value of a key; (n, T, D) and (groups, S, D), of the heads that
+    were kept. A model that copies uses its weights in another way too.
+    """
+
+    asks: Fixed
+    sends: Fixed
+    groups: tuple[int, ...]
+
+    def tile(self, number: int, rows: Tensor, cols: Tensor) -> Tensor:
+        """(t, s) of the head with this number among those that were kept."""
+        return self.asks.values(number, rows) @ self.sends.values(self.groups[number], cols).mT
+
+
+@dataclass(frozen=True, eq=False)
 class Place:
     """Attention at one point of a model: T queries of one side look at S keys of another, in each of `heads`.
 
     `queries` and `keys` are numbers of the record's sides. `kept` is None where nothing but statistics was kept, and
     `why` says the reason. `value_norms` (H, S): how long the vector is that a key sends, transformed, into the stream.
+    `slopes`: gradients, where they were asked for.
     """
 
     name: str
@@ -94,6 +112,7 @@ class Place:
     kept: Kept | None
     why: str = ""
     value_norms: Tensor | None = None
+    slopes: Slopes | None = None
 
     @property
     def T(self) -> int:
@@ -107,6 +126,14 @@ class Place:
         """The weights (t, s) of these queries and keys in one head, computed again from what was kept."""
         kept, number = self.number(head)
         return kept.weights(number, _index(rows, self.T), _index(cols, self.S))
+
+    def gradient(self, head: int, rows: Where = slice(None), cols: Where = slice(None)) -> Tensor:
+        """(t, s): how what the model said changes with each weight; times the weight, what that weight did for it."""
+        _, number = self.number(head)
+        if self.slopes is None:
+            advice = "Ask for gradients when you look: gradient=True."
+            raise RecordError(f"gradients of {self.name}", "a place that kept some", where="gradient", advice=advice)
+        return self.slopes.tile(number, _index(rows, self.T), _index(cols, self.S))
 
     def number(self, head: int) -> tuple[Kept, int]:
         """What was kept, and the number of this head in it."""

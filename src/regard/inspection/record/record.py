@@ -22,7 +22,7 @@ from torch import Tensor
 from regard.errors import RecordError
 from regard.files import write_whole
 from regard.inspection.record.fixed import Fixed
-from regard.inspection.record.place import Kept, Place, Statistics
+from regard.inspection.record.place import Kept, Place, Slopes, Statistics
 from regard.inspection.record.sides import Side
 from regard.inspection.record.terms import Added, Local, Sight
 
@@ -137,6 +137,7 @@ def _told(place: Place) -> dict[str, Any]:
             "added": None if kept.added is None else kept.added.kind,
             "half_width": None if kept.local is None else kept.local.half_width,
         },
+        "slopes": None if place.slopes is None else place.slopes.groups,
     }
 
 
@@ -166,6 +167,9 @@ def _tensors(place: Place) -> dict[str, Tensor]:
             "centre": None if kept.local is None else kept.local.centre,
             "lse": kept.lse,
         }
+    if place.slopes is not None:
+        asks, sends = place.slopes.asks, place.slopes.sends
+        found |= {"asks": asks.steps, "asks_scale": asks.scale, "sends": sends.steps, "sends_scale": sends.scale}
     return {name: tensor for name, tensor in found.items() if tensor is not None}
 
 
@@ -181,11 +185,10 @@ def _place(told: Mapping[str, Any], prefix: str, tensors: Mapping[str, Tensor]) 
     kept = None
     if told["kept"] is not None:
         how, table, added, centre = told["kept"], maybe("sight"), maybe("added"), maybe("centre")
-        scale = get("queries_scale")
         kept = Kept(
             tuple(how["heads"]),
             tuple(how["key_heads"]),
-            Fixed(get("queries"), scale, torch.zeros_like(scale)),
+            _plain(get("queries"), get("queries_scale")),
             Fixed(get("keys"), get("keys_scale"), get("keys_centre")),
             maybe("vector"),
             Sight(get("first"), get("last"), None if table is None else table.bool()),
@@ -193,8 +196,17 @@ def _place(told: Mapping[str, Any], prefix: str, tensors: Mapping[str, Tensor]) 
             None if centre is None else Local(centre, how["half_width"]),
             get("lse"),
         )
+    slopes = None
+    if told.get("slopes") is not None:
+        asks, sends = (_plain(get(name), get(f"{name}_scale")) for name in ("asks", "sends"))
+        slopes = Slopes(asks, sends, tuple(told["slopes"]))
     sizes = (told["layer"], told["kind"], told["queries"], told["keys"], told["heads"])
-    return Place(told["name"], *sizes, seen, kept, told["why"], maybe("value_norms"))
+    return Place(told["name"], *sizes, seen, kept, told["why"], maybe("value_norms"), slopes)
+
+
+def _plain(steps: Tensor, scale: Tensor) -> Fixed:
+    """Numbers around zero."""
+    return Fixed(steps, scale, torch.zeros_like(scale))
 
 
 def small(thumbnail: Tensor) -> tuple[Tensor, Tensor]:

@@ -41,7 +41,9 @@ class Continuing:
         ids = given + self._gone_on(given, expect_known(prefix or (), len(self.tokenizer)), end)
         device = next(self.model.parameters()).device
         with listened(self.model, wanted, len(ids)) as heard:
-            said = self.model(torch.tensor([ids], device=device))
+            logs = _logs(self.model(torch.tensor([ids], device=device)))[0]
+            after = torch.tensor(ids[1:], device=device).unsqueeze(-1)
+            heard.explain(logs[:-1].gather(1, after)[max(0, len(given) - 1) if ids[len(given) :] else 0 :].sum())
         row = Row("text")
         if encoding.ids:
             row.part(text, encoding.pieces, encoding.offsets, encoding.words)
@@ -51,8 +53,7 @@ class Continuing:
         row.written([self._spell(token) for token in new])
         sides = (row.side(),)
         places = gathered(self.model, heard, wanted, sides, lambda place: (0, 0, "self"))
-        logs = _logs(said)[0, len(given) - 1 : len(ids) - 1]
-        steps = steps_of(logs, new, len(given), self._spell) if new else ()
+        steps = steps_of(logs[len(given) - 1 : len(ids) - 1], new, len(given), self._spell) if new else ()
         return Record(sides, places, {"model": self.name, "kind": self.kind}, steps)
 
     def _gone_on(self, given: list[int], prefix: list[int], end: int | None) -> list[int]:

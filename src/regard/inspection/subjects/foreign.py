@@ -40,6 +40,7 @@ class Foreign:
         device = next((one.device for one in self.model.parameters()), torch.device("cpu"))
         with listened(self.model, wanted, len(ids)) as heard:
             self.model(torch.tensor([ids], device=device))
+            heard.explain(None)
         sides = (row.side(),)
         places = gathered(self.model, heard, wanted, sides, lambda place: (0, 0, "self"))
         return Record(sides, places, {"model": self.name, "kind": self.kind})

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from regard.attention.hearing import Heard, capture
+from regard.attention.hearing import Heard, hearing
 from regard.attention.observe import Attended, Observe
-from regard.errors import PlaceError
+from regard.errors import PlaceError, SettingError
 from regard.inspection.measures.norms import value_norms
+from regard.inspection.record.fixed import Fixed
 from regard.inspection.record.making import kept_of, observing, statistics_of
-from regard.inspection.record.place import Kept, Place
+from regard.inspection.record.place import Kept, Place, Slopes
 from regard.inspection.record.record import Step
 from regard.inspection.record.sides import Side
 from regard.inspection.record.terms import Unkept
@@ -27,14 +29,40 @@ Sides = Callable[[str], tuple[int, int, Literal["self", "cross"]]]
 _OUT = ("out", "o_proj", "out_proj", "c_proj", "o", "to_out", "proj", "dense")  # how models call what joins the heads
 
 
+class Ear(Heard):
+    """What was heard, and the gradients of what was said by the averages that were heard."""
+
+    def __init__(self, gradient: bool) -> None:
+        super().__init__()
+        self.wants, self.gradients = gradient, dict[str, list[Tensor]]()
+
+    def explain(self, said: Tensor | None) -> None:
+        """`said`: one number that the model computed while it was heard, such as ln p of what it wrote."""
+        if not self.wants:
+            return
+        if said is None or not said.requires_grad:
+            raise SettingError(
+                "gradients of a model that says nothing", "one that says words or classes", where="look gradient"
+            )
+        outputs = [(place, call.output) for place in self for call in self.calls(place)]
+        found = torch.autograd.grad(said, [output for _, output in outputs], allow_unused=True)
+        if all(gradient is None for gradient in found):
+            came = "averages that have no part in what the model says"
+            raise SettingError(came, "a model of this library or of transformers", where="look gradient")
+        for (place, output), gradient in zip(outputs, found, strict=True):
+            self.gradients.setdefault(place, []).append(torch.zeros_like(output) if gradient is None else gradient)
+
+
 @contextmanager
-def listened(model: nn.Module, wanted: Wanted, length: int) -> Any:
+def listened(model: nn.Module, wanted: Wanted, length: int) -> Iterator[Ear]:
     """Hear all that a record of a text of this length needs."""
-    with torch.no_grad(), capture(model, wanted.places, observing(length) | Observe(values=True)) as heard:
-        yield heard
+    ear = Ear(wanted.gradient)
+    observe = observing(length) | Observe(values=True)
+    with torch.set_grad_enabled(wanted.gradient), hearing(model, wanted.places, observe, ear):
+        yield ear
 
 
-def gathered(model: nn.Module, heard: Heard, wanted: Wanted, sides: Sequence[Side], where: Sides) -> tuple[Place, ...]:
+def gathered(model: nn.Module, heard: Ear, wanted: Wanted, sides: Sequence[Side], where: Sides) -> tuple[Place, ...]:
     """The places of a record, in the order in which they were heard first."""
     spoken = [place for place in heard if heard.calls(place)]
     if not spoken:
@@ -45,7 +73,28 @@ def gathered(model: nn.Module, heard: Heard, wanted: Wanted, sides: Sequence[Sid
             advice="A recurrent model without attention has none; one of transformers' needs attn_implementation "
             '"sdpa" or "regard".',
         )
-    return tuple(_place(model, place, heard.calls(place), wanted, sides, where) for place in spoken)
+    found = []
+    for name in spoken:
+        place = _place(model, name, heard.calls(name), wanted, sides, where)
+        found.append(replace(place, slopes=_slopes(place.kept, heard.calls(name), heard.gradients.get(name))))
+    return tuple(found)
+
+
+def _slopes(kept: Kept | None, calls: Sequence[Attended], gradients: Sequence[Tensor] | None) -> Slopes | None:
+    """Gradients by the averages of the heads that were kept, beside the values that were averaged."""
+    if kept is None or gradients is None:
+        return None
+    asks = torch.cat([_of_heads(one) for one in gradients], 1)
+    sends = _of_heads(max((call.values for call in calls if call.values is not None), key=lambda one: one.size(-2)))
+    group = asks.size(0) // sends.size(0)
+    used = sorted({head // group for head in kept.heads})
+    groups = tuple(used.index(head // group) for head in kept.heads)
+    return Slopes(Fixed.of(asks[list(kept.heads)]), Fixed.of(sends[used]), groups)
+
+
+def _of_heads(x: Tensor) -> Tensor:
+    """(1, H, N, D) or (1, N, D) as (H, N, D)."""
+    return x.detach().float().cpu().reshape(-1, *x.shape[-2:])
 
 
 def _place(

@@ -17,6 +17,8 @@ from regard.inspection.subjects.gathering import gathered, listened, steps_of
 from regard.inspection.subjects.rows import Row
 from regard.inspection.subjects.subject import ALL, Wanted
 from regard.models.bert import Bert, MaskedLM
+from regard.models.heads import OnText
+from regard.models.pooling import PoolingClassifier
 from regard.models.predictions import Logits
 from regard.text.tokenizers.encoding import Encoding
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -54,24 +56,28 @@ class Reading:
         rows = rows_of([encoded[0].ids], [second], special, longest, "look")
         rows = rows.to(next(self.model.parameters()).device)
         with listened(self.model, wanted, rows.inputs.size(1)) as heard:
-            said = self._said(*rows)
+            said, told = self._said(*rows)
+            heard.explain(told)
         sides = (self._side(texts, encoded), Side.bare("question", ["what it asks"]))
         places = gathered(self.model, heard, wanted, sides, self._where)
         used = sides if any(place.queries == QUESTION for place in places) else sides[:1]
         steps = () if said is None else self._filled(rows.inputs[0], said)
         return Record(used, places, {"model": self.name, "kind": self.kind}, steps)
 
-    def _said(self, inputs: Tensor, lengths: Tensor, segments: Tensor) -> Tensor | None:
-        """ln p (masks, V) behind each mask, of a model that says such things."""
+    def _said(self, inputs: Tensor, lengths: Tensor, segments: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """ln p (masks, V) behind each mask, of a model that says such things; and the one number that it said loudest:
+        ln p of the words behind masks, or of the class."""
         if not isinstance(self.model, MaskedLM):
-            self.model(inputs, lengths, segments)
-            return None
+            found = self.model(inputs, lengths, segments)
+            classes = isinstance(self.model, OnText | PoolingClassifier) and found.size(-1) > 1
+            return None, found.log_softmax(-1).max() if classes else None
         places = (inputs == self.tokenizer.special.need("mask")).flatten().nonzero().squeeze(-1)
         if not len(places):
             self.model.bert(inputs, lengths, segments)
-            return None
+            return None, None
         said: Any = self.model(inputs, lengths, segments, places)
-        return Logits(said.words).log_probs()
+        logs = Logits(said.words).log_probs()
+        return logs, logs.max(-1).values.sum()
 
     def _filled(self, inputs: Tensor, logs: Tensor) -> tuple[Step, ...]:
         places = (inputs == self.tokenizer.special.need("mask")).nonzero().squeeze(-1).tolist()

@@ -16,10 +16,12 @@ CANDIDATES = 8  # that are told for each token that was written
 @dataclass(frozen=True)
 class Wanted:
     """What a record is to hold: `places` by pattern, as `capture` takes them, and of which `heads` the maps are kept:
-    all (None), the same ones at every place, or some for each place by its name. No heads: statistics alone."""
+    all (None), the same ones at every place, or some for each place by its name. No heads: statistics alone.
+    `gradient`: how each weight matters to ln p of what the model says is kept too."""
 
     places: str | Sequence[str] = "*"
     heads: Sequence[int] | Mapping[str, Sequence[int]] | None = None
+    gradient: bool = False
 
     def heads_of(self, place: str) -> Sequence[int] | None:
         if isinstance(self.heads, Mapping):

@@ -52,7 +52,7 @@ class Theirs:
         wanted: Wanted = ALL,
     ) -> Record:
         """A text, with a second one or a translation; or inputs that are tensors, for models of other things."""
-        with _audible(self.model):
+        with _audible(self.model, wanted.gradient):
             if isinstance(text, Mapping):
                 return self._given(text, wanted)
             if self.tokenizer is None:
@@ -73,6 +73,7 @@ class Theirs:
             given = {"input_ids": ids}
         with listened(self.model, wanted, ids.size(1)) as heard:
             said = self.model(**given)
+            heard.explain(self._loudest(said, ids[0], count))
         row = self._row("text", text, other)
         row.written([self._spell(int(token)) for token in ids[0, count:]])
         side = row.side()
@@ -93,6 +94,8 @@ class Theirs:
         target = torch.tensor([[start, *said[:-1]]], device=self.model.device)
         with listened(self.model, wanted, max(given["input_ids"].size(1), target.size(1))) as heard:
             found = self.model(**given, decoder_input_ids=target)
+            logs = found.logits[0].float().log_softmax(-1) if hasattr(found, "logits") else None
+            heard.explain(None if logs is None else logs.gather(1, logs.new_tensor([said]).long().mT).sum())
         spelled = [self._spell(token) for token in (start, *said)]
         sides = (
             self._row("source", text, None).side(),
@@ -100,7 +103,6 @@ class Theirs:
             Row("target, written").written(spelled[1:]).side(),
         )
         places = gathered(self.model, heard, wanted, sides, _where)
-        logs = found.logits[0].float().log_softmax(-1) if hasattr(found, "logits") else None
         steps = () if logs is None else steps_of(logs, said, 0, self._spell)
         return Record(sides, places, {"model": self.name, "kind": self.kind}, steps)
 
@@ -108,7 +110,9 @@ class Theirs:
         """Inputs of which only their number is known: patches of a picture, frames of a sound."""
         length = max((one.size(1) for one in inputs.values() if one.dim() == 2), default=1)
         with listened(self.model, wanted, length) as heard:
-            self.model(**inputs)
+            said = self.model(**inputs)
+            classes = getattr(said, "logits", None)
+            heard.explain(classes.log_softmax(-1).max() if classes is not None and classes.dim() == 2 else None)
         counts = {heard.calls(place)[0].lse.size(-1) for place in heard}
         if len(counts) != 1:
             raise SettingError(f"places of {sorted(counts)} tokens", "one number everywhere", where="look")
@@ -158,6 +162,20 @@ class Theirs:
             logs = said.logits[0, at].float().log_softmax(-1)
             found += steps_of(logs.unsqueeze(0), [int(logs.argmax())], at, self._spell)
         return tuple(found)
+
+    def _loudest(self, said: Any, ids: Tensor, first: int) -> Tensor | None:
+        """ln p of the tokens that were written or, where none were, of those that were read; of the likeliest words
+        behind masks; of the likeliest class."""
+        if not hasattr(said, "logits"):
+            return None
+        logs = said.logits[0].float().log_softmax(-1)
+        if logs.dim() == 1:
+            return logs.max()
+        if self._causal:
+            from_ = first - 1 if len(ids) > first else 0
+            return logs[from_:-1].gather(1, ids[from_ + 1 :].unsqueeze(-1)).sum()
+        masked = ids == getattr(self.tokenizer, "mask_token_id", -1)
+        return logs[masked].max(-1).values.sum() if bool(masked.any()) else None
 
     def _row(self, name: str, text: str, other: str | None) -> Row:
         """Tokens with their places in the text, where the tokenizer tells them."""
@@ -210,10 +228,10 @@ def their_tokenizer(model: nn.Module, given: Any, folder: Path | None) -> Any:
 
 
 @contextmanager
-def _audible(model: Any) -> Iterator[None]:
-    """Let a model attend in a way that can be heard."""
+def _audible(model: Any, gradient: bool) -> Iterator[None]:
+    """Let a model attend in a way that can be heard, and for gradients in a way whose averages are ours."""
     own = model.config._attn_implementation
-    if own in ("sdpa", NAME):
+    if own == NAME or (own == "sdpa" and not gradient):
         yield
         return
     enable()

@@ -42,7 +42,8 @@ class Translating:
         start, end = target.special.need("start"), target.special.need("end")
         given = torch.tensor([[start, *tokens]], device=ids.device)
         with listened(model, wanted, max(ids.size(1), given.size(1))) as heard:
-            prediction = model(ids, lengths.to(ids.device), given)[0]
+            logs = model(ids, lengths.to(ids.device), given)[0].log_probs()[0]
+            heard.explain(logs.gather(1, torch.tensor([[*tokens, end]], device=ids.device).mT).sum())
 
         def spell(number: int) -> str:
             own = number if number < len(target) else int(table[number - len(target)])
@@ -50,7 +51,6 @@ class Translating:
 
         sides = self._sides(text, other, [spell(token) for token in tokens])
         places = gathered(model, heard, wanted, sides, _where)
-        logs = prediction.log_probs()[0]
         steps = steps_of(logs, [*tokens, end], 0, spell)
         return Record(sides, places, {"model": self.name, "kind": self.kind, "words": "pieces"}, steps)
 
