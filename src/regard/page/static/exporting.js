@@ -1,0 +1,59 @@
+// The present view as a file: a picture of pixels, one of strokes, or its numbers.
+
+/** @import { Stage, View } from "./stage.js" */
+import { make } from "./dom.js";
+import { CanvasPen, prepared, SvgPen } from "./pen.js";
+
+/** @param {string} name @param {Blob} blob */
+function download(name, blob) {
+  const link = make("a", { download: name, href: URL.createObjectURL(blob) });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+/** @param {Stage} stage @param {View} view @param {"png" | "svg" | "json"} kind @returns {Promise<void>} */
+export async function exported(stage, view, kind) {
+  const name = `regard-${view.name}.${kind}`;
+  const shown = stage.state.shown;
+  const place = stage.source.told.places[shown.place];
+  if (kind === "json") {
+    const facts = { view: view.name, place: place.name, head: shown.head, measure: stage.measure(shown.place, shown.measure), ...view.numbers() };
+    return download(name, new Blob([JSON.stringify(facts)], { type: "application/json" }));
+  }
+  const picture = view.picture();
+  const ground = stage.colours.inks.ground;
+  if (kind === "svg") {
+    const pen = new SvgPen(picture.width, picture.height);
+    pen.rect(0, 0, picture.width, picture.height, ground);
+    picture.draw(pen);
+    return download(name, new Blob([pen.toString()], { type: "image/svg+xml" }));
+  }
+  const canvas = make("canvas");
+  const pen = new CanvasPen(prepared(canvas, picture.width, picture.height, 2));
+  pen.rect(0, 0, picture.width, picture.height, ground);
+  picture.draw(pen);
+  const blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
+  return download(name, /** @type {Blob} */ (blob));
+}
+
+/** @param {(kind: "png" | "svg" | "json") => void} chosen */
+export function exportMenu(chosen) {
+  const menu = make("details", { class: "menu" }, make("summary", {}, "Export"));
+  const list = make("div", { class: "list" });
+  for (const kind of /** @type {const} */ (["png", "svg", "json"])) {
+    const button = make("button", { type: "button" }, kind.toUpperCase());
+    button.addEventListener("click", () => {
+      menu.open = false;
+      chosen(kind);
+    });
+    list.append(button);
+  }
+  menu.append(list);
+  menu.addEventListener("focusout", (event) => {
+    if (!menu.contains(/** @type {Node | null} */ (event.relatedTarget))) menu.open = false;
+  });
+  menu.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") menu.open = false;
+  });
+  return menu;
+}

@@ -1,0 +1,154 @@
+// What surrounds the views: tabs, choices, the status line, and the keys that work everywhere.
+
+/** @import { Source } from "./source.js" */
+/** @import { State } from "./state.js" */
+/** @import { View } from "./stage.js" */
+/** @import { Colours } from "./colours.js" */
+import { choice, make, toggle } from "./dom.js";
+import { exported, exportMenu } from "./exporting.js";
+import { Generation } from "./generation.js";
+import { Heads } from "./heads.js";
+import { Layers } from "./layers.js";
+import { Matrix } from "./matrix.js";
+import { PairView } from "./pair.js";
+import { Sentence } from "./sentence.js";
+import { ALL_HEADS } from "./source.js";
+import { headName, Stage } from "./stage.js";
+import { VIEWS } from "./state.js";
+import { Table } from "./table.js";
+
+const HELP = "Keys: 1 to 6 views; left and right the head; up and down the place; j and k the token; [ and ] the key; w words; m measure; t table; d dark or light; Escape chooses nothing.";
+
+export class Shell {
+  /** @param {HTMLElement} root @param {Source} source @param {State} state @param {Colours} colours
+   * @param {EventTarget | null} keys where keys are listened for; null: inside alone */
+  constructor(root, source, state, colours, keys = null) {
+    this.source = source;
+    this.state = state;
+    this.colours = colours;
+    this.said = make("p", { class: "status", role: "status", "aria-live": "polite" });
+    this.stage = this.stageOf(null);
+    const [sentence, heads, matrix, pair, layers, generation] = VIEWS.map((name) => this.stageOf(name));
+    /** @type {View[]} */
+    this.views = [new Sentence(sentence), new Heads(heads), new Matrix(matrix), new PairView(pair), new Layers(layers)];
+    if (source.told.steps.length > 0) this.views.push(new Generation(generation));
+    this.table = new Table(this.stage);
+    this.tabs = this.views.map((view, n) => this.tab(view, n));
+    this.choices = this.chooser();
+    this.panel = make("main", { class: "panel", role: "tabpanel", id: "regard-panel" });
+    const tools = [this.choices.table, this.choices.theme, exportMenu((kind) => exported(this.stage, this.view, kind))];
+    this.element = make("div", { class: "shell" },
+      make("nav", { class: "tabs", role: "tablist", "aria-label": "Views" }, ...this.tabs),
+      make("div", { class: "choices", role: "toolbar", "aria-label": "What is shown" }, ...this.choices.shown, make("span", { class: "space" }), ...tools),
+      this.panel, this.table.element, make("footer", {}, this.said, this.help()));
+    root.append(this.element);
+    state.listen((changed) => this.update(changed));
+    colours.listeners.push(() => this.update(new Set()));
+    this.closed = new AbortController();
+    (keys ?? this.element).addEventListener("keydown", (event) => this.key(/** @type {KeyboardEvent} */ (event)), { signal: this.closed.signal });
+    this.update(null);
+  }
+
+  /** Only the view that is shown may say a word. @param {import("./state.js").ViewName | null} name */
+  stageOf(name) {
+    return new Stage(this.source, this.state, this.colours, (text) => {
+      if (name === this.state.shown.view && this.said.textContent !== text) this.said.textContent = text;
+    });
+  }
+
+  /** @returns {View} */
+  get view() {
+    return this.views.find((view) => view.name === this.state.shown.view) ?? this.views[0];
+  }
+
+  /** @param {View} view @param {number} n */
+  tab(view, n) {
+    const button = make("button", { type: "button", role: "tab", "aria-controls": "regard-panel", title: `${view.title} (key ${n + 1})` }, view.title);
+    button.addEventListener("click", () => this.state.set({ view: view.name }));
+    return button;
+  }
+
+  help() {
+    return make("details", { class: "help" }, make("summary", {}, "Keys"), make("p", {}, HELP));
+  }
+
+  chooser() {
+    const { state, source } = this;
+    const { told } = source;
+    const place = choice("place", told.places.map((one, n) => [String(n), one.name]), (value) => state.set({ place: Number(value) }), "place");
+    const head = choice("head", [], (value) => state.set({ head: Number(value) }), "head");
+    const measure = choice("measure", [["weights", "weights"], ["norms", "weight × length of value"]], (value) => state.set({ measure: value === "norms" ? "norms" : "weights" }), "measure");
+    const part = choice("texts", [["all", "both"], ["ab", "A → B"], ["ba", "B → A"], ["aa", "A → A"], ["bb", "B → B"]], (value) => state.set({ part: /** @type {import("./state.js").Part} */ (value) }), "part");
+    const words = toggle("Words", "Whole words: sums to, means from their pieces (key w)", () => state.set({ words: !state.shown.words }));
+    const table = toggle("Table", "The numbers as a table (key t)", () => state.set({ table: !state.shown.table }));
+    const theme = toggle("Dark", "Dark or light (key d)", () => this.colours.turn());
+    const badge = make("span", { class: "badges" });
+    return { place, head, measure, part, words, table, theme, badge, shown: [place.element, head.element, measure.element, part.element, words, badge] };
+  }
+
+  /** @param {Set<string> | null} changed */
+  update(changed) {
+    const { shown } = this.state;
+    const view = this.view;
+    if (this.panel.firstChild !== view.element) {
+      this.panel.replaceChildren(view.element);
+      changed = null;
+    }
+    this.tabs.forEach((tab, n) => tab.setAttribute("aria-selected", String(this.views[n] === view)));
+    this.panel.setAttribute("aria-label", view.title);
+    this.choose();
+    view.update(changed);
+    this.table.update(view instanceof Generation ? view.asks() : Math.max(0, shown.query));
+  }
+
+  choose() {
+    const { shown } = this.state;
+    const { places, sides } = this.source.told;
+    const { place, head, measure, part, words, table, theme, badge } = this.choices;
+    place.select.value = String(shown.place);
+    const count = places[shown.place].heads;
+    if (head.select.options.length !== count + 1) {
+      head.select.replaceChildren(make("option", { value: String(ALL_HEADS) }, headName(ALL_HEADS)), ...Array.from({ length: count }, (_, n) => make("option", { value: String(n) }, String(n))));
+    }
+    head.select.value = String(shown.head);
+    measure.element.hidden = !["sentence", "matrix", "generation"].includes(this.view.name) || !places.some((_, n) => this.source.hasNorms(n));
+    measure.select.value = shown.measure;
+    const sentence = this.view.name === "sentence";
+    place.element.hidden = head.element.hidden = this.view.name === "layers"; // which goes through all of them
+    const { queries, keys } = places[shown.place];
+    part.element.hidden = !sentence || sides[queries].segments === null || sides[keys].segments === null || !sides[keys].segments.includes(1);
+    part.select.value = shown.part;
+    words.hidden = !sentence;
+    words.setAttribute("aria-pressed", String(shown.words));
+    table.setAttribute("aria-pressed", String(shown.table));
+    theme.setAttribute("aria-pressed", String(this.colours.theme === "dark"));
+    badge.replaceChildren(...[this.stage.label("patterns", shown.place, shown.head), this.stage.label("badges", shown.place, shown.head)].filter(Boolean).map((one) => make("span", { class: "badge" }, one)));
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const target = /** @type {HTMLElement} */ (event.target);
+    if (event.ctrlKey || event.metaKey || event.altKey || target.closest("input, select, textarea, form")) return;
+    if (this.view.key(event) || this.common(event.key)) event.preventDefault();
+  }
+
+  /** Keys that mean the same in every view. @param {string} key @returns {boolean} */
+  common(key) {
+    const { state } = this;
+    const { place, head, query, key: at, words, measure, table } = state.shown;
+    const chosen = Math.max(0, query);
+    /** @type {Record<string, () => void>} */
+    const acts = {
+      ArrowLeft: () => state.set({ head: head - 1 }), ArrowRight: () => state.set({ head: head + 1 }),
+      ArrowUp: () => state.set({ place: place - 1 }), ArrowDown: () => state.set({ place: place + 1 }),
+      j: () => state.set({ query: query + 1 }), k: () => state.set({ query: Math.max(0, query - 1) }),
+      "]": () => state.set({ query: chosen, key: at + 1 }), "[": () => state.set({ query: chosen, key: at - 1 }),
+      w: () => state.set({ words: !words }), m: () => state.set({ measure: measure === "norms" ? "weights" : "norms" }),
+      t: () => state.set({ table: !table }), d: () => this.colours.turn(), Escape: () => state.set({ query: -1 }),
+    };
+    const view = this.views[Number(key) - 1];
+    const act = acts[key] ?? (view === undefined ? undefined : () => state.set({ view: view.name }));
+    act?.();
+    return act !== undefined;
+  }
+}

@@ -1,0 +1,233 @@
+// Where weights come from. A source answers for rows, tiles and pairs of any head; this one has all numbers in the page.
+
+/** @import { Parsed, Place, Told, Tensor } from "./record.js" */
+/** @import { Lens } from "./lens.js" */
+/** @import { Box, Pair, Tile } from "./weights.js" */
+import { lensOf } from "./lens.js";
+import { fillRow, MOST_EXACT, pairOf, shrunkTile } from "./weights.js";
+
+/** @typedef {"weights" | "norms"} Measure */
+/** @typedef {{values: Float32Array, rows: number, cols: number}} Small */
+
+/** The mean over all heads is asked for as this one. */
+export const ALL_HEADS = -1;
+const ROWS_KEPT = 1024;
+
+/** What local and remote sources share. */
+export class Source {
+  /** @param {Parsed} record */
+  constructor(record) {
+    this.record = record;
+    /** @type {Told} */
+    this.told = record.told;
+    /** @type {((prefix: number[]) => Promise<void>) | null} */
+    this.rewrite = null;
+    /** Whether a rough tile comes sooner than an exact one. */
+    this.rough = false;
+    /** @type {Map<string, Promise<Float32Array>>} */
+    this.rows = new Map();
+  }
+
+  /** @param {string} name @returns {Tensor | null} */
+  tensor(name) {
+    return this.record.tensors.get(name) ?? null;
+  }
+
+  /** The heads of a place whose maps can be read. @param {number} number @returns {number[]} */
+  heads(number) {
+    return this.told.places[number].kept?.heads ?? [];
+  }
+
+  /** @param {number} number @param {number} head */
+  readable(number, head) {
+    const heads = this.heads(number);
+    return head === ALL_HEADS ? heads.length > 0 : heads.includes(head);
+  }
+
+  /** Why a map cannot be read. @param {number} number @param {number} head */
+  why(number, head) {
+    const place = this.told.places[number];
+    if (place.kept === null) return `Only statistics were kept here${place.why ? `: ${place.why}` : ""}.`;
+    return `Of head ${head} only statistics were kept.`;
+  }
+
+  /** Heads that stand behind a head, or behind the mean. @param {number} number @param {number} head */
+  behind(number, head) {
+    return head === ALL_HEADS ? this.heads(number) : [head];
+  }
+
+  /** Whether keys send vectors whose lengths are known. @param {number} number */
+  hasNorms(number) {
+    return this.tensor(`${number}.value_norms`) !== null;
+  }
+
+  /** @param {number} number @param {number} head @returns {Float32Array} */
+  norms(number, head) {
+    const S = this.told.places[number].S;
+    const all = /** @type {Float32Array} */ (this.tensor(`${number}.value_norms`)?.numbers);
+    return all.subarray(head * S, (head + 1) * S);
+  }
+
+  /** The whole map, shrunk; null where there is none. @param {number} number @param {number} head @returns {Small | null} */
+  thumbnail(number, head) {
+    const found = this.tensor(`${number}.thumbnail`);
+    const peaks = this.tensor(`${number}.thumbnail_peak`);
+    if (found === null || peaks === null) return null;
+    const [, rows, cols] = found.shape;
+    const values = new Float32Array(rows * cols);
+    const place = this.told.places[number];
+    const heads = head === ALL_HEADS ? Array.from({ length: place.heads }, (_, h) => h) : [head];
+    for (const h of heads) {
+      const peak = peaks.numbers[h] / heads.length;
+      for (let at = 0; at < values.length; at++) {
+        const step = found.numbers[h * values.length + at] / 255;
+        values[at] += step * step * peak;
+      }
+    }
+    return { values, rows, cols };
+  }
+
+  /**
+   * Weights of a query for all keys; NaN where nothing is known.
+   * @param {number} number @param {number} head @param {number} query @param {Measure} [measure] @returns {Promise<Float32Array>}
+   */
+  row(number, head, query, measure = "weights") {
+    const name = `${number} ${head} ${query} ${measure}`;
+    const known = this.rows.get(name);
+    if (known !== undefined) return known;
+    const coming = this.mean(number, head, query, measure);
+    this.rows.set(name, coming);
+    coming.catch(() => this.rows.delete(name));
+    if (this.rows.size > ROWS_KEPT) this.rows.delete(/** @type {string} */ (this.rows.keys().next().value));
+    return coming;
+  }
+
+  /** @param {number} number @param {number} head @param {number} query @param {Measure} measure @returns {Promise<Float32Array>} */
+  async mean(number, head, query, measure) {
+    const place = this.told.places[number];
+    if (!this.readable(number, head)) return this.known(number, head, query);
+    const heads = this.behind(number, head);
+    const sum = new Float32Array(place.S);
+    for (const h of heads) {
+      const row = await this.weights(number, h, query);
+      let share = 1 / heads.length;
+      if (measure === "norms") {
+        const norms = this.norms(number, h);
+        let total = 0;
+        for (let j = 0; j < row.length; j++) total += row[j] * norms[j];
+        share = total > 0 ? share / total : 0;
+        for (let j = 0; j < row.length; j++) sum[j] += row[j] * norms[j] * share;
+      } else {
+        for (let j = 0; j < row.length; j++) sum[j] += row[j] * share;
+      }
+    }
+    return sum;
+  }
+
+  /** What statistics know of a row: its largest weights. @param {number} number @param {number} head @param {number} query */
+  known(number, head, query) {
+    const row = new Float32Array(this.told.places[number].S).fill(NaN);
+    const values = this.tensor(`${number}.top_values`);
+    const indices = this.tensor(`${number}.top_indices`);
+    if (values === null || indices === null || head === ALL_HEADS) return row;
+    const [, T, count] = values.shape;
+    for (let n = 0, at = (head * T + query) * count; n < count; n++, at++) {
+      if (indices.numbers[at] >= 0) row[indices.numbers[at]] = values.numbers[at];
+    }
+    return row;
+  }
+
+  /** @param {number} number @param {number} head @param {number} query @returns {Promise<Float32Array>} */
+  weights(number, head, query) {
+    throw new Error(`no weights of ${number}, ${head}, ${query}`);
+  }
+
+  /**
+   * @param {number} number @param {number} head @param {Box} box @param {number} rows @param {number} cols
+   * @param {Measure} [measure] @param {AbortSignal} [signal]
+   * @param {number} [most] weights, beyond which an estimate will do @returns {Promise<Tile>}
+   */
+  async tile(number, head, box, rows, cols, measure = "weights", signal = undefined, most = MOST_EXACT) {
+    const heads = this.behind(number, head);
+    let exact = true;
+    const values = new Float32Array(rows * cols);
+    for (const h of heads) {
+      const one = await this.tileOf(number, h, box, rows, cols, measure, signal, most);
+      exact = exact && one.exact;
+      for (let at = 0; at < values.length; at++) values[at] += one.values[at] / heads.length;
+    }
+    return { values, exact };
+  }
+
+  /** @param {number} number @param {number} head @param {Box} box @param {number} rows @param {number} cols
+   * @param {Measure} measure @param {AbortSignal} [signal] @param {number} [most] @returns {Promise<Tile>} */
+  tileOf(number, head, box, rows, cols, measure, signal, most) {
+    throw new Error(`no tile of ${[number, head, box.top, rows, cols, measure, signal, most].join(", ")}`);
+  }
+
+  /** @param {number} number @param {number} head @param {number} query @param {number} key @returns {Promise<Pair>} */
+  pair(number, head, query, key) {
+    throw new Error(`no pair of ${number}, ${head}, ${query}, ${key}`);
+  }
+}
+
+/** All numbers are in the page. */
+export class LocalSource extends Source {
+  /** @param {Parsed} record */
+  constructor(record) {
+    super(record);
+    this.rough = true;
+    /** @type {Map<string, Lens>} */
+    this.lenses = new Map();
+    /** Sums of weight times length, by place and head; NaN: not yet known. @type {Map<string, Float64Array>} */
+    this.totals = new Map();
+  }
+
+  /** @param {number} number @param {number} head @returns {Lens} */
+  lens(number, head) {
+    const name = `${number} ${head}`;
+    const lens = this.lenses.get(name) ?? lensOf(this.record, number, head);
+    if (lens === null) throw new Error(this.why(number, head));
+    this.lenses.set(name, lens);
+    return lens;
+  }
+
+  /** @override @param {number} number @param {number} head @param {number} query @returns {Promise<Float32Array>} */
+  async weights(number, head, query) {
+    const lens = this.lens(number, head);
+    const row = new Float32Array(lens.S);
+    fillRow(lens, query, 0, lens.S, row);
+    return row;
+  }
+
+  /** @override @param {number} number @param {number} head @param {Box} box @param {number} rows @param {number} cols
+   * @param {Measure} measure @param {AbortSignal} [signal] @param {number} [most] @returns {Promise<Tile>} */
+  async tileOf(number, head, box, rows, cols, measure, signal, most) {
+    signal?.throwIfAborted();
+    const change = measure === "norms" ? this.byLength(number, head) : null;
+    return shrunkTile(this.lens(number, head), box, rows, cols, change, signal, most);
+  }
+
+  /** Turns a part of a row of weights into shares of what arrives. @param {number} number @param {number} head */
+  byLength(number, head) {
+    const lens = this.lens(number, head);
+    const norms = this.norms(number, head);
+    const name = `${number} ${head}`;
+    const totals = this.totals.get(name) ?? new Float64Array(lens.T).fill(NaN);
+    this.totals.set(name, totals);
+    const whole = new Float32Array(lens.S);
+    return (/** @type {number} */ i, /** @type {number} */ left, /** @type {Float32Array} */ row) => {
+      if (Number.isNaN(totals[i])) {
+        fillRow(lens, i, 0, lens.S, whole);
+        totals[i] = whole.reduce((sum, weight, j) => sum + weight * norms[j], 0);
+      }
+      const share = totals[i] > 0 ? 1 / totals[i] : 0;
+      for (let j = 0; j < row.length; j++) row[j] *= norms[left + j] * share;
+    };
+  }
+
+  /** @override @param {number} number @param {number} head @param {number} query @param {number} key @returns {Promise<Pair>} */
+  async pair(number, head, query, key) {
+    return pairOf(this.lens(number, head), query, key);
+  }
+}

@@ -1,0 +1,46 @@
+// What every view is given: where numbers come from, what is shown, in which colours, and where to say a word.
+
+/** @import { Picture } from "./pen.js" */
+/** @import { Source, Measure } from "./source.js" */
+/** @import { State, ViewName } from "./state.js" */
+/** @import { Colours } from "./colours.js" */
+import { ALL_HEADS } from "./source.js";
+
+/**
+ * @typedef {object} View
+ * @property {ViewName} name
+ * @property {string} title
+ * @property {HTMLElement} element
+ * @property {(changed: Set<string> | null) => void} update
+ * @property {(event: KeyboardEvent) => boolean} key
+ * @property {() => Picture} picture
+ * @property {() => object} numbers
+ */
+
+export class Stage {
+  /** @param {Source} source @param {State} state @param {Colours} colours @param {(text: string) => void} status */
+  constructor(source, state, colours, status) {
+    this.source = source;
+    this.state = state;
+    this.colours = colours;
+    this.status = status;
+  }
+
+  /** The measure that a place has, wished or not. @param {number} place @param {Measure} wished @returns {Measure} */
+  measure(place, wished) {
+    return wished === "norms" && this.source.hasNorms(place) ? "norms" : "weights";
+  }
+
+  /** What was found out about a head, such as its pattern. @param {"patterns" | "badges"} kind @param {number} place @param {number} head @returns {string} */
+  label(kind, place, head) {
+    const facts = this.source.told.facts[kind];
+    const of = facts?.[this.source.told.places[place].name] ?? facts?.[place];
+    const said = of?.[head];
+    return said === undefined || said === null ? "" : String(said);
+  }
+}
+
+/** @param {number} head */
+export function headName(head) {
+  return head === ALL_HEADS ? "all (mean)" : `head ${head}`;
+}

@@ -1,0 +1,39 @@
+// The page inside a notebook: its numbers and its address are traits of the widget.
+
+/** @import { Address } from "./state.js" */
+import { Colours } from "./colours.js";
+import { make } from "./dom.js";
+import { inflated, parsed } from "./record.js";
+import { Shell } from "./shell.js";
+import { LocalSource } from "./source.js";
+import { State } from "./state.js";
+
+/** @typedef {{get: (name: string) => any, set: (name: string, value: any) => void, save_changes: () => void, on: (event: string, heard: () => void) => void}} Model */
+
+/** @param {Model} model @returns {Address} */
+function addressOfModel(model) {
+  return {
+    read: () => model.get("hash"),
+    write: (text) => {
+      model.set("hash", text);
+      model.save_changes();
+    },
+    heard: (listener) => model.on("change:hash", listener),
+  };
+}
+
+/** @param {{model: Model, el: HTMLElement}} given */
+async function render({ model, el }) {
+  const root = make("div", { class: "regard inside" });
+  el.append(root);
+  /** @type {DataView} */
+  const view = model.get("payload");
+  const bytes = new Uint8Array(view.byteLength);
+  bytes.set(new Uint8Array(view.buffer, view.byteOffset, view.byteLength));
+  const source = new LocalSource(parsed(await inflated(bytes)));
+  const state = new State(addressOfModel(model));
+  state.within(source.told);
+  new Shell(root, source, state, new Colours(root));
+}
+
+export default { render };
