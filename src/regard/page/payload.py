@@ -41,6 +41,10 @@ MAPS = {
     "added",
     "centre",
     "lse",
+    "asks",
+    "asks_scale",
+    "sends",
+    "sends_scale",
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any, TypeVar
 
@@ -75,7 +75,8 @@ class Service:
             raise
         except RegardError as error:  # its place is a path or a part of the model: to a visitor it is the run
             raise Refusal(error.came, error.expected, where=run, advice=error.advice) from None
-        return self.records.add(record)
+        asked = {"run": run, "text": text, "other": other}  # so that a link to the record can go on from it
+        return self.records.add(replace(record, facts={**record.facts, "look": asked}))
 
     async def tile(self, spot: Spot, area: tiles.Area) -> tuple[bytes, bool]:
         """float32, little-endian, and whether it is exact."""

@@ -2,7 +2,7 @@
 
 /** @typedef {{name: string, text: string, tokens: string[], spans: [number, number][], words: number[], segments: number[] | null}} Side */
 /** @typedef {{heads: number[], key_heads: number[], score: "dot" | "additive", added: "distance" | "key" | "pair" | null, half_width: number | null}} Kept */
-/** @typedef {{name: string, layer: number, kind: "self" | "cross", queries: number, keys: number, heads: number, T: number, S: number, why: string, kept: Kept | null}} Place */
+/** @typedef {{name: string, layer: number, kind: "self" | "cross", queries: number, keys: number, heads: number, T: number, S: number, why: string, kept: Kept | null, slopes: number[] | null}} Place */
 /** @typedef {[number, number, number | null, [number, string, number | null][]]} Step */
 /** @typedef {{facts: Record<string, any>, sides: Side[], places: Place[], steps: Step[], remote?: boolean}} Told */
 /** @typedef {Float32Array | Int16Array | Int32Array | Uint8Array} Numbers */

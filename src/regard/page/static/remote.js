@@ -55,6 +55,11 @@ export class RemoteSource extends Source {
     this.path = path;
   }
 
+  /** The server computes weights alone. @override @param {number} _number @param {Measure} measure */
+  has(_number, measure) {
+    return measure === "weights";
+  }
+
   /** @param {string} what @param {Record<string, number>} query @param {AbortSignal} [signal] */
   ask(what, query, signal) {
     const words = Object.entries(query).map(([name, value]) => `${name}=${value}`);

@@ -164,7 +164,7 @@ export class Sentence {
     if (row === null) return status(`${where}. Point at a token, or choose one, to read its weights.`);
     const best = peakOf(row) > 0 ? row.indexOf(peakOf(row)) : -1;
     const word = this.left.items[at].label;
-    const kind = this.stage.measure(place, measure) === "norms" ? "share" : "weight";
+    const kind = this.stage.measure(place, measure) === "weights" ? "weight" : "share";
     const most = best < 0 ? "" : `, most at \u2068${this.right.items[best].label}\u2069 (${kind} ${written(row[best])})`;
     status(`${where}. \u2068${word}\u2069 looks${most}; entropy ${entropyOf(row).toFixed(3)}.`);
   }

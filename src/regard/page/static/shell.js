@@ -19,6 +19,8 @@ import { Table } from "./table.js";
 
 const HELP = "Keys: 1 to 6 views; left and right the head; up and down the place; j and k the token; [ and ] the key; w words; m measure; t table; d dark or light; Escape chooses nothing.";
 
+const MEASURES = { weights: "weights", norms: "weight × length of value", gradient: "weight × gradient" };
+
 export class Shell {
   /** @param {HTMLElement} root @param {Source} source @param {State} state @param {Colours} colours
    * @param {EventTarget | null} keys where keys are listened for; null: inside alone */
@@ -57,6 +59,12 @@ export class Shell {
   }
 
   /** @returns {View} */
+  /** Those that any place knows. @returns {import("./source.js").Measure[]} */
+  get measures() {
+    const all = /** @type {import("./source.js").Measure[]} */ (Object.keys(MEASURES));
+    return all.filter((one) => this.source.told.places.some((_, n) => this.source.has(n, one)));
+  }
+
   get view() {
     return this.views.find((view) => view.name === this.state.shown.view) ?? this.views[0];
   }
@@ -77,7 +85,7 @@ export class Shell {
     const { told } = source;
     const place = choice("place", told.places.map((one, n) => [String(n), one.name]), (value) => state.set({ place: Number(value) }), "place");
     const head = choice("head", [], (value) => state.set({ head: Number(value) }), "head");
-    const measure = choice("measure", [["weights", "weights"], ["norms", "weight × length of value"]], (value) => state.set({ measure: value === "norms" ? "norms" : "weights" }), "measure");
+    const measure = choice("measure", [], (value) => state.set({ measure: /** @type {import("./source.js").Measure} */ (value) }), "measure");
     const part = choice("texts", [["all", "both"], ["ab", "A → B"], ["ba", "B → A"], ["aa", "A → A"], ["bb", "B → B"]], (value) => state.set({ part: /** @type {import("./state.js").Part} */ (value) }), "part");
     const words = toggle("Words", "Whole words: sums to, means from their pieces (key w)", () => state.set({ words: !state.shown.words }));
     const table = toggle("Table", "The numbers as a table (key t)", () => state.set({ table: !state.shown.table }));
@@ -111,8 +119,10 @@ export class Shell {
       head.select.replaceChildren(make("option", { value: String(ALL_HEADS) }, headName(ALL_HEADS)), ...Array.from({ length: count }, (_, n) => make("option", { value: String(n) }, String(n))));
     }
     head.select.value = String(shown.head);
-    measure.element.hidden = !["sentence", "matrix", "generation"].includes(this.view.name) || !places.some((_, n) => this.source.hasNorms(n));
-    measure.select.value = shown.measure;
+    const known = this.measures;
+    measure.element.hidden = !["sentence", "matrix", "generation"].includes(this.view.name) || known.length === 1;
+    if (measure.select.options.length !== known.length) measure.select.replaceChildren(...known.map((one) => make("option", { value: one }, MEASURES[one])));
+    measure.select.value = this.stage.measure(shown.place, shown.measure);
     const sentence = this.view.name === "sentence";
     place.element.hidden = head.element.hidden = this.view.name === "layers"; // which goes through all of them
     const { queries, keys } = places[shown.place];
@@ -143,7 +153,7 @@ export class Shell {
       ArrowUp: () => state.set({ place: place - 1 }), ArrowDown: () => state.set({ place: place + 1 }),
       j: () => state.set({ query: query + 1 }), k: () => state.set({ query: Math.max(0, query - 1) }),
       "]": () => state.set({ query: chosen, key: at + 1 }), "[": () => state.set({ query: chosen, key: at - 1 }),
-      w: () => state.set({ words: !words }), m: () => state.set({ measure: measure === "norms" ? "weights" : "norms" }),
+      w: () => state.set({ words: !words }), m: () => state.set({ measure: this.measures[(this.measures.indexOf(measure) + 1) % this.measures.length] }),
       t: () => state.set({ table: !table }), d: () => this.colours.turn(), Escape: () => state.set({ query: -1 }),
     };
     const view = this.views[Number(key) - 1];

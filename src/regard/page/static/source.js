@@ -4,9 +4,11 @@
 /** @import { Lens } from "./lens.js" */
 /** @import { Box, Pair, Tile } from "./weights.js" */
 import { lensOf } from "./lens.js";
+import { slopesOf } from "./slopes.js";
 import { fillRow, MOST_EXACT, pairOf, shrunkTile } from "./weights.js";
 
-/** @typedef {"weights" | "norms"} Measure */
+/** Weights; shares of the lengths that arrive; shares of what weights did for what was said, with either sign.
+ * @typedef {"weights" | "norms" | "gradient"} Measure */
 /** @typedef {{values: Float32Array, rows: number, cols: number}} Small */
 
 /** The mean over all heads is asked for as this one. */
@@ -56,14 +58,20 @@ export class Source {
     return head === ALL_HEADS ? this.heads(number) : [head];
   }
 
-  /** Whether keys send vectors whose lengths are known. @param {number} number */
-  hasNorms(number) {
-    return this.tensor(`${number}.value_norms`) !== null;
+  /** Whether a place knows what a measure needs. @param {number} number @param {Measure} measure */
+  has(number, measure) {
+    const needed = { weights: null, norms: "value_norms", gradient: "asks" }[measure];
+    return needed === null || this.tensor(`${number}.${needed}`) !== null;
   }
 
-  /** @param {number} number @param {number} head @returns {Float32Array} */
-  norms(number, head) {
+  /**
+   * What the weights of a query are multiplied with, for all keys, before they are made shares.
+   * @param {number} number @param {number} head @param {number} query @param {Measure} measure @returns {Float32Array | null}
+   */
+  factors(number, head, query, measure) {
+    if (measure === "weights") return null;
     const S = this.told.places[number].S;
+    if (measure === "gradient") return slopesOf(this.record, number, head, query);
     const all = /** @type {Float32Array} */ (this.tensor(`${number}.value_norms`)?.numbers);
     return all.subarray(head * S, (head + 1) * S);
   }
@@ -110,16 +118,9 @@ export class Source {
     const sum = new Float32Array(place.S);
     for (const h of heads) {
       const row = await this.weights(number, h, query);
-      let share = 1 / heads.length;
-      if (measure === "norms") {
-        const norms = this.norms(number, h);
-        let total = 0;
-        for (let j = 0; j < row.length; j++) total += row[j] * norms[j];
-        share = total > 0 ? share / total : 0;
-        for (let j = 0; j < row.length; j++) sum[j] += row[j] * norms[j] * share;
-      } else {
-        for (let j = 0; j < row.length; j++) sum[j] += row[j] * share;
-      }
+      const factors = this.factors(number, h, query, measure);
+      const share = (factors === null ? 1 : shareOf(row, factors)) / heads.length;
+      for (let j = 0; j < row.length; j++) sum[j] += row[j] * (factors === null ? 1 : factors[j]) * share;
     }
     return sum;
   }
@@ -179,8 +180,8 @@ export class LocalSource extends Source {
     this.rough = true;
     /** @type {Map<string, Lens>} */
     this.lenses = new Map();
-    /** Sums of weight times length, by place and head; NaN: not yet known. @type {Map<string, Float64Array>} */
-    this.totals = new Map();
+    /** What turns products into shares, by place, head and measure; NaN: not yet known. @type {Map<string, Float64Array>} */
+    this.shares = new Map();
   }
 
   /** @param {number} number @param {number} head @returns {Lens} */
@@ -204,25 +205,24 @@ export class LocalSource extends Source {
    * @param {Measure} measure @param {AbortSignal} [signal] @param {number} [most] @returns {Promise<Tile>} */
   async tileOf(number, head, box, rows, cols, measure, signal, most) {
     signal?.throwIfAborted();
-    const change = measure === "norms" ? this.byLength(number, head) : null;
+    const change = measure === "weights" ? null : this.changed(number, head, measure);
     return shrunkTile(this.lens(number, head), box, rows, cols, change, signal, most);
   }
 
-  /** Turns a part of a row of weights into shares of what arrives. @param {number} number @param {number} head */
-  byLength(number, head) {
+  /** Turns a part of a row of weights into shares. @param {number} number @param {number} head @param {Measure} measure */
+  changed(number, head, measure) {
     const lens = this.lens(number, head);
-    const norms = this.norms(number, head);
-    const name = `${number} ${head}`;
-    const totals = this.totals.get(name) ?? new Float64Array(lens.T).fill(NaN);
-    this.totals.set(name, totals);
+    const name = `${number} ${head} ${measure}`;
+    const shares = this.shares.get(name) ?? new Float64Array(lens.T).fill(NaN);
+    this.shares.set(name, shares);
     const whole = new Float32Array(lens.S);
     return (/** @type {number} */ i, /** @type {number} */ left, /** @type {Float32Array} */ row) => {
-      if (Number.isNaN(totals[i])) {
+      const factors = /** @type {Float32Array} */ (this.factors(number, head, i, measure));
+      if (Number.isNaN(shares[i])) {
         fillRow(lens, i, 0, lens.S, whole);
-        totals[i] = whole.reduce((sum, weight, j) => sum + weight * norms[j], 0);
+        shares[i] = shareOf(whole, factors);
       }
-      const share = totals[i] > 0 ? 1 / totals[i] : 0;
-      for (let j = 0; j < row.length; j++) row[j] *= norms[left + j] * share;
+      for (let j = 0; j < row.length; j++) row[j] *= factors[left + j] * shares[i];
     };
   }
 
@@ -230,4 +230,11 @@ export class LocalSource extends Source {
   async pair(number, head, query, key) {
     return pairOf(this.lens(number, head), query, key);
   }
+}
+
+/** One over the sum of all products; 0 where there is nothing. @param {Float32Array} row @param {Float32Array} factors */
+function shareOf(row, factors) {
+  let total = 0;
+  for (let j = 0; j < row.length; j++) total += row[j] * factors[j];
+  return total > 0 ? 1 / total : 0;
 }

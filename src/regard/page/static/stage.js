@@ -28,7 +28,7 @@ export class Stage {
 
   /** The measure that a place has, wished or not. @param {number} place @param {Measure} wished @returns {Measure} */
   measure(place, wished) {
-    return wished === "norms" && this.source.hasNorms(place) ? "norms" : "weights";
+    return this.source.has(place, wished) ? wished : "weights";
   }
 
   /** What was found out about a head, such as its pattern. @param {"patterns" | "badges"} kind @param {number} place @param {number} head @returns {string} */

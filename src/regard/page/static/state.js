@@ -12,6 +12,7 @@
  * @typedef {{read: () => string, write: (text: string, push: boolean) => void, heard: (listener: () => void) => void}} Address */
 
 export const VIEWS = /** @type {const} */ (["sentence", "heads", "matrix", "pair", "layers", "generation"]);
+const MEASURES_KNOWN = ["weights", "norms", "gradient"];
 const PARTS = ["all", "ab", "ba", "aa", "bb"];
 /** Changes of these are steps that the back button goes back. @type {(keyof Shown)[]} */
 const PLACES_TO_GO_BACK_TO = ["view", "place", "head", "record"];
@@ -32,12 +33,13 @@ export function readShown(text) {
   };
   const view = /** @type {ViewName} */ (said.get("view"));
   const part = /** @type {Part} */ (said.get("part"));
+  const measure = /** @type {import("./source.js").Measure} */ (said.get("measure"));
   const box = (said.get("box") ?? "").split(",").map(Number);
   return {
     view: VIEWS.includes(view) ? view : AT_FIRST.view,
     place: whole("place", AT_FIRST.place), head: whole("head", AT_FIRST.head),
     query: whole("query", AT_FIRST.query), key: whole("key", AT_FIRST.key),
-    measure: said.get("measure") === "norms" ? "norms" : "weights", words: said.get("words") === "1",
+    measure: MEASURES_KNOWN.includes(measure) ? measure : "weights", words: said.get("words") === "1",
     part: PARTS.includes(part) ? part : "all",
     box: box.length === 4 && box.every(Number.isFinite) ? box : null,
     first: whole("first", 0), step: whole("step", 0), table: said.get("table") === "1",

@@ -27,7 +27,7 @@ export class Table {
     const row = await source.row(number, head, query, this.stage.measure(number, measure));
     if (turn !== this.turn) return;
     const [asking, asked] = [source.told.sides[place.queries].tokens, source.told.sides[place.keys].tokens];
-    const kind = this.stage.measure(number, measure) === "norms" ? "share of what arrives" : "weight";
+    const kind = this.stage.measure(number, measure) === "weights" ? "weight" : "share";
     const caption = make("caption", {}, `The ${LINES} largest of token ${query}, `, spoken(visible(asking[query] ?? "", 60)), ` (${place.name}, ${headName(head)})`);
     const head_ = make("tr", {}, ...["rank", "key", "token", kind].map((name) => make("th", { scope: "col" }, name)));
     const lines = largest(row, LINES).map((at, n) =>
