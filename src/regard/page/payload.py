@@ -25,6 +25,7 @@ from regard.inspection.record.record import Record
 
 MAGIC = b"regard\x01\x00"
 SIDE = 64  # rows and columns of a thumbnail where the map itself is there
+FAR_SIDE = 256  # and where tiles of it have to be asked for
 LEVEL = 1  # of deflating: more gains a thousandth, for most of the numbers are noise
 DTYPES = {torch.float32: "float32", torch.int16: "int16", torch.int32: "int32", torch.uint8: "uint8"}
 
@@ -54,13 +55,15 @@ def payload(record: Record, most: int | None = None) -> bytes:
     `most`: where the numbers that maps come from take more bytes than this, they are left out, and the page asks the
     server for tiles; its head says {"remote": true}.
     """
-    record = replace(record, places=tuple(map(_with_small_thumbnails, record.places)))
+    maps = sum(tensor.nbytes for name, tensor in record.tensors().items() if _of_maps(name)) if most is not None else 0
+    remote = most is not None and maps > most
+    side = FAR_SIDE if remote else SIDE
+    record = replace(record, places=tuple(_with_small_thumbnails(place, side) for place in record.places))
     chosen: dict[str, Tensor] = {}
     for name, tensor in record.tensors().items():
         number, _, own = name.partition(".")
         if not _needless(record.places[int(number)], own):
             chosen[name] = _rounded(tensor) if own == "value_norms" else tensor
-    remote = most is not None and sum(tensor.nbytes for name, tensor in chosen.items() if _of_maps(name)) > most
     if remote:
         chosen = {name: tensor for name, tensor in chosen.items() if not _of_maps(name)}
     return _packed({**record.told(), "remote": remote}, chosen)
@@ -91,15 +94,15 @@ def _needless(place: Place, name: str) -> bool:
     return whole and name in COMPUTED
 
 
-def _with_small_thumbnails(place: Place) -> Place:
+def _with_small_thumbnails(place: Place, side: int) -> Place:
     """(H, R, C) no larger than the eye needs before the first tile is there: means over the tokens of each cell."""
     thumbnail = place.statistics.thumbnail
     if place.kept is None or thumbnail is None:
         return place
     for dim, tokens in ((1, place.T), (2, place.S)):
         size = thumbnail.size(dim)
-        if size > SIDE:
-            share = cells(size, SIDE, thumbnail) * cells(tokens, size, thumbnail).sum(-1)
+        if size > side:
+            share = cells(size, side, thumbnail) * cells(tokens, size, thumbnail).sum(-1)
             share = share / share.sum(-1, keepdim=True)
             thumbnail = torch.tensordot(thumbnail, share, dims=([dim], [1])).movedim(-1, dim)
     return replace(place, statistics=replace(place.statistics, thumbnail=thumbnail))

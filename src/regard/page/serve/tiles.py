@@ -79,12 +79,20 @@ def tile(place: Place, head: int, area: Area, exact: int, stop: Event) -> tuple[
         # from the first cell that anything is seen in, up to the last
         begin, end = ((key - area.left) * area.cols // area.width for key in (low, high - 1))
         left, right = area.left + int(firsts[begin]), area.left + _end(firsts, end, area.width)
-        weights = place.tile(head, some, torch.arange(left, right)).numpy()
-        across = np.add.reduceat(weights, firsts[begin : end + 1] - firsts[begin], axis=1)
-        sums[:, begin : end + 1].index_add_(0, row_of[at : at + step], torch.from_numpy(across).double())
+        weights = place.tile(head, some, torch.arange(left, right))
+        across = _summed(weights, firsts[begin : end + 1] - firsts[begin])
+        sums[:, begin : end + 1].index_add_(0, row_of[at : at + step], across.double())
     heights = torch.bincount(row_of, minlength=area.rows)
     widths = torch.from_numpy(np.diff(firsts, append=area.width))
     return (sums / (heights.unsqueeze(-1) * widths)).float(), whole
+
+
+def _summed(weights: Tensor, firsts: np.ndarray[Any, np.dtype[np.int64]]) -> Tensor:
+    """(t, cells): sums of the weights (t, s) from each first key up to the next; cells of one size are quicker."""
+    size = weights.size(1) // len(firsts)
+    if size * len(firsts) == weights.size(1) and (np.diff(firsts) == size).all():
+        return weights.unflatten(1, (len(firsts), size)).sum(-1)
+    return torch.from_numpy(np.add.reduceat(weights.numpy(), firsts, axis=1))
 
 
 def _end(firsts: np.ndarray[Any, np.dtype[np.int64]], cell: int, size: int) -> int:
@@ -105,7 +113,7 @@ def _from_thumbnail(small: Tensor, area: Area, place: Place) -> Tensor:
 
 
 def _shares(start: int, stop: int, cells: int, size: int, parts: int) -> Tensor:
-    """(cells, parts): how much of each of our cells, from start to stop, lies in each of `parts` of the whole `size`."""
+    """(cells, parts): how much of each of our cells, from start to stop, lies in each of the parts of `size`."""
     edges = start + torch.from_numpy(_firsts(stop - start, cells, end=1))
     bounds = torch.from_numpy(_firsts(size, parts, end=1))
     low = torch.maximum(edges[:-1, None], bounds[None, :-1])
