@@ -25,7 +25,7 @@ from regard.inspection.record.record import Record
 
 MAGIC = b"regard\x01\x00"
 SIDE = 64  # rows and columns of a thumbnail where the map itself is there
-FAR_SIDE = 256  # and where tiles of it have to be asked for
+FAR_SIDE = 128  # and where tiles of it have to be asked for
 LEVEL = 1  # of deflating: more gains a thousandth, for most of the numbers are noise
 DTYPES = {torch.float32: "float32", torch.int16: "int16", torch.int32: "int32", torch.uint8: "uint8"}
 
@@ -55,8 +55,7 @@ def payload(record: Record, most: int | None = None) -> bytes:
     `most`: where the numbers that maps come from take more bytes than this, they are left out, and the page asks the
     server for tiles; its head says {"remote": true}.
     """
-    maps = sum(tensor.nbytes for name, tensor in record.tensors().items() if _of_maps(name)) if most is not None else 0
-    remote = most is not None and maps > most
+    remote = most is not None and sum(map(_map_bytes, record.places)) > most
     side = FAR_SIDE if remote else SIDE
     record = replace(record, places=tuple(_with_small_thumbnails(place, side) for place in record.places))
     chosen: dict[str, Tensor] = {}
@@ -89,6 +88,13 @@ def unpacked(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return head["told"], found
 
 
+def _map_bytes(place: Place) -> int:
+    """About how many bytes the maps of a place come from."""
+    kept, slopes = place.kept, place.slopes
+    fixed = [] if kept is None else [kept.queries, kept.keys, *([] if slopes is None else [slopes.asks, slopes.sends])]
+    return sum(one.steps.nbytes for one in fixed)
+
+
 def _needless(place: Place, name: str) -> bool:
     whole = place.kept is not None and len(place.kept.heads) == place.heads
     return whole and name in COMPUTED
@@ -102,7 +108,8 @@ def _with_small_thumbnails(place: Place, side: int) -> Place:
     for dim, tokens in ((1, place.T), (2, place.S)):
         size = thumbnail.size(dim)
         if size > side:
-            share = cells(size, side, thumbnail) * cells(tokens, size, thumbnail).sum(-1)
+            edges = -(-torch.arange(size + 1) * tokens // size)  # the first token of every cell
+            share = cells(size, side, thumbnail) * edges.diff()
             share = share / share.sum(-1, keepdim=True)
             thumbnail = torch.tensordot(thumbnail, share, dims=([dim], [1])).movedim(-1, dim)
     return replace(place, statistics=replace(place.statistics, thumbnail=thumbnail))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from regard.errors import RecordError
@@ -47,7 +47,14 @@ class Side:
 
     def told(self) -> dict[str, Any]:
         """As JSON takes it."""
-        return asdict(self)
+        return {
+            "name": self.name,
+            "text": self.text,
+            "tokens": self.tokens,
+            "spans": self.spans,
+            "words": self.words,
+            "segments": self.segments,
+        }
 
     @classmethod
     def read(cls, told: dict[str, Any]) -> Side:

@@ -150,7 +150,7 @@ export class Shell {
     /** @type {Record<string, () => void>} */
     const acts = {
       ArrowLeft: () => state.set({ head: head - 1 }), ArrowRight: () => state.set({ head: head + 1 }),
-      ArrowUp: () => state.set({ place: place - 1 }), ArrowDown: () => state.set({ place: place + 1 }),
+      ArrowUp: () => state.set({ place: Math.max(0, place - 1) }), ArrowDown: () => state.set({ place: place + 1 }),
       j: () => state.set({ query: query + 1 }), k: () => state.set({ query: Math.max(0, query - 1) }),
       "]": () => state.set({ query: chosen, key: at + 1 }), "[": () => state.set({ query: chosen, key: at - 1 }),
       w: () => state.set({ words: !words }), m: () => state.set({ measure: this.measures[(this.measures.indexOf(measure) + 1) % this.measures.length] }),

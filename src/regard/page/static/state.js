@@ -5,7 +5,7 @@
 
 /** @typedef {"sentence" | "heads" | "matrix" | "pair" | "layers" | "generation"} ViewName */
 /** @typedef {"all" | "ab" | "ba" | "aa" | "bb"} Part */
-/** head -1: the mean over heads; query -1: none chosen; box: what the matrix shows, null for all of it.
+/** place -1: wherever this record begins; head -1: the mean over heads; query -1: none chosen; box: what the matrix shows, null for all of it.
  * @typedef {{view: ViewName, place: number, head: number, query: number, key: number, measure: Measure, words: boolean,
  *   part: Part, box: number[] | null, first: number, step: number, table: boolean, record: string}} Shown */
 /** Where the state is written: the address of a page, or a trait of a widget.
@@ -19,7 +19,7 @@ const PLACES_TO_GO_BACK_TO = ["view", "place", "head", "record"];
 
 /** @type {Shown} */
 const AT_FIRST = {
-  view: "sentence", place: 0, head: 0, query: -1, key: 0, measure: "weights", words: false, part: "all", box: null,
+  view: "sentence", place: -1, head: 0, query: -1, key: 0, measure: "weights", words: false, part: "all", box: null,
   first: 0, step: 0, table: false, record: "",
 };
 
@@ -103,7 +103,8 @@ export class State {
   fitted(shown) {
     if (this.told === null || this.told.places.length === 0) return shown;
     const { places, steps } = this.told;
-    const place = within(shown.place, 0, places.length - 1);
+    const across = places.map((one) => one.kind).lastIndexOf("cross"); // what a translation is about
+    const place = shown.place < 0 ? Math.max(0, across) : within(shown.place, 0, places.length - 1);
     const { heads, T, S } = places[place];
     const last = Math.max(0, ...places.map((one) => one.layer));
     return {
