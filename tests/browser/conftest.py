@@ -50,8 +50,9 @@ class Opened:
         self.page.screenshot(path=SHOTS / f"{name}.png")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """One for each file of tests: while it is open an event loop runs in this thread, where no other can."""
     if not os.environ.get("REGARD_REQUIRE_BROWSER"):
         pytest.importorskip("playwright.sync_api")
     from playwright.sync_api import sync_playwright

@@ -20,6 +20,8 @@ def press(page: Opened, *keys: str) -> dict:
 
 def test_keys_reach_every_view_place_head_and_token(opened: Callable[..., Opened]) -> None:
     page = opened("translator")
+    assert page.do("() => regard.state.shown.place") == 5  # a translation begins with its last look across
+    page.show(place=0)
     page.page.keyboard.press("Tab")
     for number, view in enumerate(("sentence", "heads", "matrix", "pair", "layers", "generation"), start=1):
         assert press(page, str(number))["view"] == view

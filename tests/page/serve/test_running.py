@@ -220,7 +220,8 @@ def test_addresses_that_only_this_machine_can_reach() -> None:
 
 def test_the_verb_says_where_it_is_and_ends_when_interrupted(tmp_path) -> None:
     RECORD.save(tmp_path / "a b.regard")
-    command = "from regard.cli.serve import serve; import sys; from pathlib import Path; "
+    command = "from regard.cli.serve import serve; import signal, sys; from pathlib import Path; "
+    command += "signal.signal(signal.SIGINT, signal.default_int_handler); "  # which a job in the background lacks
     command += "serve(None, [Path(sys.argv[1])], 0, '127.0.0.1', 0, False, True)"
     process = subprocess.Popen(
         [sys.executable, "-c", command, str(tmp_path / "a b.regard")],
