@@ -19,8 +19,9 @@ MOST = 2**22  # weights that a file holds whole; of longer texts it has the stat
 def save_json(record: Record, path: Path) -> None:
     """Sides, steps, and for each place its statistics and, of each head, the weights rounded to 4 places."""
     whole = _fits(record)
-    places = [_told(place, whole) for place in record.places]
-    told = {**record.told(), "places": places, "whole": whole}
+    told = record.told()
+    places = [{**about, **_numbers(place, whole)} for about, place in zip(told["places"], record.places, strict=True)]
+    told |= {"places": places, "whole": whole}
     write_whole(path, json.dumps(told, ensure_ascii=False).encode())
 
 
@@ -41,16 +42,9 @@ def _fits(record: Record) -> bool:
     return sum(place.heads * place.T * place.S for place in record.places) <= MOST
 
 
-def _told(place: Place, whole: bool) -> dict[str, Any]:
+def _numbers(place: Place, whole: bool) -> dict[str, Any]:
     seen = place.statistics
     found: dict[str, Any] = {
-        "name": place.name,
-        "layer": place.layer,
-        "kind": place.kind,
-        "queries": place.queries,
-        "keys": place.keys,
-        "heads": place.heads,
-        "why": place.why,
         "entropy": _rounded(seen.entropy),
         "received": _rounded(seen.received),
         "top": {"weights": _rounded(seen.top_values), "keys": seen.top_indices.tolist()},

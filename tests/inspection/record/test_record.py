@@ -15,7 +15,7 @@ from regard import Observe, attend, masks, scores
 from regard.attention.biases import DenseBias
 from regard.attention.positions import Alibi, Relative
 from regard.attention.windows import LocalM, LocalP
-from regard.errors import RecordError
+from regard.errors import RecordError, SettingError
 from regard.inspection.record.fixed import Fixed
 from regard.inspection.record.making import kept_of, observing, statistics_of
 from regard.inspection.record.place import Place
@@ -164,6 +164,8 @@ def test_only_some_heads_are_kept() -> None:
         place.tile(0)
     with pytest.raises(RecordError, match="one of the 4 heads"):
         place.tile(4)
+    with pytest.raises(SettingError, match=r"head 99, expected heads from 0 to 3"):
+        kept_of([got], [99])
 
 
 def test_the_file_grows_with_the_length_and_not_with_its_square() -> None:

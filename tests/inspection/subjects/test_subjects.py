@@ -147,7 +147,7 @@ def test_what_does_not_go_is_refused_in_words(runs: Path) -> None:
     for name in ("transformer", "pointer", "gpt"):
         with pytest.raises(SettingError, match=r"token 99999 in a prefix, expected numbers from 0 to"):
             subject(runs / name).look("The cat", prefix=[99999])
-    with pytest.raises(SettingError, match=r"no tokenizer.*Pass tokenizer="):
+    with pytest.raises(SettingError, match=r"no tokenizer.*pass tokenizer="):
         subject(regard.training.run.load(runs / "bert"))
     with pytest.raises(SettingError, match=r"at most 60"):
         subject(runs / "bert").look("cat " * 90)

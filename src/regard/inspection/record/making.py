@@ -14,6 +14,7 @@ from regard.attention.masks import Causal, Everything, Mask
 from regard.attention.observe import Attended, Observe, cells
 from regard.attention.prepared import Prepared
 from regard.attention.scores import Additive, Dot
+from regard.errors import SettingError
 from regard.inspection.record.fixed import Fixed
 from regard.inspection.record.place import Kept, Statistics
 from regard.inspection.record.terms import WHOLE, Added, Local, Sight, Unkept
@@ -41,6 +42,9 @@ def kept_of(calls: Sequence[Attended], heads: Sequence[int] | None, row: int = 0
     whole = _joined(parts, last)
     all_heads = whole.q.size(0)
     chosen = tuple(range(all_heads)) if heads is None else tuple(heads)
+    wrong = next((head for head in chosen if not 0 <= head < all_heads), None)
+    if wrong is not None:
+        raise SettingError(f"head {wrong}", f"heads from 0 to {all_heads - 1}", where="record")
     group = all_heads // whole.k.size(0)
     used = sorted({head // group for head in chosen})
     queries, keys = Fixed.of(whole.q[list(chosen)]), Fixed.of(whole.k[used], centred=whole.vector is None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -219,8 +219,3 @@ def small(thumbnail: Tensor) -> tuple[Tensor, Tensor]:
 def large(steps: Tensor, peak: Tensor) -> Tensor:
     """Thumbnails from their 8 bits."""
     return (steps.float() / 255) ** 2 * peak[:, None, None]
-
-
-def chosen(record: Record, places: Sequence[str]) -> Record:
-    """The record without the other places."""
-    return Record(record.sides, tuple(record.place(name) for name in places), record.facts, record.steps)

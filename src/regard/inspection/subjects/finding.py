@@ -73,7 +73,7 @@ def _ours(tokenizer: Any) -> Tokenizer:
         "no tokenizer" if tokenizer is None else f"a tokenizer of type {type(tokenizer).__name__}",
         "a regard.text.Tokenizer",
         where="look",
-        advice="Pass tokenizer=, or name the folder of the run instead of the model.",
+        advice="Name a folder that holds a tokenizer.json, or in Python pass tokenizer=.",
     )
 
 

@@ -52,7 +52,7 @@ class Translating:
         sides = self._sides(text, other, [spell(token) for token in tokens])
         places = gathered(model, heard, wanted, sides, _where)
         steps = steps_of(logs, [*tokens, end], 0, spell)
-        return Record(sides, places, {"model": self.name, "kind": self.kind, "words": "pieces"}, steps)
+        return Record(sides, places, {"model": self.name, "kind": self.kind}, steps)
 
     def _source(self, text: str) -> tuple[Tensor, Tensor, dict[int, str]]:
         """ids (1, S) of the source and its end, and what those beyond the vocabulary stand for."""
