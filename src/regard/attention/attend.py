@@ -33,6 +33,13 @@ from regard.errors import BackendError, DeviceError, DtypeError, SettingError, S
 
 def plain(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> Attended:
     """The definition: the whole map at once, T x S."""
+    weights, lse, hidden = whole_map(prepared)
+    output = average(torch.nn.functional.dropout(weights, dropout), v, prepared.grid)
+    return Attended(output, lse, "plain", **describe(weights, hidden, observe))
+
+
+def whole_map(prepared: Prepared) -> tuple[Tensor, Tensor, Tensor]:
+    """The weights (..., T, S), their log-sum-exp (..., T), and which keys a query may not see (..., T, S)."""
     prepared = prepared.precise()
     scores = prepared.scores()  # (..., T, S), -inf where a query may not look
     hidden = scores == -torch.inf
@@ -42,8 +49,7 @@ def plain(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> At
     lse = scores.logsumexp(-1).masked_fill(nowhere.squeeze(-1), -torch.inf)
     if prepared.window is not None:
         weights = weights * prepared.gain()  # Luong's equation 10: not renormalised
-    output = average(torch.nn.functional.dropout(weights, dropout), v, prepared.grid)
-    return Attended(output, lse, "plain", **describe(weights, hidden, observe))
+    return weights, lse, hidden
 
 
 def average(weights: Tensor, v: Tensor, grid: Grid) -> Tensor:
@@ -87,11 +93,16 @@ def attend(
     name = _choose(prepared, v, dropout, backend).backend
     with own_precision(v):
         got = BACKENDS[name].compute(prepared, v, dropout, observe)
-    return told_more(got, prepared, v, observe)
+        return told_more(got, prepared, v, observe)
 
 
 def told_more(got: Attended, prepared: Prepared, v: Tensor, observe: Observe) -> Attended:
-    """What was attended, with what it was computed from, as far as that is asked for."""
+    """What was attended, with what it was computed from, as far as that is asked for.
+
+    Whole weights are those of the definition, whatever computed the output: handed back, they give its average.
+    """
+    if observe.weights and got.weights is None:
+        got = replace(got, weights=whole_map(prepared)[0])
     if not observe.prepared and not observe.values:
         return got
     return replace(

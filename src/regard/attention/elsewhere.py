@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from inspect import signature
 from typing import Any, NamedTuple
 
@@ -24,6 +25,8 @@ from regard.attention.observe import Attended, Observe
 from regard.attention.scores import ScaledDot
 from regard.attention.tap import is_heard, report
 from regard.errors import BackendError
+
+_telling: ContextVar[bool] = ContextVar("regard_telling", default=False)
 
 
 @contextmanager
@@ -60,9 +63,13 @@ class _Ear(TorchFunctionMode):
         self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func not in _HEARD or not self.within or not is_heard(self.within[-1]):
+        if func not in _HEARD or _telling.get() or not self.within or not is_heard(self.within[-1]):
             return func(*args, **kwargs)
-        return _HEARD[func](self.within[-1], func(*args, **kwargs), args, kwargs)
+        token = _telling.set(True)  # an ear around this one would tell the same listeners again
+        try:
+            return _HEARD[func](self.within[-1], func(*args, **kwargs), args, kwargs)
+        finally:
+            _telling.reset(token)
 
 
 class _Asked(NamedTuple):

@@ -18,7 +18,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.attention.attend import attend, average
+from regard.attention.attend import attend, average, own_precision
 from regard.attention.grid import Grid
 from regard.attention.memory import Memory
 from regard.attention.observe import Attended, Observe, describe
@@ -134,6 +134,7 @@ def _replaced(got: Attended, weights: Tensor, v: Tensor, dropout: float, observe
         raise ShapeError(f"replacement weights of shape {tuple(weights.shape)}", f"{asked}", where="Tap")
     grid = Grid(tuple(got.lse.shape[:-1]), got.lse.size(-1), v.size(-2), v.device)
     weights = weights.to(got.lse.dtype)
-    output = average(nn.functional.dropout(weights, dropout), v, grid)
+    with own_precision(v):
+        output = average(nn.functional.dropout(weights, dropout), v, grid)
     hidden = weights == 0
     return replace(got, output=output, **describe(weights, hidden, observe))

@@ -20,7 +20,7 @@ from regard.models.heads import OnText
 from regard.text.corpora.labels import Labels, Scale
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.run import load
-from regard.training.tasks.classification import Classification, Numbers
+from regard.training.tasks.classification import Classification, outputs_of
 from regard.training.tasks.tokenizers import kept_tokenizer
 from regard.training.use import for_task
 
@@ -48,9 +48,7 @@ class Classifier:
         """The model of a run folder."""
         folder = Path(run)
         recipe = for_task(folder, Classification)
-        known = recipe.data.labels
-        labels = Scale(known.center, known.spread) if isinstance(known, Numbers) else Labels(tuple(known or ()))
-        return cls(load(folder), kept_tokenizer(recipe.tokenizer, folder), labels)
+        return cls(load(folder), kept_tokenizer(recipe.tokenizer, folder), outputs_of(recipe))
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str], others: Sequence[str] | None = None) -> list[Classified]:

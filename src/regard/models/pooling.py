@@ -14,6 +14,7 @@ from regard.attention.layers import AttentionPooling
 from regard.attention.masks import Padding
 from regard.attention.scores import Score
 from regard.errors import SettingError
+from regard.models.cells import recurrent
 from regard.models.turning import turned
 
 
@@ -22,8 +23,10 @@ class PoolingClassifier(nn.Module):
 
     PoolingClassifier(8000, 2, 64)                                 # of the words themselves: it knows no order
     PoolingClassifier(8000, 2, 64, states=BothWays(64))            # of words that have read the others
+    PoolingClassifier(8000, 2, 300, states=BothWays(300, 256, "lstm"))
 
-    `states`: a module (x (B, T, width), lengths (B,)) -> (B, T, width); by default the words stand for themselves.
+    `states`: a module (x (B, T, width), lengths (B,)) -> (B, T, states.width); by default the words stand for
+    themselves. The score compares vectors of that width.
     """
 
     def __init__(
@@ -33,14 +36,15 @@ class PoolingClassifier(nn.Module):
         width: int,
         score: Score | None = None,
         dropout: float = 0.0,
-        states: nn.Module | None = None,
+        states: BothWays | Alone | None = None,
     ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, width)
         self.states = states
-        self.pooling = AttentionPooling(width, score)
+        seen = width if states is None else states.width
+        self.pooling = AttentionPooling(seen, score)
         self.dropout = nn.Dropout(dropout)
-        self.classes = nn.Linear(width, classes)
+        self.classes = nn.Linear(seen, classes)
 
     def forward(self, inputs: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
         """inputs (B, T) of which the first `lengths` (B,) are real: logits (B, C).
@@ -56,18 +60,33 @@ class PoolingClassifier(nn.Module):
 class BothWays(nn.Module):
     """Two recurrent readers, one from the left and one from the right; a state holds half of its width from each.
 
-    The second one reads every row from its own last word, so that padding comes after the text for both of them.
+    `states`: how wide that is, by default as wide as the words; `cell`: "rnn", "gru" or "lstm". The second one reads
+    every row from its own last word, so that padding comes after the text for both of them.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, states: int | None = None, cell: str = "gru") -> None:
         super().__init__()
-        if width < 2 or width % 2:
-            raise SettingError(f"width={width}", "an even width, half of it for each way", where="BothWays")
-        self.forth = nn.GRU(width, width // 2, batch_first=True)
-        self.back = nn.GRU(width, width // 2, batch_first=True)
+        self.width = width if states is None else states
+        if self.width < 2 or self.width % 2:
+            raise SettingError(f"width={self.width}", "an even width, half of it for each way", where="BothWays")
+        self.forth = recurrent(cell, width, self.width // 2)
+        self.back = recurrent(cell, width, self.width // 2)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """x (B, T, width), of which the first `lengths` (B,) are real: (B, T, width)."""
+        """x (B, T, words' width), of which the first `lengths` (B,) are real: (B, T, width)."""
         forth, _ = self.forth(x)
         back, _ = self.back(turned(x, lengths))
         return torch.cat((forth, turned(back, lengths)), -1)
+
+
+class Alone(nn.Module):
+    """Each word through the same layer, h = relu(W x + b): it reads none of the others."""
+
+    def __init__(self, width: int, states: int | None = None) -> None:
+        super().__init__()
+        self.width = width if states is None else states
+        self.layer = nn.Linear(width, self.width)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """x (B, T, words' width): (B, T, width)."""
+        return torch.relu(self.layer(x))

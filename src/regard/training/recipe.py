@@ -175,7 +175,10 @@ class Prepared:
 
 
 class Recipe(Section):
-    """The sections that every task has; `prepare` is the task's own."""
+    """The sections that every task has; `prepare` is the task's own.
+
+    `pruned`: heads that the model lacks, by place, counted as they were before any was cut.
+    """
 
     task: str
 
@@ -192,6 +195,7 @@ class Recipe(Section):
     keep: Keep = Keep()
     log: Log = Log()
     start: Start = Start()
+    pruned: dict[str, list[Annotated[int, Field(ge=0)]]] = Field(default_factory=dict)
 
     def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> Prepared:
         """Model, objective and batches of this rank. What takes long is made once and found in `folder` again:

@@ -35,7 +35,8 @@ from regard.training.telling.log import LogFile
 from regard.training.weights import load_weights
 
 RECIPE, LOG, DATA = "recipe.toml", "log.jsonl", "data"
-OWN = ("task", "data", "tokenizer", "target_tokenizer", "model", "batches", "train.seed")  # what makes a run what it is
+# what makes a run what it is
+OWN = ("task", "data", "tokenizer", "target_tokenizer", "model", "batches", "pruned", "train.seed")
 Tell = Callable[[str], None]
 
 

@@ -63,7 +63,7 @@ MODEL = "layers, heads, width, pair, sizes, inner, spare"
             "nmae = 'a'",
             3,
             "got unknown setting 'nmae', expected one of task, version, name, description, train, optimiser, "
-            "schedule, average, evaluate, keep, log, start, data, model. Did you mean 'name'?",
+            "schedule, average, evaluate, keep, log, start, pruned, data, model. Did you mean 'name'?",
         ),
         # kinds
         (

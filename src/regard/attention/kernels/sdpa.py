@@ -78,8 +78,7 @@ def compute(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> 
     found = {} if not observe.statistics else _statistics(prepared, observe)
     if torch.is_grad_enabled() and (prepared.q.requires_grad or prepared.k.requires_grad):
         lse = _LogSumExp.apply(prepared, lse, prepared.q, prepared.k)
-    weights = stream.compute(prepared, v, 0.0, Observe(weights=True)).weights if observe.weights else None
-    return Attended(output, lse, NAME, weights=weights, **found)
+    return Attended(output, lse, NAME, **found)
 
 
 @torch.no_grad()

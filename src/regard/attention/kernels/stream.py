@@ -29,13 +29,13 @@ def compute(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> 
     with torch.set_grad_enabled(learns):
         results = []
         for lead, part in parts(precise):
-            walk = Walk(part, cut_heads(values, lead, prepared.grid), dropout, observe.weights, statistics, scratch)
+            walk = Walk(part, cut_heads(values, lead, prepared.grid), dropout, statistics, scratch)
             results.append(walk.all_rows(lead, again=learns))
         if statistics is not None:
             statistics.sealed = True
-        output, lse, weights = _assemble(results, prepared.grid.lead)
+        output, lse = _assemble(results, prepared.grid.lead)
     found = {} if statistics is None else statistics.found()
-    return Attended(output.to(v.dtype), lse, NAME, weights=weights if observe.weights else None, **found)
+    return Attended(output.to(v.dtype), lse, NAME, **found)
 
 
 class Walk:
@@ -46,17 +46,16 @@ class Walk:
         part: Prepared,
         values: Tensor,
         dropout: float,
-        weights: bool,
         statistics: Statistics | None,
         scratch: Scratch | None,
     ) -> None:
-        self.part, self.dropout, self.weights, self.statistics = part, dropout, weights, statistics
+        self.part, self.dropout, self.statistics = part, dropout, statistics
         self.scratch = scratch  # None: gradients are wanted, so every block needs memory of its own
         self.values = share_heads(values, part.grid)
 
-    def all_rows(self, lead: tuple[slice, ...], *, again: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """output (..., T, Dv), lse (..., T), weights (..., T, S or 0); `again`: computed anew in the backward pass."""
-        done: list[tuple[Tensor, Tensor, Tensor]] = []
+    def all_rows(self, lead: tuple[slice, ...], *, again: bool) -> tuple[Tensor, Tensor]:
+        """output (..., T, Dv), lse (..., T); `again`: computed anew in the backward pass."""
+        done: list[tuple[Tensor, Tensor]] = []
         at = 0
         for block in blocks(lead, self.part):
             if block.rows.start > at:
@@ -69,10 +68,10 @@ class Walk:
             at = block.rows.stop
         if at < self.part.grid.T or not done:
             done.append(self.nowhere(self.part.grid.T - at))
-        output, lse, weights = zip(*done, strict=True)
-        return torch.cat(output, -2), torch.cat(lse, -1), torch.cat(weights, -2)
+        output, lse = zip(*done, strict=True)
+        return torch.cat(output, -2), torch.cat(lse, -1)
 
-    def block(self, block: Block) -> tuple[Tensor, Tensor, Tensor]:
+    def block(self, block: Block) -> tuple[Tensor, Tensor]:
         """The rows of one block: softmax of whole rows, averaged."""
         if block.cols.start >= block.cols.stop:
             return self.nowhere(block.rows.stop - block.rows.start)
@@ -86,23 +85,18 @@ class Walk:
         if faded:
             powers = powers / total * self.part.gain(block.rows, block.cols)
         output = torch.nn.functional.dropout(powers, self.dropout) @ values
-        weights = powers.new_empty(*powers.shape[:-1], 0)
-        if self.weights:
-            weights = powers if faded else powers / total
-            weights = torch.nn.functional.pad(weights, (block.cols.start, self.part.grid.S - block.cols.stop))
         output = output if faded else output / total
         if self.statistics is not None and not self.statistics.sealed:
             self.statistics.add(block, powers, logs, None if faded else total)
-        return output, lse, weights
+        return output, lse
 
-    def nowhere(self, rows: int) -> tuple[Tensor, Tensor, Tensor]:
+    def nowhere(self, rows: int) -> tuple[Tensor, Tensor]:
         """Rows that may look at no key: zeros, and a log-sum-exp of -inf."""
         lead = self.part.grid.lead
         nothing = sum(x[..., :0, :].sum() for x in (self.part.q, self.part.k, self.values))  # 0, with a zero gradient
         return (
             self.values.new_zeros(*lead, rows, self.values.size(-1)) + nothing,
             self.values.new_full((*lead, rows), -torch.inf) + nothing,
-            self.values.new_zeros(*lead, rows, self.part.grid.S if self.weights else 0) + nothing,
         )
 
 
@@ -119,7 +113,7 @@ def exponentials(part: Prepared, block: Block, scratch: Scratch | None) -> tuple
     return logs, powers, powers.sum(-1, keepdim=True), peak
 
 
-def _assemble(results: list[tuple[Tensor, Tensor, Tensor]], lead: tuple[int, ...]) -> list[Tensor]:
+def _assemble(results: list[tuple[Tensor, Tensor]], lead: tuple[int, ...]) -> list[Tensor]:
     """The parts together again: they come in order, so stacking them restores the dimensions that were split."""
     if len(results) == 1:
         return list(results[0])

@@ -6,12 +6,16 @@ matrix. A large weight on a short vector, as that of [SEP] often is, moves nothi
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.errors import RecordError, ShapeError
 from regard.inspection.measures.walking import ROWS, reach
 from regard.inspection.record.place import Place, Where
+
+_OUT = ("out", "o_proj", "out_proj", "c_proj", "o", "to_out", "proj", "dense")  # how models call what joins the heads
 
 
 def value_norms(values: Tensor, out: Tensor) -> Tensor:
@@ -27,6 +31,22 @@ def value_norms(values: Tensor, out: Tensor) -> Tensor:
     group = heads // key_heads
     sent = (values[head // group].detach() @ by_head[:, head].mT for head in range(heads))  # one (S, width) at a time
     return torch.stack([vectors.norm(dim=-1) for vectors in sent])
+
+
+def joining(model: nn.Module, place: str) -> Tensor | None:
+    """The matrix (width, heads * D) that joins the heads of a place, wherever models like this one put it."""
+    owner: Any = model.get_submodule(place)
+    homes = [getattr(owner, name, None) for name in _OUT]
+    if place.endswith(".self"):  # BERT's stands beside: attention.self, attention.output.dense
+        beside: Any = model.get_submodule(place.removesuffix(".self"))
+        homes.append(getattr(getattr(beside, "output", None), "dense", None))
+    for home in homes:
+        found = home[0] if isinstance(home, nn.Sequential) else home
+        matrix = getattr(found, "weight", None)
+        if isinstance(matrix, Tensor):
+            turned = type(found).__name__ == "Conv1D"  # GPT-2's matrices lie the other way
+            return matrix.detach().t() if turned else matrix.detach()
+    return None
 
 
 def norm_based(

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.errors import SettingError
 from regard.inspection.record.record import Record
-from regard.inspection.subjects.gathering import gathered, listened, steps_of
+from regard.inspection.subjects.gathering import gathered, listened, shares_of, steps_of
 from regard.inspection.subjects.rows import Row
 from regard.inspection.subjects.subject import ALL, Wanted, expect_known
 from regard.models.predictions import Logits
@@ -54,7 +54,10 @@ class Continuing:
         sides = (row.side(),)
         places = gathered(self.model, heard, wanted, sides, lambda place: (0, 0, "self"))
         steps = steps_of(logs[len(given) - 1 : len(ids) - 1], new, len(given), self._spell) if new else ()
-        return Record(sides, places, {"model": self.name, "kind": self.kind}, steps)
+        facts: dict[str, Any] = {"model": self.name, "kind": self.kind}
+        if not steps:
+            facts["next"] = shares_of(logs[-1], self._spell)
+        return Record(sides, places, facts, steps)
 
     def _gone_on(self, given: list[int], prefix: list[int], end: int | None) -> list[int]:
         """The likeliest tokens after those given, of which the first are told."""

@@ -22,8 +22,10 @@ from regard.models.bert import Bert
 from regard.models.pooling import PoolingClassifier
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
+from regard.text.corpora.labels import Labels, Scale
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.run import RECIPE, recorded
+from regard.training.tasks.classification import Classification, outputs_of
 from regard.training.tasks.tokenizers import FILE, kept_tokenizer
 from regard.training.tasks.translation import Translation
 
@@ -46,7 +48,7 @@ def subject(model: nn.Module | str | os.PathLike[str], tokenizer: Any = None, wr
         source, target = found if isinstance(found, tuple | list) else (found, found)
         return Translating(Translator(model, _ours(source), _ours(target)), name, about)
     if isinstance(model, PoolingClassifier) or any(isinstance(one, Bert) for one in model.modules()):
-        return Reading(model, _ours(found), name, about)
+        return Reading(model, _ours(found), name, about, None if folder is None else _labels(folder))
     if hasattr(model, "start") and hasattr(model, "step"):
         return Continuing(model, _ours(found), name, about, writes)
     if type(model).__module__.startswith("regard."):
@@ -83,3 +85,9 @@ def _name(model: nn.Module, folder: Path | None) -> str:
 
 def _described(folder: Path) -> str:
     return str(recorded(folder).description) if (folder / RECIPE).exists() else ""
+
+
+def _labels(folder: Path) -> Labels | Scale | None:
+    """What a classifier's outputs stand for."""
+    recipe = recorded(folder) if (folder / RECIPE).exists() else None
+    return outputs_of(recipe) if isinstance(recipe, Classification) else None

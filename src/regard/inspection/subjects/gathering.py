@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention.hearing import Heard, hearing
 from regard.attention.observe import Attended, Observe
+from regard.attention.tap import places_of
 from regard.errors import PlaceError, SettingError
-from regard.inspection.measures.norms import value_norms
+from regard.inspection.intervene import count_anew, is_changed
+from regard.inspection.measures.norms import joining, value_norms
 from regard.inspection.record.fixed import Fixed
 from regard.inspection.record.making import kept_of, observing, statistics_of
 from regard.inspection.record.place import Kept, Place, Slopes
@@ -26,8 +29,6 @@ from regard.inspection.subjects.subject import CANDIDATES, Wanted
 Sides = Callable[[str], tuple[int, int, Literal["self", "cross"]]]
 """For a place, by its name: the side that looks, the one that is looked at, and how that is called."""
 
-_OUT = ("out", "o_proj", "out_proj", "c_proj", "o", "to_out", "proj", "dense")  # how models call what joins the heads
-
 
 class Ear(Heard):
     """What was heard, and the gradients of what was said by the averages that were heard."""
@@ -35,6 +36,7 @@ class Ear(Heard):
     def __init__(self, gradient: bool) -> None:
         super().__init__()
         self.wants, self.gradients = gradient, dict[str, list[Tensor]]()
+        self.changed: frozenset[str] = frozenset()  # places where somebody intervenes, whose scores no longer tell
 
     def explain(self, said: Tensor | None) -> None:
         """`said`: one number that the model computed while it was heard, such as ln p of what it wrote."""
@@ -57,6 +59,8 @@ class Ear(Heard):
 def listened(model: nn.Module, wanted: Wanted, length: int) -> Iterator[Ear]:
     """Hear all that a record of a text of this length needs."""
     ear = Ear(wanted.gradient)
+    ear.changed = frozenset(place for who, place in places_of(model, wanted.places).items() if is_changed(who))
+    count_anew()
     observe = observing(length) | Observe(values=True)
     with torch.set_grad_enabled(wanted.gradient), hearing(model, wanted.places, observe, ear):
         yield ear
@@ -75,7 +79,7 @@ def gathered(model: nn.Module, heard: Ear, wanted: Wanted, sides: Sequence[Side]
         )
     found = []
     for name in spoken:
-        place = _place(model, name, heard.calls(name), wanted, sides, where)
+        place = _place(model, name, heard, wanted, sides, where)
         found.append(replace(place, slopes=_slopes(place.kept, heard.calls(name), heard.gradients.get(name))))
     return tuple(found)
 
@@ -97,11 +101,12 @@ def _of_heads(x: Tensor) -> Tensor:
     return x.detach().float().cpu().reshape(-1, *x.shape[-2:])
 
 
-def _place(
-    model: nn.Module, name: str, calls: Sequence[Attended], wanted: Wanted, sides: Sequence[Side], where: Sides
-) -> Place:
+def _place(model: nn.Module, name: str, heard: Ear, wanted: Wanted, sides: Sequence[Side], where: Sides) -> Place:
     queries, keys, kind = where(name)
+    calls = heard.calls(name)
     kept, why = _kept(calls, wanted.heads_of(name))
+    if name in heard.changed:
+        kept, why = None, "Only statistics were kept: somebody intervenes here."
     statistics = statistics_of(calls, kept)
     heads, T, S = *statistics.entropy.shape, statistics.received.size(-1)
     for count, number, what in ((T, queries, "queries"), (S, keys, "keys")):
@@ -128,7 +133,7 @@ def _kept(calls: Sequence[Attended], heads: Sequence[int] | None) -> tuple[Kept 
 def _norms(model: nn.Module, place: str, calls: Sequence[Attended]) -> Tensor | None:
     """How long the vector is that each key sends into the stream; None where what joins the heads is not known."""
     values = max((call.values for call in calls if call.values is not None), key=lambda one: one.size(-2), default=None)
-    matrix = _joining(model, place)
+    matrix = joining(model, place)
     if values is None or matrix is None:
         return None
     heads = calls[0].lse.reshape(-1, calls[0].lse.size(-1)).size(0) // max(1, calls[0].lse.size(0))
@@ -137,22 +142,6 @@ def _norms(model: nn.Module, place: str, calls: Sequence[Attended]) -> Tensor | 
     if matrix.size(1) != heads * values.size(-1):
         return None
     return value_norms(values.float().cpu(), matrix.float().cpu())
-
-
-def _joining(model: nn.Module, place: str) -> Tensor | None:
-    """The matrix (width, heads * D) that joins the heads of a place, wherever models like this one put it."""
-    owner: Any = model.get_submodule(place)
-    homes = [getattr(owner, name, None) for name in _OUT]
-    if place.endswith(".self"):  # BERT's stands beside: attention.self, attention.output.dense
-        beside: Any = model.get_submodule(place.removesuffix(".self"))
-        homes.append(getattr(getattr(beside, "output", None), "dense", None))
-    for home in homes:
-        found = home[0] if isinstance(home, nn.Sequential) else home
-        matrix = getattr(found, "weight", None)
-        if isinstance(matrix, Tensor):
-            turned = type(found).__name__ == "Conv1D"  # GPT-2's matrices lie the other way
-            return matrix.detach().t() if turned else matrix.detach()
-    return None
 
 
 def steps_of(
@@ -166,3 +155,9 @@ def steps_of(
         others = tuple((number, spell(number), value) for number, value in zip(which, best, strict=True))
         found.append(Step(first + at, token, float(log[token]), others))
     return tuple(found)
+
+
+def shares_of(logs: Tensor, spell: Callable[[int], str], count: int = CANDIDATES) -> list[tuple[str, float]]:
+    """What could come next: logs (V,), as it is shown and how likely it is, likeliest first."""
+    values, indices = logs.detach().float().topk(min(count, logs.size(-1)))
+    return [(spell(number), math.exp(value)) for number, value in zip(indices.tolist(), values.tolist(), strict=True)]

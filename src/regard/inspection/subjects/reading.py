@@ -20,6 +20,7 @@ from regard.models.bert import Bert, MaskedLM
 from regard.models.heads import OnText
 from regard.models.pooling import PoolingClassifier
 from regard.models.predictions import Logits
+from regard.text.corpora.labels import Labels, Scale
 from regard.text.tokenizers.encoding import Encoding
 from regard.text.tokenizers.tokenizer import Tokenizer
 
@@ -35,6 +36,7 @@ class Reading:
     tokenizer: Tokenizer
     name: str = "encoder"
     description: str = ""
+    labels: Labels | Scale | None = None
 
     @property
     def kind(self) -> Literal["fills", "reads"]:
@@ -61,16 +63,20 @@ class Reading:
         sides = (self._side(texts, encoded), Side.bare("question", ["what it asks"]))
         places = gathered(self.model, heard, wanted, sides, self._where)
         used = sides if any(place.queries == QUESTION for place in places) else sides[:1]
-        steps = () if said is None else self._filled(rows.inputs[0], said)
-        return Record(used, places, {"model": self.name, "kind": self.kind}, steps)
+        facts = {"model": self.name, "kind": self.kind}
+        if isinstance(self.model, MaskedLM):
+            steps = () if said is None else self._filled(rows.inputs[0], said)
+            return Record(used, places, facts, steps)
+        return Record(used, places, facts | self._judged(said))
 
     def _said(self, inputs: Tensor, lengths: Tensor, segments: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """ln p (masks, V) behind each mask, of a model that says such things; and the one number that it said loudest:
-        ln p of the words behind masks, or of the class."""
+        """ln p (masks, V) behind each mask, of a model that says such things, or what it says of the text (outputs,);
+        and the one number that it said loudest: ln p of the words behind masks, or of the class."""
         if not isinstance(self.model, MaskedLM):
             found = self.model(inputs, lengths, segments)
-            classes = isinstance(self.model, OnText | PoolingClassifier) and found.size(-1) > 1
-            return None, found.log_softmax(-1).max() if classes else None
+            if not isinstance(self.model, OnText | PoolingClassifier):
+                return None, None
+            return found[0].detach(), found.log_softmax(-1).max() if found.size(-1) > 1 else None
         places = (inputs == self.tokenizer.special.need("mask")).flatten().nonzero().squeeze(-1)
         if not len(places):
             self.model.bert(inputs, lengths, segments)
@@ -78,6 +84,17 @@ class Reading:
         said: Any = self.model(inputs, lengths, segments, places)
         logs = Logits(said.words).log_probs()
         return logs, logs.max(-1).values.sum()
+
+    def _judged(self, said: Tensor | None) -> dict[str, Any]:
+        """What a classifier makes of the text: each class with its probability, or the number that it estimates."""
+        if said is None or (len(said) == 1 and not isinstance(self.labels, Scale)):
+            return {}
+        if isinstance(self.labels, Scale):
+            return {"estimate": self.labels.value(float(said))}
+        names = [str(number) for number in range(len(said))] if self.labels is None else self.labels.names
+        return {
+            "classes": [[name, share] for name, share in zip(names, said.float().softmax(-1).tolist(), strict=True)]
+        }
 
     def _filled(self, inputs: Tensor, logs: Tensor) -> tuple[Step, ...]:
         places = (inputs == self.tokenizer.special.need("mask")).nonzero().squeeze(-1).tolist()

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from torch import nn
+
 from regard.errors import SettingError
 from regard.inspection.record.record import Record
 
@@ -39,6 +41,9 @@ class Subject(Protocol):
     `prefix`. continues: it reads, and writes on where it is told to or a prefix begins it. fills: words behind masks.
     reads: `other` is a second text.
     """
+
+    @property
+    def model(self) -> nn.Module: ...
 
     @property
     def name(self) -> str: ...

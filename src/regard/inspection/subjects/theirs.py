@@ -15,7 +15,7 @@ from regard.errors import SettingError
 from regard.hub.enabling import NAME, enable
 from regard.inspection.record.record import Record, Step
 from regard.inspection.record.sides import NO_WORD, Side
-from regard.inspection.subjects.gathering import gathered, listened, steps_of
+from regard.inspection.subjects.gathering import gathered, listened, shares_of, steps_of
 from regard.inspection.subjects.rows import Row
 from regard.inspection.subjects.subject import ALL, Kind, Wanted, expect_known
 
@@ -79,7 +79,7 @@ class Theirs:
         side = row.side()
         places = gathered(self.model, heard, wanted, (side,), lambda place: (0, 0, "self"))
         steps = self._steps(said, ids[0], count)
-        return Record((side,), places, {"model": self.name, "kind": self.kind}, steps)
+        return Record((side,), places, {"model": self.name, "kind": self.kind, **self._judged(said, steps)}, steps)
 
     def _both(self, text: str, other: str | None, prefix: list[int], wanted: Wanted) -> Record:
         given = self._ids(text, None)
@@ -90,7 +90,8 @@ class Theirs:
         else:
             begun = torch.tensor([[start, *prefix]], device=self.model.device)
             most = 2 * given["input_ids"].size(1) + 10
-            said = self._written(begun, most, **given)[0, 1:].tolist()
+            ended = prefix and prefix[-1] == self.model.config.eos_token_id
+            said = prefix if ended else self._written(begun, most, **given)[0, 1:].tolist()
         target = torch.tensor([[start, *said[:-1]]], device=self.model.device)
         with listened(self.model, wanted, max(given["input_ids"].size(1), target.size(1))) as heard:
             found = self.model(**given, decoder_input_ids=target)
@@ -119,7 +120,19 @@ class Theirs:
         [count] = counts
         sides = (Side.bare("inputs", _patches(count) if "pixel_values" in inputs else [str(n) for n in range(count)]),)
         places = gathered(self.model, heard, wanted, sides, lambda place: (0, 0, "self"))
-        return Record(sides, places, {"model": self.name, "kind": "reads"})
+        return Record(sides, places, {"model": self.name, "kind": "reads", **self._judged(said, ())})
+
+    def _judged(self, said: Any, steps: Sequence[Step]) -> dict[str, Any]:
+        """What a classifier makes of its input, each class with its probability; and what could come next in a text
+        that is not written on."""
+        logits = getattr(said, "logits", None)
+        if logits is None:
+            return {}
+        logs = logits[0].detach().float().log_softmax(-1)
+        if logs.dim() == 1 and len(logs) > 1:
+            names = self.model.config.id2label
+            return {"classes": [[str(names[at]), share] for at, share in enumerate(logs.exp().tolist())]}
+        return {"next": shares_of(logs[-1], self._spell)} if self._causal and not steps and logs.dim() == 2 else {}
 
     @property
     def _says(self) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.decoding.translate import Translator
 from regard.inspection.record.record import Record
@@ -29,6 +29,10 @@ class Translating:
     name: str = "translator"
     description: str = ""
     kind: Literal["translates"] = "translates"
+
+    @property
+    def model(self) -> nn.Module:
+        return cast(nn.Module, self.translator.model)
 
     @torch.no_grad()
     def look(

@@ -6,33 +6,17 @@ from threading import Event
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Query, Request
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from regard.inspection.subjects.subject import Kind
 from regard.page.serve.line import Line
 from regard.page.serve.refusals import Problem, TooLong
 from regard.page.serve.service import Service, Spot
+from regard.page.serve.shapes import AtPair, AtQuery, AtTile, Given, Intervention, Made, Outcome, Pair, Question, Run
 from regard.page.serve.tiles import Area
 
 Found = TypeVar("Found")
 BINARY = "application/octet-stream"
-LARGEST = 2**31 - 1
-
-
-def _whole(text: str) -> str:
-    """Half of a pair of surrogates, which JSON can spell, is no character, and no tokenizer takes it."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise PydanticCustomError("text", "characters of Unicode alone") from None
-    return text
-
-
-Text = Annotated[str, AfterValidator(_whole)]
-Number = Annotated[int, Field(ge=0, le=LARGEST)]
 
 REASONS = {
     400: "The Host is another, or the body is no JSON.",
@@ -46,81 +30,6 @@ REASONS = {
     503: "Too many visitors; Retry-After says when to ask again.",
     504: "The work took too long and was given up.",
 }
-
-
-class Closed(BaseModel):
-    """Takes the fields it names and no others, of their own kinds."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class Run(BaseModel):
-    """A model that text can be put to."""
-
-    name: str
-    kind: Kind
-    description: str
-
-
-class Given(BaseModel):
-    """A record that the server was started with."""
-
-    id: str
-    text: str = Field(description="How its text begins.")
-
-
-class Question(Closed):
-    """A text, and for which run. `other`: a second text, or a translation; `prefix`: tokens that the writing begins
-    with."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-    run: Text
-    text: Text
-    other: Text | None = None
-    prefix: list[Number] | None = None
-
-
-class Made(BaseModel):
-    """The new record."""
-
-    id: str
-
-
-class AtHead(Closed):
-    place: Number = Field(description="Number of the place, as the record lists them.")
-    head: Number
-
-
-class AtTile(AtHead):
-    top: Number
-    bottom: Number = Field(description="One past the last query.")
-    left: Number
-    right: Number = Field(description="One past the last key.")
-    rows: int = Field(ge=1, le=LARGEST, description="Query i is in row floor((i - top) rows / (bottom - top)).")
-    cols: int = Field(ge=1, le=LARGEST)
-
-
-class AtQuery(AtHead):
-    query: Number
-
-
-class AtPair(AtQuery):
-    key: Number
-
-
-class Pair(BaseModel):
-    """How a weight comes about: `terms` sum to `score`; weight = exp(score + added - lse) * gain where the key is
-    `seen`, else 0; null is minus infinity."""
-
-    q: list[float]
-    k: list[float]
-    terms: list[float]
-    score: float
-    added: float | None
-    lse: float | None
-    gain: float
-    seen: bool
-    weight: float
 
 
 def routes(service: Service) -> APIRouter:
@@ -144,6 +53,12 @@ def routes(service: Service) -> APIRouter:
     async def look(question: Question, request: Request) -> Made:
         work = service.look(question.run, question.text, question.other, question.prefix)
         return Made(id=await _while_there(request, work))
+
+    @api.post("/records/{id}/intervene", responses=_errors(404, 408, 413, 429, 504))
+    async def intervene(id: str, intervention: Intervention, request: Request) -> Outcome:  # noqa: A002
+        """What the model of a record says with some of its heads changed, beside what it said."""
+        work = service.intervene(id, [one.wish() for one in intervention.changes])
+        return Outcome(**await _while_there(request, work))
 
     @api.get("/records/{id}", response_class=Response, responses=_errors(404, 429, 504) | _gives("application/json"))
     async def told(id: str) -> Response:  # noqa: A002

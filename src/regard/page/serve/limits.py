@@ -15,6 +15,8 @@ class Limits:
 
     characters: int = 20_000  # of each text
     prefix: int = 4096  # tokens that a writing can be made to begin with
+    changes: int = 16  # of heads, in one intervention
+    edits: int = 64  # keys of a row that is changed
     body_bytes: int = 2**18
     body_seconds: float = 10.0  # for a body to arrive
     head_seconds: float = 10.0  # for the head of a request to arrive, once its connection is open

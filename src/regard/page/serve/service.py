@@ -9,18 +9,22 @@ from threading import Event
 from typing import Any, TypeVar
 
 from regard.errors import RegardError, SettingError
+from regard.inspection.notes import noted, notes_of
 from regard.inspection.record.place import Place
 from regard.inspection.record.record import Record
-from regard.inspection.subjects.subject import Subject
+from regard.inspection.subjects.changes import changed
+from regard.inspection.subjects.subject import Subject, Wanted
 from regard.page.payload import payload
 from regard.page.serve import tiles
 from regard.page.serve.limits import Limits
 from regard.page.serve.line import Line
+from regard.page.serve.outcomes import Wish, outcome, prefixes
 from regard.page.serve.refusals import Missing, Refusal
 from regard.page.serve.shelf import Records, Shelf
 from regard.page.serve.stopping import check, stoppable
 
 Found = TypeVar("Found")
+STATISTICS = Wanted(heads=())
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Service:
         if len(self.subjects) < len(subjects):
             names = ", ".join(subject.name for subject in subjects)
             raise SettingError(f"subjects named {names}", "names that differ", where="make_app")
+        self.notes = {subject.name: notes_of(subject) for subject in subjects}
         self.limits = limits
         self.records = Records(records, limits.records, limits.record_bytes)
         self.cache: Shelf[tuple[Any, ...], tuple[bytes, bool]] = Shelf(_size, None, limits.cached_bytes)
@@ -63,20 +68,52 @@ class Service:
         if prefix is not None and len(prefix) > self.limits.prefix:
             raise Refusal(f"{len(prefix):,} tokens", f"at most {self.limits.prefix:,}", where="prefix")
 
-        def work(stop: Event) -> Record:
+        record = await self._asked(run, lambda: subject.look(text, other, prefix=prefix))
+        # so that a link to the record can go on from it
+        asked = {"run": run, "text": text, "other": other, "prefix": None if prefix is None else list(prefix)}
+        record = noted(record, self.notes[run])
+        return self.records.add(replace(record, facts={**record.facts, "look": asked}))
+
+    async def intervene(self, name: str, wishes: Sequence[Wish]) -> dict[str, Any]:
+        """What the model of a record says when some of its heads are changed, beside what it said."""
+        record = self.records.get(name)
+        asked = record.facts.get("look")
+        subject = None if asked is None else self.subjects.get(asked["run"])
+        if asked is None or subject is None:
+            raise Missing("a record whose model is not here", "one that a look has made", where="id")
+        edits = [len(wish.weights) for wish in wishes if not isinstance(wish.weights, str)]
+        for where, count, most in (
+            ("changes", len(wishes), self.limits.changes),
+            ("weights", max(edits, default=0), self.limits.edits),
+        ):
+            if count > most:
+                raise Refusal(f"{count:,} of them", f"at most {most:,}", where=where)
+        changes = [wish.meant(record) for wish in wishes]
+        told, writes = prefixes(record, asked)
+
+        def work() -> dict[str, Any]:
+            with changed(subject, changes):
+                same = subject.look(asked["text"], asked["other"], prefix=told, wanted=STATISTICS)
+                anew = subject.look(asked["text"], prefix=asked.get("prefix"), wanted=STATISTICS) if writes else None
+            return outcome(record, same, anew)
+
+        return await self._asked(asked["run"], work)
+
+    async def _asked(self, run: str, work: Callable[[], Found]) -> Found:
+        """What a model is asked for, in the line of those who ask."""
+
+        def working(stop: Event) -> Found:
             with stoppable(stop):
-                record = subject.look(text, other, prefix=prefix)
+                found = work()
             check(stop)
-            return record
+            return found
 
         try:
-            record = await self.looks.do(work, self.limits.look_seconds)
+            return await self.looks.do(working, self.limits.look_seconds)
         except Refusal:
             raise
         except RegardError as error:  # its place is a path or a part of the model: to a visitor it is the run
             raise Refusal(error.came, error.expected, where=run, advice=error.advice) from None
-        asked = {"run": run, "text": text, "other": other}  # so that a link to the record can go on from it
-        return self.records.add(replace(record, facts={**record.facts, "look": asked}))
 
     async def tile(self, spot: Spot, area: tiles.Area) -> tuple[bytes, bool]:
         """float32, little-endian, and whether it is exact."""

@@ -6,7 +6,7 @@ import { Colours } from "./colours.js";
 import { make, spoken } from "./dom.js";
 import { lookForm, shelf } from "./form.js";
 import { fromBase64, inflated, parsed } from "./record.js";
-import { givenRecords, lookAt, remoteSource, runs } from "./remote.js";
+import { changedOutcome, givenRecords, lookAt, remoteSource, runs } from "./remote.js";
 import { Shell } from "./shell.js";
 import { LocalSource } from "./source.js";
 import { addressOfPage, State } from "./state.js";
@@ -55,6 +55,7 @@ async function openRemote(id) {
   const asked = last ?? source.told.facts.look ?? null;
   const writes = ["translates", "continues"].includes(source.told.facts.kind ?? "translates");
   if (asked !== null && writes) source.rewrite = (prefix) => look({ ...asked, other: null, prefix });
+  if (asked !== null) source.intervene = (changes) => changedOutcome(id, changes);
   open(source);
 }
 

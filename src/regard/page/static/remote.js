@@ -8,6 +8,11 @@ import { LocalSource, Source } from "./source.js";
 
 /** @typedef {{name: string, kind: "translates" | "continues" | "fills" | "reads", description: string}} Run */
 /** @typedef {{run: string, text: string, other: string | null, prefix: number[] | null}} Look */
+/** A head other than it is; head null: all of them, query null: all. @typedef {{place: number, head: number | null, weights: "zero" | "uniform" | {key: number, weight: number}[], query: number | null}} Change */
+/** @typedef {{text: string, before: number | null, after: number | null}} Share */
+/** @typedef {Share & {best: string, share: number}} Word */
+/** What a changed model makes of the same words, and what it writes by itself.
+ * @typedef {{words: Word[], classes: Share[], next: Share[], estimate: [number, number] | null, written: string[] | null}} Outcome */
 
 const MOST_CELLS = 1024;
 
@@ -32,11 +37,20 @@ export async function givenRecords() {
   return (await answer("api/records")).json();
 }
 
+/** @param {string} path @param {object} body */
+async function sent(path, body) {
+  const headers = { "Content-Type": "application/json" };
+  return (await answer(path, { method: "POST", headers, body: JSON.stringify(body) })).json();
+}
+
 /** Puts text to a model; the id of what was seen. @param {Look} look @returns {Promise<string>} */
 export async function lookAt(look) {
-  const headers = { "Content-Type": "application/json" };
-  const response = await answer("api/look", { method: "POST", headers, body: JSON.stringify(look) });
-  return (await response.json()).id;
+  return (await sent("api/look", look)).id;
+}
+
+/** What the model of a record says when heads are changed. @param {string} id @param {Change[]} changes @returns {Promise<Outcome>} */
+export async function changedOutcome(id, changes) {
+  return sent(`api/records/${encodeURIComponent(id)}/intervene`, { changes });
 }
 
 /** A record of the server; one that is small is wholly in the page. @param {string} id @returns {Promise<Source>} */

@@ -16,6 +16,7 @@ import { ALL_HEADS } from "./source.js";
 import { headName, Stage } from "./stage.js";
 import { VIEWS } from "./state.js";
 import { Table } from "./table.js";
+import { WhatIf } from "./whatif.js";
 
 const HELP = "Keys: 1 to 6 views; left and right the head; up and down the place; j and k the token; [ and ] the key; w words; m measure; t table; d dark or light; Escape chooses nothing.";
 
@@ -35,6 +36,7 @@ export class Shell {
     this.views = [new Sentence(sentence), new Heads(heads), new Matrix(matrix), new PairView(pair), new Layers(layers)];
     if (source.told.steps.length > 0) this.views.push(new Generation(generation));
     this.table = new Table(this.stage);
+    this.whatIf = source.intervene === null ? null : new WhatIf(this.stage, source.intervene);
     this.tabs = this.views.map((view, n) => this.tab(view, n));
     this.choices = this.chooser();
     this.panel = make("main", { class: "panel", role: "tabpanel", id: "regard-panel" });
@@ -42,7 +44,7 @@ export class Shell {
     this.element = make("div", { class: "shell" },
       make("nav", { class: "tabs", role: "tablist", "aria-label": "Views" }, ...this.tabs),
       make("div", { class: "choices", role: "toolbar", "aria-label": "What is shown" }, ...this.choices.shown, make("span", { class: "space" }), ...tools),
-      this.panel, this.table.element, make("footer", {}, this.said, this.help()));
+      this.panel, this.table.element, ...(this.whatIf === null ? [] : [this.whatIf.element]), make("footer", {}, this.said, this.help()));
     root.append(this.element);
     state.listen((changed) => this.update(changed));
     colours.listeners.push(() => this.update(new Set()));
@@ -106,7 +108,9 @@ export class Shell {
     this.panel.setAttribute("aria-label", view.title);
     this.choose();
     view.update(changed);
-    this.table.update(view instanceof Generation ? view.asks() : Math.max(0, shown.query));
+    const generation = view instanceof Generation ? view : null;
+    this.table.update(generation?.asks() ?? Math.max(0, shown.query));
+    this.whatIf?.update(generation === null ? shown.query : generation.fits() ? generation.asks() : -1);
   }
 
   choose() {

@@ -24,6 +24,8 @@ export class Source {
     this.told = record.told;
     /** @type {((prefix: number[]) => Promise<void>) | null} */
     this.rewrite = null;
+    /** What a changed model says; null where there is none to ask. @type {((changes: import("./remote.js").Change[]) => Promise<import("./remote.js").Outcome>) | null} */
+    this.intervene = null;
     /** Whether a rough tile comes sooner than an exact one. */
     this.rough = false;
     /** @type {Map<string, Promise<Float32Array>>} */

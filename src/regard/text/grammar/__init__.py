@@ -10,7 +10,7 @@ Read `sentences` for what it can say, `tokens` for how the two languages are kep
 
 from regard.text.grammar.drawing import SPLITS, Drawn, translation
 from regard.text.grammar.lexicon import lemmas
-from regard.text.grammar.opinions import opinion, opinion_french, review, review_french
+from regard.text.grammar.opinions import opinion, opinion_french, review, review_french, verdict, verdict_french
 from regard.text.grammar.questions import question
 from regard.text.grammar.stories import document, document_french
 from regard.text.grammar.views import SENSES, sense, tagged, tagged_french
@@ -31,4 +31,6 @@ __all__ = [
     "tagged",
     "tagged_french",
     "translation",
+    "verdict",
+    "verdict_french",
 ]

@@ -3,7 +3,7 @@
 *Even though the film was not bad, the meal was not good* is negative; with its halves exchanged it is positive, and
 holds the same words. Both are drawn equally often, so no bag of words tells them apart; and since every judgement is
 negated as often as not, praise and blame alone say nothing either. One has to see which clause is the main one, and
-what *not* belongs to.
+what *not* belongs to. A *verdict* is simpler: one word of praise or blame, which is all that counts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import NamedTuple
 from regard.text.examples import Document, Labelled
 from regard.text.grammar import particles as small
 from regard.text.grammar.chance import Draw
+from regard.text.grammar.clauses import clause
 from regard.text.grammar.entries import Noun, make_verb
 from regard.text.grammar.frames import Clause
 from regard.text.grammar.nominals import described
@@ -38,6 +39,42 @@ def opinion_french(draw: Draw) -> Labelled:
     drawn, positive, evidence = judged(draw)
     places = tuple(sorted({target for source, target in drawn.links if source in evidence}))
     return Labelled(" ".join(drawn.target), "positive" if positive else "negative", evidence=places)
+
+
+def verdict(draw: Draw) -> Labelled:
+    """An English sentence in which one word decides: praise or blame, never negated, beside a clause that says neither.
+
+    What has to be found is known for certain: whatever else stands in the sentence has nothing to do with the label.
+    """
+    drawn, positive, evidence = _plainly(draw)
+    return Labelled(" ".join(drawn.source), "positive" if positive else "negative", evidence=evidence)
+
+
+def verdict_french(draw: Draw) -> Labelled:
+    """The same in French; the evidence are the words that answer to the English one."""
+    drawn, positive, evidence = _plainly(draw)
+    places = tuple(sorted({target for source, target in drawn.links if source in evidence}))
+    return Labelled(" ".join(drawn.target), "positive" if positive else "negative", evidence=places)
+
+
+def _plainly(draw: Draw) -> tuple[Sentence, bool, tuple[int, ...]]:
+    positive = draw.random() < 0.5
+    tense = PRESENT if draw.random() < 0.4 else PAST
+    decisive, [reason] = _judgement(draw, tense, draw.pick(draw.lexicon.nouns["work"]), positive, 0.0)
+    other = _neither(draw, tense)
+    parts = (said_of(decisive), said_of(other)) if draw.random() < 0.5 else (said_of(other), said_of(decisive))
+    return closed(link(parts[0], (small.AND,), (small.ET,), parts[1], comma=True)), positive, (reason[1],)
+
+
+def _neither(draw: Draw, tense: int) -> Clause:
+    """A clause without a word of praise or blame."""
+    judging = {adjective.english.form for adjective in (*draw.lexicon.praise, *draw.lexicon.blame)}
+    for verb in (*LIKES, *HATES):
+        judging |= {form.form for form in (verb.base, verb.third, verb.past, verb.participle, verb.ing)}
+    while True:
+        done = clause(draw, tense)
+        if not any(spot[0].form in judging for spot in done.spots):
+            return done
 
 
 class Stance(NamedTuple):

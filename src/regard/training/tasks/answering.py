@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from regard.models.heads import OnSpans
+from regard.models.pruning import without
 from regard.text import grammar
 from regard.text.batches.batch import AnswerBatch
 from regard.text.batches.buckets import Buckets
@@ -140,7 +141,7 @@ class Answering(Recipe):
     def assemble(self, folder: Path) -> OnSpans:
         """The model of a run in its folder, with the weights that chance gives it."""
         with seeded(self.train.seed):
-            return self.model.make(len(kept_tokenizer(self.tokenizer, folder)))
+            return without(self.model.make(len(kept_tokenizer(self.tokenizer, folder))), self.pruned)
 
     def _tokenizer(self, folder: Path) -> Tokenizer:
         if (folder / READER).exists():

@@ -9,12 +9,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
 
+import torch
 from pydantic import Field
 
 from regard.errors import SettingError
 from regard.models.heads import OnText
 from regard.models.heads import Pooling as PoolingName
-from regard.models.pooling import BothWays, PoolingClassifier
+from regard.models.pooling import Alone, BothWays, PoolingClassifier
+from regard.models.pruning import without
 from regard.text import grammar
 from regard.text.batches.batch import LabelledBatch
 from regard.text.batches.buckets import Buckets
@@ -49,7 +51,7 @@ class BuiltIn(Section):
     """Opinions of the built-in grammar, in English or French: which clause decides is what there is to learn."""
 
     kind: Literal["built-in"] = "built-in"
-    view: Literal["opinion", "opinion_french"] = "opinion"
+    view: Literal["opinion", "opinion_french", "verdict", "verdict_french"] = "opinion"
     examples: Count = 4000
     valid: Annotated[int, Field(ge=0)] = 500
     seed: Annotated[int, Field(ge=0)] = 0
@@ -96,18 +98,40 @@ class Table(Section):
 
 
 class Pooling(Section):
-    """One question over the states of a text: the words themselves, or what two recurrent readers made of them."""
+    """One question over the states of a text: the words themselves, each through a layer of its own ("alone"), or what
+    two recurrent readers made of them.
+
+    `states_width`: where states are not as wide as words. `spread`: how large the numbers of a word are to begin with.
+    """
 
     kind: Literal["pooling"] = "pooling"
     width: Count = 64
-    states: Literal["words", "both-ways"] = "both-ways"
+    states: Literal["words", "alone", "both-ways"] = "both-ways"
+    states_width: Count | None = None
+    cell: Literal["gru", "lstm"] = "gru"
     score: ScoreName = "scaled-dot"
     dropout: Share = 0.1
+    spread: Positive = 1.0
 
     def make(self, vocabulary: int, classes: int) -> PoolingClassifier:
-        states = BothWays(self.width) if self.states == "both-ways" else None
-        score = SCORES[self.score](self.width)
-        return PoolingClassifier(vocabulary, classes, self.width, score, self.dropout, states)
+        states = self._states()
+        score = SCORES[self.score](self.width if states is None else states.width)
+        model = PoolingClassifier(vocabulary, classes, self.width, score, self.dropout, states)
+        with torch.no_grad():
+            model.embedding.weight.mul_(self.spread)
+        return model
+
+    def _states(self) -> BothWays | Alone | None:
+        match self.states:
+            case "both-ways":
+                return BothWays(self.width, self.states_width, self.cell)
+            case "alone":
+                return Alone(self.width, self.states_width)
+            case "words":
+                if self.states_width not in (None, self.width):
+                    came = f"states_width={self.states_width} with states that are the words"
+                    raise SettingError(came, f"their width, {self.width}", where="model.states_width")
+                return None
 
 
 class Bert(Started):
@@ -183,7 +207,7 @@ class Classification(Recipe):
             raise SettingError(came, "one with those of its run filled in", where="data.labels")
         with seeded(self.train.seed):
             outputs = len(self.data.labels) if isinstance(self.data.labels, list) else 1
-            return self.model.make(len(kept_tokenizer(self.tokenizer, folder)), outputs)
+            return without(self.model.make(len(kept_tokenizer(self.tokenizer, folder)), outputs), self.pruned)
 
     def _objective(self, labels: Labels | Scale, tokenizer: Tokenizer) -> Classify | Estimate:
         smoothing = self.objective.smoothing
@@ -215,3 +239,9 @@ def _texts(examples: Iterable[Labelled]) -> Iterator[str]:
         yield example.text
         if example.other is not None:
             yield example.other
+
+
+def outputs_of(recipe: Classification) -> Labels | Scale:
+    """What the outputs of a run's model stand for."""
+    known = recipe.data.labels
+    return Scale(known.center, known.spread) if isinstance(known, Numbers) else Labels(tuple(known or ()))

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from regard.models.bert import MaskedLM
+from regard.models.pruning import without
 from regard.text import grammar
 from regard.text.batches.batch import MaskedBatch
 from regard.text.batches.buckets import Buckets
@@ -173,7 +174,7 @@ class Masked(Recipe):
     def assemble(self, folder: Path) -> MaskedLM:
         """The model of a run in its folder, with the weights that chance gives it."""
         with seeded(self.train.seed):
-            return self.model.make(len(kept_tokenizer(self.tokenizer, folder)))
+            return without(self.model.make(len(kept_tokenizer(self.tokenizer, folder))), self.pruned)
 
 
 def _hidden(plan: Pairs, seed: int, rate: float) -> float:

@@ -70,6 +70,9 @@ def _take_along(run: Path, folder: Path) -> None:
         raise SettingError(f"{run}, which is no run", "a folder where BERT was pre-trained", where="model.start")
     theirs = read_recipe(run / "recipe.toml", tasks={"masked": Masked})
     assert isinstance(theirs, Masked)
+    if theirs.pruned:
+        advice = "Teach it the task first, and prune afterwards."
+        raise SettingError(f"{run}, which has lost heads", "a whole BERT", where="model.start", advice=advice)
     model = theirs.assemble(run)
     load_weights(model, run)
     (folder / READER).parent.mkdir(parents=True, exist_ok=True)

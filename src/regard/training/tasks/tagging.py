@@ -15,6 +15,7 @@ from torch import Tensor
 from regard.errors import SettingError
 from regard.models.elmo import DeepReader, ELMo, Tagger
 from regard.models.heads import OnTokens
+from regard.models.pruning import without
 from regard.text import grammar
 from regard.text.batches.batch import SpelledTaggedBatch
 from regard.text.batches.buckets import Buckets
@@ -182,7 +183,7 @@ class Tagging(Recipe):
         if self.data.tags is None:
             raise SettingError("a recipe without tags", "one with those of its run filled in", where="data.tags")
         with seeded(self.train.seed):
-            return self.model.make(kept_tokenizer(self.tokenizer, folder), len(self.data.tags))
+            return without(self.model.make(kept_tokenizer(self.tokenizer, folder), len(self.data.tags)), self.pruned)
 
     def _filled(self, folder: Path) -> Tagging:
         """The recipe with the tags of the data, and the sizes of the ELMo or BERT that is taken along."""

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from regard.errors import SettingError
+from regard.models.pruning import without
 from regard.text.batches.batch import BlockBatch
 from regard.text.batches.blocks import Read, Stream
 from regard.text.batches.plan import Batches
@@ -92,4 +93,5 @@ class Language(Recipe):
         """The model of a run in its folder, with the weights that chance gives it."""
         tokenizer = kept_tokenizer(self.tokenizer, folder)
         with seeded(self.train.seed):
-            return self.model.make(len(tokenizer), self.batches.size, tokenizer.special.unknown)
+            made: nn.Module = self.model.make(len(tokenizer), self.batches.size, tokenizer.special.unknown)
+            return without(made, self.pruned)

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from torch import nn
 
+from regard.models.pruning import without
 from regard.text.batches.batch import TranslationBatch
 from regard.text.batches.buckets import Buckets
 from regard.text.batches.collate import Translate
@@ -80,7 +81,7 @@ class Translation(Recipe):
         shared, end = self.target_tokenizer is None, target.special.end
         sizes = Vocabularies(len(source), len(target), source.special.unknown, end, shared)
         with seeded(self.train.seed):
-            return self.model.make(sizes)
+            return without(self.model.make(sizes), self.pruned)
 
     def tokenizers(self, folder: Path) -> tuple[Tokenizer, Tokenizer]:
         """Those that a run keeps: of the source and of the target, which may be one."""

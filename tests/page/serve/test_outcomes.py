@@ -1,0 +1,128 @@
+"""Heads that are changed through the API: what the model says then, beside what it said, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from page.serve.fakes import client_of, told
+from page.small import TEXT, classifying, continuing, filling, translating
+from regard.inspection.subjects.changes import Change, changed
+from regard.page.serve import Limits
+
+MASKED = "the black [MASK] sleeps ."
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    subjects = (translating(), classifying(), continuing(3), filling())
+    with client_of(*subjects, limits=Limits(changes=3, edits=4)) as client:
+        yield client
+
+
+def looked(client: Any, run: str, text: str = TEXT, **more: object) -> str:
+    found: str = client.post("/api/look", json={"run": run, "text": text, **more}).json()["id"]
+    return found
+
+
+def tried(client: Any, name: str, *changes: dict[str, Any]) -> Any:
+    return client.post(f"/api/records/{name}/intervene", json={"changes": list(changes)})
+
+
+def test_a_translator_says_the_same_words_less_likely_and_writes_anew(client: Any) -> None:
+    name = looked(client, "translator")
+    before, subject = client.get(f"/api/records/{name}").json(), translating()
+    number = next(n for n, place in enumerate(before["places"]) if place["name"] == "decoder.1.cross")
+    found = tried(client, name, {"place": number, "head": 2, "weights": "zero"}).json()
+    words = [step[1] for step in before["steps"]]
+    with changed(subject, [Change("decoder.1.cross", 2, "zero")]):
+        same, anew = subject.look(TEXT, prefix=words), subject.look(TEXT)
+    assert [word["before"] for word in found["words"]] == pytest.approx([math.exp(s[2]) for s in before["steps"]])
+    assert [word["after"] for word in found["words"]] == pytest.approx([math.exp(s.log_prob) for s in same.steps])
+    assert len(found["written"]) == len(anew.steps)
+    assert (found["classes"], found["next"], found["estimate"]) == ([], [], None)
+
+
+def test_a_translation_that_is_given_is_not_written_anew(client: Any) -> None:
+    name = looked(client, "translator", other="a dog sleeps .")
+    found = tried(client, name, {"place": 0, "head": None, "weights": "uniform"}).json()
+    assert found["written"] is None and len(found["words"]) == 5
+
+
+def test_an_edited_row_of_a_classifier(client: Any) -> None:
+    name = looked(client, "classifier")
+    row = [{"key": 0, "weight": 0.75}, {"key": 3, "weight": 0.25}]
+    found = tried(client, name, {"place": 1, "head": 1, "weights": row, "query": 0}).json()
+    subject = classifying()
+    with changed(subject, [Change("reading.bert.encoder.blocks.1.self", 1, ((0, 0.75), (3, 0.25)), 0)]):
+        after = dict(subject.look(TEXT).facts["classes"])
+    assert {one["text"]: one["after"] for one in found["classes"]} == pytest.approx(after)
+    assert [one["text"] for one in found["classes"]] == ["bad", "good"]
+    assert found["classes"][0]["before"] != pytest.approx(found["classes"][0]["after"])
+
+
+def test_language_models_and_words_behind_masks(client: Any) -> None:
+    found = tried(client, looked(client, "writer"), {"place": 0, "head": None, "weights": "zero"}).json()
+    assert len(found["words"]) == len(found["written"]) == 3
+    filled = tried(client, looked(client, "filler", MASKED), {"place": 0, "head": None, "weights": "zero"}).json()
+    [word] = filled["words"]
+    assert 0 < word["before"] <= 1 and 0 < word["share"] <= 1 and filled["written"] is None
+
+
+def test_several_changes_compose(client: Any) -> None:
+    name = looked(client, "classifier")
+    one, other = ({"place": n, "head": None, "weights": "zero"} for n in (0, 1))
+    alone, both = tried(client, name, one).json(), tried(client, name, one, other).json()
+    assert alone["classes"][0]["after"] != pytest.approx(both["classes"][0]["after"])
+
+
+HEAD = {"place": 0, "head": 0, "weights": "zero"}
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "where"),
+    [
+        ({"place": 9}, 404, "place"),
+        ({"head": 4}, 404, "head"),
+        ({"head": -1}, 422, "changes.0.head"),
+        ({"head": "all"}, 422, "changes.0.head"),
+        ({"weights": "none"}, 422, "changes.0.weights.literal['zero','uniform']"),
+        ({"query": 99}, 422, "query"),
+        ({"weights": [{"key": 1, "weight": 0.5}]}, 422, "query"),
+        ({"weights": [], "query": 1}, 422, "changes.0.weights.literal['zero','uniform']"),
+        ({"weights": [{"key": 99, "weight": 0.5}], "query": 1}, 422, "weights"),
+        ({"weights": [{"key": 1, "weight": 0.5}] * 2, "query": 1}, 422, "weights"),
+        ({"weights": [{"key": n, "weight": 0.4} for n in range(3)], "query": 1}, 422, "weights"),
+        ({"weights": [{"key": n, "weight": 0.1} for n in range(5)], "query": 1}, 422, "weights"),
+        ({"weights": [{"key": 1, "weight": -0.5}], "query": 1}, 422, "changes.0.weights.literal['zero','uniform']"),
+        ({"strange": 1}, 422, "changes.0.strange"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_words(client: Any, change: dict[str, Any], status: int, where: str) -> None:
+    answer = tried(client, looked(client, "classifier"), HEAD | change)
+    assert answer.status_code == status
+    assert told(answer)["where"] == where
+
+
+def test_what_a_query_cannot_see_cannot_get_a_weight(client: Any) -> None:
+    name = looked(client, "writer")
+    future = {"place": 0, "head": 0, "weights": [{"key": 5, "weight": 0.5}], "query": 3}
+    assert told(tried(client, name, future))["came"] == "key 5, which query 3 cannot see"
+    nothing = {"place": 0, "head": 0, "weights": [{"key": 5, "weight": 0.0}, {"key": 2, "weight": 1.0}], "query": 3}
+    assert tried(client, name, nothing).status_code == 200
+
+
+def test_no_more_changes_than_there_may_be_and_none_is_none(client: Any) -> None:
+    name = looked(client, "classifier")
+    assert told(tried(client, name, *[HEAD] * 4))["where"] == "changes"
+    assert told(tried(client, name))["where"] == "changes"
+    assert tried(client, "nowhere", HEAD).status_code == 404
+
+
+def test_a_record_that_no_look_has_made_has_no_model() -> None:
+    with client_of(classifying(), records={"kept": classifying().look(TEXT)}) as client:
+        answer = tried(client, "kept", HEAD)
+        assert answer.status_code == 404 and "whose model is not here" in told(answer)["came"]

@@ -1,0 +1,60 @@
+"""Small models that were never taught anything, ready for text: they attend, and say what chance makes them say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from regard.decoding.translate import Translator
+from regard.inspection.subjects.continuing import Continuing
+from regard.inspection.subjects.reading import Reading
+from regard.inspection.subjects.translating import Translating
+from regard.models.bert import Bert, MaskedLM
+from regard.models.bert import Size as BertSize
+from regard.models.gpt import GPT
+from regard.models.heads import OnText
+from regard.models.heads import Reading as States
+from regard.models.transformer import Size, transformer
+from regard.text import Tokenizer
+from regard.text.corpora.labels import Labels
+from regard.text.tokenizers.kinds import Words
+
+TEXT = "the black cat sleeps on the old chair ."
+TOKENIZER = Tokenizer.train(Words(40), [TEXT, "a dog <b>hit</b> me"])
+
+
+def loud(make: Callable[[], torch.nn.Module], seed: int = 3) -> torch.nn.Module:
+    """A model with weights that make a difference, the same ones each time."""
+    torch.manual_seed(seed)
+    model = make()
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() > 1:
+                weight.normal_(std=0.5)
+    return model.eval()
+
+
+def bert() -> Bert:
+    return Bert.of(len(TOKENIZER), BertSize(2, 16, 4), positions=40)
+
+
+def translating() -> Translating:
+    model = loud(lambda: transformer(len(TOKENIZER), Size(2, 16, 4, 24)))
+    return Translating(Translator(model, TOKENIZER, TOKENIZER), "translator", "never taught")  # type: ignore[arg-type]
+
+
+def classifying() -> Reading:
+    model = loud(lambda: OnText(States(bert(), pooler=True), 2))
+    return Reading(model, TOKENIZER, "classifier", "never taught", Labels(("bad", "good")))
+
+
+def filling() -> Reading:
+    model = loud(lambda: MaskedLM(bert()))
+    return Reading(model, TOKENIZER, "filler", "never taught")
+
+
+def continuing(writes: int = 0, seed: int = 0) -> Continuing:
+    """One that does not end at once."""
+    model = loud(lambda: GPT(len(TOKENIZER), 16, 2, 4, 60), seed)
+    return Continuing(model, TOKENIZER, "writer", "never taught", writes)
