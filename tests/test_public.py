@@ -27,6 +27,8 @@ PUBLIC = {
     "hub",
     "load",
     "look",
+    "intervene",
+    "audit",
     "RegardError",
     "__version__",
 }

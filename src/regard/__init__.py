@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     )
     from regard.errors import RegardError
     from regard.hub import load
+    from regard.inspection.intervene import intervene
     from regard.page.view import look
+    from regard.trust.audit import audit
 
 __version__ = "0.1.0"
 
@@ -44,6 +46,8 @@ __all__ = [
     "hub",
     "load",
     "look",
+    "intervene",
+    "audit",
     "RegardError",
     "__version__",
 ]
@@ -66,6 +70,8 @@ _HOMES: dict[str, Home] = {
     "hub": ("regard.hub", None),
     "load": ("regard.hub.exchange", "load"),
     "look": ("regard.page.view", "look"),
+    "intervene": ("regard.inspection.intervene", "intervene"),
+    "audit": ("regard.trust.audit", "audit"),
     "RegardError": ("regard.errors", "RegardError"),
 }
 

@@ -1,0 +1,103 @@
+"""START HERE: is this attention an explanation? One call puts a model's attention to every test.
+
+report = audit(model, examples)
+report.verdict("pooling").words      # 'This map does not explain the decision: ...'
+report.save("audit.html")
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.errors import SettingError
+from regard.training.distributed import World
+from regard.trust.asking.case import Asker, Case, Example
+from regard.trust.asking.finding import asker as asker_of
+from regard.trust.examining import examine
+from regard.trust.journal import Journal
+from regard.trust.report import Report
+from regard.trust.settings import Settings
+from regard.trust.summary import summarise
+
+Tell = Callable[[int], None]
+"""Told how many more decisions are done."""
+
+ALONE = World()
+
+
+def audit(
+    model: nn.Module | Asker | str | os.PathLike[str],
+    examples: Iterable[Example],
+    *,
+    tokenizer: Any = None,
+    settings: Settings | None = None,
+    journal: str | os.PathLike[str] | None = None,
+    world: World = ALONE,
+    tell: Tell = lambda more: None,
+) -> Report:
+    """Test whether the attention of a model explains what it decides of some examples.
+
+    examples: texts; Labelled ones, whose labels say what is right and whose evidence, if known, says why; Translations.
+    `journal`: a file beside which parts are kept as they are done, so that an interrupted audit goes on;
+    regard.trust.journal.clear takes them away. `world`: the
+    processes that share the work; what they find is the same, however many there are.
+    """
+    settings = settings or Settings()
+    asker = asker_of(model, tokenizer) if isinstance(model, nn.Module | str | os.PathLike) else model
+    cases = _cases(asker, list(examples), settings.seed)
+    parts = [cases[first : first + settings.chunk] for first in range(0, len(cases), settings.chunk)]
+    facts = {"model": asker.name, "decides": asker.kind, "settings": settings.told()}
+    kept = None if journal is None else Journal(Path(journal), _head(asker, cases, settings), world.rank)
+    done: dict[int, list[dict[str, Any]]] = {} if kept is None else kept.done
+    tell(sum(len(part) for part in done.values()))
+    try:
+        for number, part in enumerate(parts):
+            if number % world.ranks != world.rank or number in done:
+                continue
+            done[number] = [one.told() for one in examine(asker, part, settings, number)]
+            if kept is not None:
+                kept.keep(number, done[number])
+            tell(len(part))
+    finally:
+        if kept is not None:
+            kept.close()
+    together: dict[int, list[dict[str, Any]]] = {}
+    for some in world.gather([[number, done[number]] for number in sorted(done)]):
+        together.update((int(number), examined) for number, examined in some)
+    examined = [one for number in range(len(parts)) for one in together[number]]
+    return summarise(facts, examined, settings)
+
+
+def _cases(asker: Asker, examples: Sequence[Example], seed: int) -> list[Case]:
+    """The decisions that are asked for; chance depends on the seed and the number of the example alone."""
+    found = [
+        case
+        for number, example in enumerate(examples)
+        for case in asker.cases(example, number, Random(f"{seed} {number}"))
+        if sum(case.row.free) > 1
+    ]
+    if not found:
+        raise SettingError(
+            f"{len(examples)} examples of which none can be asked about",
+            "texts of two words at least",
+            where="audit",
+        )
+    return found
+
+
+def _head(asker: Asker, cases: Sequence[Case], settings: Settings) -> dict[str, Any]:
+    """What an audit is of: parts of another one are not taken for its own."""
+    weights = blake2b(digest_size=16)
+    for name, tensor in sorted(asker.model.state_dict().items()):
+        weights.update(name.encode())
+        weights.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    rows = blake2b(repr([(case.number, case.row) for case in cases]).encode(), digest_size=16)
+    return {"model": weights.hexdigest(), "cases": rows.hexdigest(), "settings": settings.told()}

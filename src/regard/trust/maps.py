@@ -1,0 +1,183 @@
+"""What is said to explain a decision: one number for each token, by attention and by methods that it is set beside.
+
+A map is (B, S), larger where a token is said to speak more for the decision; gradients may be below 0, where it speaks
+against it. Attention gives a map for every head and one for every place (the mean of its heads); other methods one
+each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor
+
+from regard.attention.hearing import capture
+from regard.attention.observe import Observe
+from regard.errors import PlaceError
+from regard.inspection.measures.derivatives import gradients, integrated
+from regard.inspection.measures.norms import joining, value_norms
+from regard.trust.asking.case import Asker, Row
+from regard.trust.passing import vectors_through, weights_through
+from regard.trust.rolling import Layer, rolled
+
+STEPS = 16  # of integrated gradients
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What was attended at a place that looks at the text: weights (B, H, T, S), how fast the decision changes with
+    each of them, and the query that decides, if one does."""
+
+    place: str
+    weights: Tensor
+    slopes: Tensor
+    decider: list[int] | None
+
+    @property
+    def heads(self) -> int:
+        return self.weights.size(1)
+
+    def rows(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """x (B, H, T, S) of the query that decides, or the mean over all real ones: (B, H, S)."""
+        if self.decider is not None:
+            return x[range(len(self.decider)), :, self.decider]
+        real = torch.arange(x.size(2)) < lengths.unsqueeze(1)  # (B, T)
+        return (x * real[:, None, :, None]).sum(2) / lengths[:, None, None]
+
+
+@dataclass(frozen=True, eq=False)
+class Looked:
+    """Texts that a model has decided on: ln p (B, C), the classes it chose and would have chosen second, and where it
+    looked for the first and for the second."""
+
+    rows: Sequence[Row]
+    said: Tensor
+    chosen: Tensor
+    second: Tensor
+    seen: list[Seen]
+    seen_for_second: list[Seen]
+    every: list[tuple[str, Tensor]]  # mean weights (B, T, S) of every place, in order, also of those that see no text
+
+    @property
+    def lengths(self) -> Tensor:
+        return torch.tensor([len(row.ids) for row in self.rows])
+
+    @property
+    def p(self) -> Tensor:
+        """p (B,) of what was chosen."""
+        return self.said.exp().gather(1, self.chosen.unsqueeze(1)).squeeze(1)
+
+
+def look(asker: Asker, rows: Sequence[Row], places: str | Sequence[str] = "*") -> Looked:
+    """One run of the model, and the way back from what it decided, and from what it would have decided else."""
+    with torch.no_grad():
+        said = asker.say(rows)
+    best = said.topk(2, -1).indices
+    first, every = _seen(asker, rows, best[:, 0], places)
+    second, _ = _seen(asker, rows, best[:, 1], places)
+    if not first:
+        raise PlaceError("no place that looks at the text", "a model with attention to it", where="audit")
+    return Looked(rows, said, best[:, 0], best[:, 1], first, second, every)
+
+
+def _seen(
+    asker: Asker, rows: Sequence[Row], wanted: Tensor, places: str | Sequence[str]
+) -> tuple[list[Seen], list[tuple[str, Tensor]]]:
+    found: dict[str, list[tuple[Tensor, Tensor]]] = {}
+    for place, weights, slope in gradients(weights_through(asker.model), lambda: _p(asker, rows, wanted).sum()):
+        found.setdefault(place, []).append((weights, slope))
+    joined = {
+        place: (torch.cat([w for w, _ in calls], 2), torch.cat([slope for _, slope in calls], 2))
+        for place, calls in found.items()
+    }
+    chosen = set(_matching(list(joined), places))
+    seen = [
+        Seen(place, weights, slopes, asker.decider(place, rows))
+        for place, (weights, slopes) in joined.items()
+        if place in chosen and asker.looks_at_text(place)
+    ]
+    return seen, [(place, weights.mean(1)) for place, (weights, _) in joined.items()]
+
+
+def _matching(places: Sequence[str], patterns: str | Sequence[str]) -> list[str]:
+    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
+    return [place for place in places if any(fnmatchcase(place, pattern) for pattern in wanted)]
+
+
+def _p(asker: Asker, rows: Sequence[Row], wanted: Tensor) -> Tensor:
+    """p (B,) of these classes."""
+    return asker.say(rows).exp().gather(1, wanted.unsqueeze(1)).squeeze(1)
+
+
+def attention_maps(looked: Looked) -> dict[str, Tensor]:
+    """ "PLACE/HEAD" and "PLACE", the mean of its heads: (B, S)."""
+    found = {}
+    for seen in looked.seen:
+        rows = seen.rows(seen.weights, looked.lengths)
+        for head in range(seen.heads):
+            found[f"{seen.place}/{head}"] = rows[:, head]
+        found[seen.place] = rows.mean(1)
+    return found
+
+
+def method_maps(asker: Asker, looked: Looked, second: bool = False) -> dict[str, Tensor]:
+    """The methods that attention is set beside, for the class that was chosen or for the second one: (B, S)."""
+    wanted = looked.second if second else looked.chosen
+    seen = looked.seen_for_second if second else looked.seen
+    last, lengths = seen[-1], looked.lengths
+    return {
+        "attention": last.rows(last.weights, lengths).mean(1),
+        "norm-based attention": norm_map(asker, looked, last),
+        "rollout": rollout_map(asker, looked),
+        "gradient x attention": torch.stack([(one.weights * one.slopes).sum((1, 2)) for one in seen]).sum(0),
+        "gradient x input": input_gradient(asker, looked.rows, wanted),
+        "integrated gradients": integrated_map(asker, looked.rows, wanted),
+    }
+
+
+def input_gradient(asker: Asker, rows: Sequence[Row], wanted: Tensor, fixed: bool = False) -> Tensor:
+    """x . dp/dx of every token's vector x, (B, S). `fixed`: the attention weights stay what they are while the
+    vectors change, as Jain & Wallace 2019 have it."""
+    points = vectors_through(asker, rows)
+
+    def target() -> Tensor:
+        if not fixed:
+            return _p(asker, rows, wanted).sum()
+        with weights_through(asker.model)(lambda place, weights: weights.detach()):
+            return _p(asker, rows, wanted).sum()
+
+    return torch.stack([(x * slope).sum(-1) for _, x, slope in gradients(points, target)]).sum(0)
+
+
+def integrated_map(asker: Asker, rows: Sequence[Row], wanted: Tensor, steps: int = STEPS) -> Tensor:
+    """Integrated gradients of every token's vector, from nothing, (B, S)."""
+    found = integrated(vectors_through(asker, rows), lambda: _p(asker, rows, wanted).sum(), steps)
+    return torch.stack([x.sum(-1) for _, x in found]).sum(0)
+
+
+def rollout_map(asker: Asker, looked: Looked) -> Tensor:
+    """What is left of each token where the decision is read, if every layer mixes as its weights say: (B, S)."""
+    layers = [
+        Layer(weights, asker.asks_from_text(place), asker.looks_at_text(place)) for place, weights in looked.every
+    ]
+    last = [place for place, _ in looked.every if asker.looks_at_text(place)][-1]
+    return rolled(layers, asker.decider(last, looked.rows), looked.lengths)
+
+
+def norm_map(asker: Asker, looked: Looked, seen: Seen) -> Tensor:
+    """Weights times the length of the vector that each key sends, as it leaves its head (Kobayashi 2020), (B, S)."""
+    with torch.no_grad(), capture(asker.model, seen.place, Observe(values=True)) as heard:
+        asker.say(looked.rows)
+    values = max((call.values for call in heard.calls(seen.place) if call.values is not None), key=lambda v: v.size(-2))
+    matrix = joining(asker.model, seen.place)
+    by_head = values if values.dim() == 4 else values.unsqueeze(1)  # (B, Hk, S, D)
+    fits = matrix is not None and matrix.size(1) == seen.heads * by_head.size(-1)
+    norms = (
+        torch.stack([value_norms(one.float(), matrix.float()) for one in by_head])
+        if fits and matrix is not None
+        else by_head.float().norm(dim=-1)
+    )
+    return (seen.rows(seen.weights, looked.lengths) * norms).sum(1)

@@ -1,0 +1,96 @@
+"""What the numbers say of a map, in plain words, and whether it explains anything.
+
+Three questions decide. Does it *point* at what matters: is more of the decision gone without its best tokens than
+without as many taken at random? Does the output *hang* on it: does it move when the weights do? Is it the *only* one:
+or does a quite different map give the same output? A map that points, on which the output hangs and that is the only
+one explains the decision. One that points but is not the only one, or that nothing hangs on, is a hint and no reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from regard.trust.intervals import Estimate
+
+Status = Literal["explains", "points", "does not explain", "not known"]
+MOVED = 0.05  # how far the output must move, by total variation, to count as moved
+DIFFERENT = 0.35  # a divergence, half of what is possible, from which on another map is a different one
+OFTEN = 0.5  # of the decisions
+
+BADGES: dict[Status, str] = {
+    "explains": "explains",
+    "points": "points, but is not the reason",
+    "does not explain": "does not explain",
+    "not known": "too few examples",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Of one map: `kind` is head, layer or method; `words` say why."""
+
+    map: str
+    kind: Literal["head", "layer", "method"]
+    status: Status
+    words: str
+
+
+def judge(name: str, kind: Literal["head", "layer", "method"], found: Mapping[str, Estimate]) -> Verdict:
+    """`found`: by test, the estimates of this map; "points" is its comprehensiveness less that of random tokens."""
+    points = found.get("points")
+    if points is None or points.low is None:
+        return Verdict(name, kind, "not known", "Too few examples to say anything.")
+    pointing = points.low > 0
+    reasons = [_pointed(found["comprehensiveness"], points, pointing)]
+    if kind == "method":
+        status: Status = "points" if pointing else "does not explain"
+        return Verdict(name, kind, status, _joined(status, reasons))
+    hangs = max(found["permuted"].low or 0.0, found["uniform"].low or 0.0) > MOVED
+    others = found["other map"]
+    only = (others.high if others.high is not None else others.value) < OFTEN
+    reasons.append(_hung(found["permuted"], hangs))
+    reasons.append(_alone(others, found.get("other map shares"), only))
+    status = "does not explain" if not pointing else "explains" if hangs and only else "points"
+    return Verdict(name, kind, status, _joined(status, reasons))
+
+
+def _joined(status: Status, reasons: list[str]) -> str:
+    opening = {
+        "explains": "This map explains the decision: ",
+        "points": "This map points at words that matter, which is no proof that it is the reason: ",
+        "does not explain": "This map does not explain the decision: ",
+        "not known": "",
+    }[status]
+    return opening + "; ".join(reasons) + "."
+
+
+def _pointed(whole: Estimate, points: Estimate, pointing: bool) -> str:
+    how = "more" if pointing else "no more"
+    return (
+        f"without its best words {whole.value:.0%} of the probability is gone, {how} than without as many at random"
+        f" ({_change(points.value)} [{_change(points.low)}, {_change(points.high)}])"
+    )
+
+
+def _hung(permuted: Estimate, hangs: bool) -> str:
+    if hangs:
+        return f"the output moves by {permuted.value:.0%} when the words exchange their weights"
+    if permuted.low is not None and permuted.high is not None and permuted.high > MOVED:
+        reach = f"{permuted.value:.0%} [{permuted.low:.0%}, {permuted.high:.0%}]"
+        return f"it is not sure that the output moves when the words exchange their weights ({reach})"
+    return f"the output hardly moves ({permuted.value:.1%}) when the words exchange their weights"
+
+
+def _alone(others: Estimate, shares: Estimate | None, only: bool) -> str:
+    if shares is None or others.value == 0:
+        return "no very different map gives the same output"
+    seldom = "only " if only else ""
+    return f"a map sharing {shares.value:.0%} with it gives the same output in {seldom}{others.value:.0%} of cases"
+
+
+def _change(value: float | None) -> str:
+    """With its sign; what rounds to nothing has none."""
+    shown = f"{value or 0.0:+.0%}"
+    return "0%" if shown in ("+0%", "-0%") else shown

@@ -1,0 +1,71 @@
+"""Distances between distributions: by hand, within their bounds, the same from both sides, and smooth where p is 0."""
+
+from __future__ import annotations
+
+from math import log
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard.trust.distances import LARGEST_JSD, jsd, shared, tvd
+
+
+def some(count: int = 200, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Pairs of distributions over five, of which some have zeros."""
+    chance = torch.Generator().manual_seed(seed)
+    found = torch.rand(2, count, 5, generator=chance, dtype=torch.float64)
+    found *= torch.rand(found.shape, generator=chance) < 0.6
+    found[..., 0] += 1e-3
+    p, q = found / found.sum(-1, keepdim=True)
+    return p, q
+
+
+def test_by_hand() -> None:
+    p, q = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.0, 0.5, 0.5])
+    assert (float(tvd(p, q)), float(shared(p, q))) == (0.5, 0.5)
+    assert float(jsd(p, q)) == pytest.approx(0.5 * log(2))
+    p, q = torch.tensor([0.9, 0.1]), torch.tensor([0.4, 0.6])
+    parts = [0.9 * log(0.9 / 0.65), 0.1 * log(0.1 / 0.35), 0.4 * log(0.4 / 0.65), 0.6 * log(0.6 / 0.35)]
+    assert float(jsd(p, q)) == pytest.approx(sum(parts) / 2)
+    assert float(tvd(p, q)) == pytest.approx(0.5)
+
+
+def test_what_shares_nothing_is_as_far_as_can_be() -> None:
+    p, q = torch.tensor([[0.3, 0.7, 0.0, 0.0]]), torch.tensor([[0.0, 0.0, 1.0, 0.0]])
+    assert jsd(p, q).tolist() == pytest.approx([log(2)]) and log(2) == LARGEST_JSD
+    assert (tvd(p, q).item(), shared(p, q).item()) == (1.0, 0.0)
+
+
+def test_bounds_symmetry_and_sameness() -> None:
+    p, q = some()
+    for far in (tvd, jsd):
+        assert torch.equal(far(p, q), far(q, p))
+        assert not far(p, p).abs().gt(1e-12).any()
+        assert far(p, q).min() >= 0
+    assert jsd(p, q).max() <= LARGEST_JSD + 1e-12 and tvd(p, q).max() <= 1 + 1e-12
+    torch.testing.assert_close(tvd(p, q), 1 - shared(p, q))
+    # both bound each other (Lin 1991)
+    assert (jsd(p, q) <= log(2) * tvd(p, q) + 1e-12).all() and (jsd(p, q) >= tvd(p, q) ** 2 / 2 - 1e-12).all()
+
+
+def test_leading_dimensions_are_kept_and_broadcast() -> None:
+    p, q = some(6)
+    whole = jsd(p.view(2, 3, 5), q.view(2, 3, 5))
+    assert whole.shape == (2, 3) and torch.equal(whole.flatten(), jsd(p, q))
+    assert torch.equal(tvd(p.unsqueeze(1), q)[2], tvd(p[2], q))
+
+
+def test_the_gradient_is_finite_where_nothing_is() -> None:
+    """Also where neither has anything: a search may start there, and must not end there."""
+    p = torch.tensor([1.0, 0.0, 0.0], requires_grad=True)
+    jsd(p, torch.tensor([0.0, 1.0, 0.0])).backward()
+    assert p.grad is not None and p.grad.isfinite().all()
+    logits = torch.tensor([0.3, -0.2, -torch.inf], requires_grad=True)
+    jsd(logits.softmax(-1), torch.tensor([0.2, 0.8, 0.0])).backward()
+    assert logits.grad is not None and logits.grad[:2].isfinite().all() and logits.grad[:2].abs().min() > 0
+
+
+def test_the_gradient_is_that_of_the_divergence() -> None:
+    p, q = (x + 0.05 for x in some(8, seed=1))
+    assert torch.autograd.gradcheck(lambda x: jsd(x, q), (p.requires_grad_(),))
