@@ -9,6 +9,8 @@ import typer
 from regard import __version__
 from regard.cli import (
     align,
+    atlas,
+    audit,
     classify,
     corpus,
     curves,
@@ -20,6 +22,7 @@ from regard.cli import (
     import_,
     look,
     lookup,
+    prune,
     score,
     serve,
     tokenize,
@@ -48,6 +51,8 @@ app.command("translate")(translate.translate)
 app.command("align")(align.align)
 app.command("generate")(generate.generate)
 app.command("look")(look.look)
+app.command("atlas")(atlas.atlas)
+app.command("audit")(audit.audit)
 app.command("serve")(serve.serve)
 app.command("fill")(fill.fill)
 app.command("classify")(classify.classify)
@@ -55,6 +60,7 @@ app.command("embed")(embed.embed)
 app.command("score")(score.score)
 app.command("import")(import_.import_)
 app.command("export")(export.export)
+app.command("prune")(prune.prune)
 
 
 @dataclass

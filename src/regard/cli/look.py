@@ -32,6 +32,10 @@ def look(
     gradient: Annotated[
         bool, typer.Option("--gradient", help="Keep how each weight matters to what the model says, too.")
     ] = False,
+    atlas: Annotated[
+        Path | None,
+        typer.Option("--atlas", metavar="FILE", help="Names of the heads, by `regard atlas`; else RUN/atlas.json."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what was seen, place by place, as one object.")
     ] = False,
@@ -47,7 +51,7 @@ def look(
     given = "\n".join(lines_of(Path("-"))) if text == "-" else text
     if not given.strip():
         raise SettingError("no words", "a text", where="regard look")
-    view = looked(run, given, text2, places=places or "*", heads=heads, writes=writes, gradient=gradient)
+    view = looked(run, given, text2, places=places or "*", heads=heads, writes=writes, gradient=gradient, atlas=atlas)
     path = view.save(out, place=place, head=head)
     record = view.record
     if as_json:

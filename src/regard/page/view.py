@@ -16,6 +16,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.errors import unknown
+from regard.inspection.notes import noted, notes_of
+from regard.inspection.patterns.atlas import Atlas
 from regard.inspection.record.record import Record
 from regard.inspection.subjects import Wanted, subject
 
@@ -102,13 +104,16 @@ def look(
     heads: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
     writes: int = 0,
     gradient: bool = False,
+    atlas: Atlas | str | os.PathLike[str] | None = None,
 ) -> View:
     """What a model attends to in a text: of this library, of transformers, or any that calls torch's attention.
 
     `model`: itself, or the folder of a run or checkpoint. `text2`: a second text, or the translation to be read instead
     of one that the model writes. `places`, `heads`: what the maps are kept of, for long texts in large models; heads=()
     keeps statistics alone. `writes`: how many tokens a language model adds. `gradient`: keep how each weight matters to
-    ln p of what the model says.
+    ln p of what the model says. `atlas`: the names of the heads, as `regard.inspection.patterns.atlas` or a file of it
+    tells them; what lies in the folder of the model, atlas.json and audit.json, is found by itself.
     """
     found = subject(model, tokenizer, writes)
-    return View(found.look(text, text2, wanted=Wanted(places, heads, gradient)))  # type: ignore[arg-type]
+    notes = notes_of(found, atlas)
+    return View(noted(found.look(text, text2, wanted=Wanted(places, heads, gradient)), notes))  # type: ignore[arg-type]

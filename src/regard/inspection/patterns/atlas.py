@@ -1,0 +1,138 @@
+"""The atlas of a model: every head with its names, what they rest on, and examples.
+
+found = atlas("runs/bert", texts);  found.save("atlas.json");  found.heads[0].names
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from regard.errors import RecordError, SettingError
+from regard.inspection.patterns.counting import Plan, Sums, count
+from regard.inspection.patterns.examples import STEPS
+from regard.inspection.patterns.lexicon import Lexicon, learned
+from regard.inspection.patterns.naming import TEXTS, measured, names
+from regard.inspection.patterns.passages import Given, Passage, passages_of
+from regard.inspection.patterns.probes import probes
+from regard.inspection.patterns.saving import save
+from regard.inspection.patterns.scene import scene_of
+from regard.inspection.patterns.seeing import Seen, seen
+from regard.inspection.patterns.sheet import VERSION, Head, Sheet, Shown
+from regard.inspection.patterns.traits import NUMBERS
+from regard.inspection.subjects import Subject, subject
+from regard.training.distributed import World
+
+WORDS = 100  # of a text; longer ones are cut
+
+
+class Atlas(Sheet):
+    """What every head of a model looks at, over so many texts; it can be saved and read back."""
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write a file, whole or not at all; its ending says what it is: .json, .html, .svg or .png."""
+        return save(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Atlas:
+        """Read the JSON back."""
+        try:
+            told = json.loads(Path(path).read_text(encoding="utf-8"))
+            version = told.get("version")
+            if version == VERSION:
+                return cls(told["model"], told["texts"], tuple(Head.read(head) for head in told["heads"]))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise RecordError(f"a file that cannot be read ({error})", "an atlas", where=str(path)) from None
+        raise RecordError(f"an atlas of version {version}", f"version {VERSION}", where=str(path))
+
+
+def atlas(
+    model: nn.Module | str | os.PathLike[str] | Subject,
+    texts: Iterable[Given],
+    *,
+    tokenizer: Any = None,
+    lexicon: Lexicon | None = None,
+    words: int = WORDS,
+    seed: int = 0,
+    world: World = World(),
+    tell: Callable[[int], None] = lambda more: None,
+) -> Atlas:
+    """Read texts with a model, once, and name its heads.
+
+    `texts`: strings, pairs of them, translations with gold links, or passages that know their nouns; those of more than
+    `words` words are cut. `lexicon`: what is known of the words, by default what these texts tell. `world`: with
+    several ranks each reads a part, and all get the same atlas, to the last digit. `tell` hears how many more texts are
+    read.
+    """
+    found = subject(model, tokenizer) if isinstance(model, nn.Module | str | os.PathLike) else model
+    given = passages_of(texts, words)
+    if len(given) < TEXTS:
+        raise SettingError(f"{len(given)} texts", f"at least {TEXTS}, so that chance can be told", where="atlas")
+    known = learned(given) if lexicon is None else lexicon
+    given += probes(known, pairs=found.kind == "translates", seed=seed)
+    sums = _together(counted(found, given, known, seed, world, tell), world)
+    heads = tuple(head for place, one in sums.items() for head in _heads(place, one))
+    return Atlas(found.name, sum(not one.probe for one in given), heads)
+
+
+def counted(
+    subject: Subject,
+    passages: Sequence[Passage],
+    lexicon: Lexicon,
+    seed: int = 0,
+    world: World = World(),
+    tell: Callable[[int], None] = lambda more: None,
+) -> dict[str, Sums]:
+    """The sums of the passages that are this rank's, by place."""
+    found: dict[str, Sums] = {}
+    for number in range(world.rank, len(passages), world.ranks):
+        passage = passages[number]
+        plans: list[tuple[Seen, Plan]] = []
+        for one in seen(subject, passage):
+            plan = _plan(plans, one, passage, lexicon)
+            sums = found.setdefault(one.place, Sums.none(one.weights.size(0), one.layer, one.within))
+            count(sums, plan, one.weights, number, seed)
+        tell(1)
+    return found
+
+
+def _plan(known: list[tuple[Seen, Plan]], one: Seen, passage: Passage, lexicon: Lexicon) -> Plan:
+    """What is asked of a place; those of one text that look at the same words in the same way share it."""
+    for other, plan in known:
+        if other.queries is one.queries and other.keys is one.keys and other.visible.equal(one.visible):
+            return plan
+    scene = scene_of((one.queries, one.keys), one.within, one.visible, passage, lexicon)
+    known.append((one, Plan(scene)))
+    return known[-1][1]
+
+
+def _together(sums: dict[str, Sums], world: World) -> dict[str, Sums]:
+    """The sums of all ranks, in the order of the model's places."""
+    if not world.several:
+        return sums
+    found: dict[str, Sums] = {}
+    for told in world.gather({place: one.told() for place, one in sums.items()}):
+        for place, one in told.items():
+            if place in found:
+                found[place].add(Sums.read(one))
+            else:
+                found[place] = Sums.read(one)
+    return found
+
+
+def _heads(place: str, sums: Sums) -> Iterable[Head]:
+    for number, measures in enumerate(measured(sums)):
+        earned = tuple(names(measures))
+        shown = {
+            name: tuple(
+                Shown(-steps / STEPS, query, key, text)
+                for steps, *_, query, key, text in sums.examples.get((number, NUMBERS[name]), ())
+            )
+            for name in earned
+        }
+        yield Head(place, sums.layer, number, measures, earned, shown)

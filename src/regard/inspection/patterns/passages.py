@@ -1,0 +1,131 @@
+"""The texts that an atlas is made from: one, or two that belong together, with what is known about their words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
+
+from regard.errors import CorpusError
+from regard.text.corpora.labels import TagFile
+from regard.text.corpora.lines import Lines
+from regard.text.corpora.translations import parse_links
+from regard.text.examples import Links, Tagged, Translation
+from regard.text.words import Span, spaced
+
+NOUNS = ("NOUN", "PROPN", "NN")  # how tags of nouns and names begin: universal ones, and Penn's NN, NNS, NNP, NNPS
+
+Nouns = tuple[tuple[Span, bool], ...]
+"""Stretches of a text, as characters, and whether each is a noun or a name."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A text, and perhaps a second one or its translation. `links`: which word of `text` answers to which of `other`,
+    both counted between spaces. `nouns`: of the words of each text, where somebody knows. `probe`: a text that was
+    made to see one thing, random words said twice, and is no language."""
+
+    text: str
+    other: str | None = None
+    links: Links | None = None
+    nouns: tuple[Nouns | None, Nouns | None] = (None, None)
+    probe: bool = False
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (self.text,) if self.other is None else (self.text, self.other)
+
+
+Given = str | tuple[str, str] | Translation | Passage
+
+
+def passages_of(texts: Iterable[Given], words: int | None = None) -> list[Passage]:
+    """Whatever was given as passages; those of more than `words` words are cut, links and all."""
+    found = [_passage(one) for one in texts]
+    return found if words is None else [_cut(one, words) for one in found]
+
+
+def _passage(given: Given) -> Passage:
+    if isinstance(given, Passage):
+        return given
+    if isinstance(given, Translation):
+        return Passage(given.source, given.target, given.links)
+    if isinstance(given, str):
+        return Passage(given)
+    return Passage(*given)
+
+
+def _cut(one: Passage, words: int) -> Passage:
+    if all(len(spaced(text)) <= words for text in one.texts):
+        return one
+    text, *rest = (text[: spaced(text)[:words][-1][1]] if text.strip() else text for text in one.texts)
+    links = None if one.links is None else tuple(link for link in one.links if max(link) < words)
+    return replace(one, text=text, other=rest[0] if rest else None, links=links)
+
+
+def read_passages(path: Path, most: int | None = None) -> list[Passage]:
+    """The texts of a file, one a line; a tab stands before a second text, another one before gold links (0-0 1-2).
+    Blank lines are passed over; `most`: so many texts, the first ones."""
+    found: list[Passage] = []
+    for number, line in Lines(path):
+        where = f"{path}:{number}"
+        if not line.strip():
+            continue
+        if most is not None and len(found) >= most:
+            break
+        cells = [cell.strip() for cell in line.split("\t")]
+        if len(cells) > 3 or not all(cells[:2]):
+            came = f"{len(cells)} columns, {sum(not cell for cell in cells)} of them blank"
+            raise CorpusError(came, "a text, or two with a tab between, and perhaps links after another", where=where)
+        other = cells[1] if len(cells) > 1 else None
+        links = parse_links(cells[2], cells[0], cells[1], where) if len(cells) > 2 else None
+        found.append(Passage(cells[0], other, links))
+    if not found:
+        raise CorpusError("no text", "at least one line of it", where=str(path))
+    return found
+
+
+def tagged_by(passages: Sequence[Passage], path: Path) -> list[Passage]:
+    """The same passages with the tags of a file: a tagged sentence for each of their texts, in the same order.
+
+    Either a sentence a line, word_TAG word_TAG ..., or a word and its tag a line, a blank line after each sentence.
+    """
+    asked = [(number, which) for number, one in enumerate(passages) for which in range(len(one.texts))]
+    known: list[list[Nouns | None]] = [[None, None] for _ in passages]
+    for count, (slot, sentence) in enumerate(zip_longest(asked, _tagged(path)), start=1):
+        if slot is None:
+            break  # the file goes on; those texts were not asked about
+        number, which = slot
+        if sentence is None:
+            came = f"tags for {count - 1} texts"
+            raise CorpusError(came, f"a tagged sentence for each of {len(asked)}", where=str(path))
+        known[number][which] = nouns_in(passages[number].texts[which], sentence, f"{path}, sentence {count}")
+    return [replace(one, nouns=(first, second)) for one, (first, second) in zip(passages, known, strict=True)]
+
+
+def nouns_in(text: str, sentence: Tagged, where: str) -> Nouns:
+    """Where the tagged words stand in a text, which must be made of them."""
+    found, at = [], 0
+    for word, tag in zip(sentence.words, sentence.tags, strict=True):
+        start = at + len(text[at:]) - len(text[at:].lstrip())
+        if not text.startswith(word, start):
+            came = f"the tagged word {word!r} where the text goes on with {text[start : start + 20]!r}"
+            raise CorpusError(came, "the words of the text in its order", where=where)
+        at = start + len(word)
+        found.append(((start, at), tag.startswith(NOUNS)))
+    return tuple(found)
+
+
+def _tagged(path: Path) -> Iterator[Tagged]:
+    """The sentences of a file of tags, in either of its two forms."""
+    first = next((text for _, text in Lines(path) if text.strip()), "")
+    if not all("_" in word for word in first.split()):
+        yield from TagFile(path)
+        return
+    for number, text in Lines(path):
+        cells = [word.rpartition("_") for word in text.split()]
+        if not all(word and tag for word, _, tag in cells):
+            raise CorpusError(f"{text[:60]!r}", "word_TAG word_TAG ...", where=f"{path}:{number}")
+        if cells:
+            yield Tagged(tuple(word for word, _, _ in cells), tuple(tag for _, _, tag in cells))
