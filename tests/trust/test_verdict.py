@@ -34,6 +34,8 @@ def found(points: float = 0.2, permuted: float = 0.3, others: float = 0.1, **mor
         (found(others=0.94), "points"),
         (found(others=0.49), "points"),  # it may be half of the cases
         (found(points=0.01, permuted=0.0, others=1.0), "does not explain"),
+        (found(precision=sure(0.6), true=sure(0.5)), "explains"),
+        (found(precision=sure(0.1), true=sure(0.01)), "does not explain"),  # it misses what is known to decide
     ],
 )
 def test_a_map_explains_that_points_that_counts_and_that_is_the_only_one(
@@ -57,6 +59,11 @@ def test_words_say_the_numbers() -> None:
         "This map does not explain the decision: without its best words 35% of the probability is gone, no more than "
         "without as many at random (0% [-2%, +2%]); the output hardly moves (1.3%) when the words exchange their "
         "weights; a map sharing 3% with it gives the same output in 94% of cases."
+    )
+    known = judge("pooling", "layer", found(precision=sure(0.1), true=sure(0.01))).words
+    assert known.startswith(
+        "This map does not explain the decision: 10% of the words that it holds most important are known to decide, no "
+        "more than at random (9%); without its best words 35%"
     )
     assert judge("pooling", "layer", found()).words.startswith("This map explains the decision: without its best words")
     assert "in only 10% of cases" in judge("pooling", "layer", found()).words

@@ -112,6 +112,7 @@ def bring(folder: Path, run: Path, tokenizer: Path | None = None) -> nn.Module:
 def carry(run: Path, folder: Path) -> None:
     """Write a run as a Hugging Face folder, its tokenizer too."""
     recipe = recorded(run)
+    recipe.expect_whole(run, "regard export --to hf")
     model = load_run(run)
     pieces = Tokenizer.load(run / FILE, getattr(getattr(recipe, "tokenizer", None), "roles", None))
     theirs = {"end": "eos", "start": "bos", "pad": "pad", "unknown": "unk", "cls": "cls", "sep": "sep", "mask": "mask"}

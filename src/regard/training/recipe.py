@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 from torch import nn
 
-from regard.errors import SettingError
+from regard.errors import RunError, SettingError
 from regard.text.batches.batch import Batch
 from regard.text.batches.plan import Batches
 from regard.training.objective import Objective
@@ -196,6 +196,12 @@ class Recipe(Section):
     log: Log = Log()
     start: Start = Start()
     pruned: dict[str, list[Annotated[int, Field(ge=0)]]] = Field(default_factory=dict)
+
+    def expect_whole(self, run: Path, where: str) -> None:
+        """Refuse a run that lacks heads, where layers must have as many as their width has room for."""
+        if self.pruned:
+            advice = "Export the run that it was pruned from; --to onnx takes any number of heads."
+            raise RunError(f"{run}, which lacks heads", "a model with all its heads", where=where, advice=advice)
 
     def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> Prepared:
         """Model, objective and batches of this rank. What takes long is made once and found in `folder` again:

@@ -27,7 +27,7 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.trust.distances import jsd, tvd
 
 ROWS = 64  # texts looked at together
-LEAST = 1e-4  # a weight of the honest model below this counts as this much, so that no token pays without end
+LEAST = 1e-6  # smaller weights count as this much, so that no token pays without end
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Misleading:
     """How the second model is trained: AdamW, `rows` texts a step. `strength`: how much looking elsewhere is worth.
     `lacking`: half of the texts lack words, up to this share of them."""
 
-    strength: float = 0.1
+    strength: float = 0.03
     lacking: float = 0.5
-    steps: int = 600
+    steps: int = 900
     rate: float = 3e-3
     rows: int = 32
     seed: int = 0
@@ -127,10 +127,9 @@ def heard(model: PoolingClassifier, rows: Rows) -> tuple[Tensor, Tensor]:
 
 
 def away(own: Tensor, honest: Tensor) -> Tensor:
-    """KL(own || honest) of weights (B, S), by texts."""
-    here = own > 0  # not padding
-    safe = torch.where(here, own, 1.0)
-    return torch.where(here, safe * (safe.log() - honest.clamp(min=LEAST).log()), 0.0).sum(-1)
+    """KL(own || honest) + KL(honest || own) of weights (B, S), by texts."""
+    p, q = own.clamp(min=LEAST), honest.clamp(min=LEAST)  # padding, where both are 0, adds nothing
+    return ((own - honest) * (p.log() - q.log())).sum(-1)
 
 
 def _rows(ids: Sequence[Sequence[int]], tokenizer: Tokenizer, model: PoolingClassifier) -> Rows:

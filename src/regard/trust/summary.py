@@ -49,6 +49,8 @@ def _derived(row: Mapping[str, float], chance: Mapping[str, float]) -> dict[str,
     found = {}
     if "comprehensiveness" in row and "comprehensiveness" in chance:
         found["points"] = row["comprehensiveness"] - chance["comprehensiveness"]
+    if "precision" in row and "precision" in chance:
+        found["true"] = row["precision"] - chance["precision"]
     if "erased flips" in row:
         found["erased more"] = row["erased flips"] - row["erased random flips"]
     if "adversarial jsd" in row:

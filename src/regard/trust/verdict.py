@@ -1,9 +1,10 @@
 """What the numbers say of a map, in plain words, and whether it explains anything.
 
 Three questions decide. Does it *point* at what matters: is more of the decision gone without its best tokens than
-without as many taken at random? Does the output *hang* on it: does it move when the weights do? Is it the *only* one:
-or does a quite different map give the same output? A map that points, on which the output hangs and that is the only
-one explains the decision. One that points but is not the only one, or that nothing hangs on, is a hint and no reason.
+without as many taken at random, and, where it is known which tokens decide, are more of these among them? Does the
+output *hang* on it: does it move when the weights do? Is it the *only* one: or does a quite different map give the same
+output? A map that points, on which the output hangs and that is the only one explains the decision. One that points but
+is not the only one, or that nothing hangs on, is a hint and no reason.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ OFTEN = 0.5  # of the decisions
 
 BADGES: dict[Status, str] = {
     "explains": "explains",
-    "points": "points, but is not the reason",
+    "points": "points, not shown to be the reason",
     "does not explain": "does not explain",
     "not known": "too few examples",
 }
@@ -38,12 +39,17 @@ class Verdict:
 
 
 def judge(name: str, kind: Literal["head", "layer", "method"], found: Mapping[str, Estimate]) -> Verdict:
-    """`found`: by test, the estimates of this map; "points" is its comprehensiveness less that of random tokens."""
+    """`found`: by test, the estimates of this map; "points" is its comprehensiveness less that of random tokens, "true"
+    its precision less theirs, where it is known which tokens decide."""
     points = found.get("points")
     if points is None or points.low is None:
         return Verdict(name, kind, "not known", "Too few examples to say anything.")
     pointing = points.low > 0
     reasons = [_pointed(found["comprehensiveness"], points, pointing)]
+    if "true" in found:
+        right = (found["true"].low or 0.0) > 0
+        reasons.insert(0, _true(found["precision"], found["true"], right))
+        pointing = pointing and right
     if kind == "method":
         status: Status = "points" if pointing else "does not explain"
         return Verdict(name, kind, status, _joined(status, reasons))
@@ -71,6 +77,15 @@ def _pointed(whole: Estimate, points: Estimate, pointing: bool) -> str:
     return (
         f"without its best words {whole.value:.0%} of the probability is gone, {how} than without as many at random"
         f" ({_change(points.value)} [{_change(points.low)}, {_change(points.high)}])"
+    )
+
+
+def _true(precision: Estimate, gain: Estimate, right: bool) -> str:
+    how = "more" if right else "no more"
+    chance = precision.value - gain.value
+    return (
+        f"{precision.value:.0%} of the words that it holds most important are known to decide, {how} than at random"
+        f" ({chance:.0%})"
     )
 
 

@@ -158,6 +158,18 @@ def test_what_cannot_be_pruned_is_refused(runs: Path, tmp_path: Path) -> None:
         train(read_recipe("bert-classifier", on, tasks=TASKS), tmp_path / "new", tell=silent)
 
 
+@pytest.mark.parametrize(
+    ("name", "to", "place"), [("bert", "hf", "bert.encoder.blocks.0.self"), ("gpt", "ctranslate2", "decoder.1.self")]
+)
+def test_programs_that_know_no_pruned_layers_are_not_given_one(
+    runs: Path, tmp_path: Path, name: str, to: str, place: str
+) -> None:
+    save_pruned(runs / name, tmp_path / "pruned", {place: [0, 1]})
+    got = CliRunner().invoke(app, ["export", str(tmp_path / "pruned"), str(tmp_path / "out"), "--to", to])
+    assert isinstance(got.exception, RunError) and "lacks heads" in str(got.exception)
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_verb(runs: Path, tmp_path: Path) -> None:
     said = CliRunner().invoke(app, ["prune", str(runs / "gpt"), "-o", str(tmp_path / "a"), "--by", "ablation"])
     assert said.exit_code == 0, said.output

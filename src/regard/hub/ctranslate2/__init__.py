@@ -52,6 +52,7 @@ def _trial(run: Path) -> Trial:
     from regard.hub.ctranslate2 import trial, words
 
     recipe = recorded(run)
+    recipe.expect_whole(run, WHERE)
     model = load(run)
     if isinstance(recipe, Language) and isinstance(model, GPT):
         tokenizer = kept_tokenizer(recipe.tokenizer, run)

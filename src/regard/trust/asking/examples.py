@@ -21,7 +21,8 @@ TABLES = (".tsv", ".csv", ".jsonl")
 
 def read_examples(path: Path, asker: Asker, most: int) -> Sequence[Example]:
     """The first examples of a file: for classes a table (.tsv, .csv, .jsonl) with columns text and label, and perhaps
-    other and evidence, or a text a line; for anything else a text a line, a tab before its translation, another before links."""
+    other and evidence, or a text a line; for anything else a text a line, a tab before its translation, another before
+    links."""
     if asker.kind == "class" and path.suffix in TABLES:
         there = _columns(path)
         other, evidence = (name if name in there else None for name in ("other", "evidence"))

@@ -155,7 +155,7 @@ SECTIONS = (
         "among them. Best word right: is it one that decides. Average precision: do those that decide lead its order. "
         "A model may decide by other words than it should, so even an honest map need not reach 100%.",
         "",
-        ("precision", "recall", "first", "average"),
+        ("precision", "true", "recall", "first", "average"),
         _ranked,
         f"Ranked by precision. {MARKS} {BAND}",
     ),

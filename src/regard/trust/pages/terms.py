@@ -71,6 +71,7 @@ TESTS: dict[str, Term] = {
         "change with the class", "how much the map changes when it is asked about the second class instead"
     ),
     "precision": Term("precision", "of the words that hold half of the map, how many are known to decide"),
+    "true": Term("precision over random", "precision less that of random words", "gain"),
     "recall": Term("recall", "of the words that are known to decide, how many are among those"),
     "first": Term("best word right", "how often the map's best word is one of those that decide"),
     "average": Term(

@@ -10,21 +10,21 @@ from regard.trust.verdict import BADGES, Status, Verdict
 
 _ALONE: dict[Status, str] = {
     "explains": "The attention of this model explains what it decides.",
-    "points": "The attention of this model points at words that matter, but it is not the reason for what it decides.",
+    "points": "The attention of this model points at words that matter, but is not shown to be the reason.",
     "does not explain": "The attention of this model does not explain what it decides.",
     "not known": "There are too few examples to say whether this model's attention explains what it decides.",
 }
 _ALL: dict[Status, str] = {
     "explains": "Every one of the {} layers explains what the model decides.",
-    "points": "The {} layers point at words that matter, but none of them is the reason for what the model decides.",
+    "points": "The {} layers point at words that matter, but none is shown to be the reason.",
     "does not explain": "None of the {} layers explains what the model decides.",
     "not known": "There are too few examples to say whether any of the {} layers explains what the model decides.",
 }
 _SOME: dict[Status, tuple[str, str]] = {  # of one layer, of several
     "explains": ("explains what the model decides", "explain what the model decides"),
     "points": (
-        "points at words that matter but is not the reason",
-        "point at words that matter but are not the reason",
+        "points at words that matter but is not shown to be the reason",
+        "point at words that matter but are not shown to be the reason",
     ),
     "does not explain": ("does not explain anything", "do not explain anything"),
     "not known": ("cannot be judged by so few examples", "cannot be judged by so few examples"),
