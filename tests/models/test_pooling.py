@@ -6,24 +6,26 @@ from torch import nn
 
 from regard.attention import capture, scores
 from regard.errors import SettingError
-from regard.models.pooling import BothWays, PoolingClassifier
+from regard.models.pooling import Alone, BothWays, PoolingClassifier
 
 WIDTH, CLASSES = 6, 3
-STATES = [None, BothWays]
+STATES = [None, BothWays, Alone, lambda width: BothWays(width, 4, "lstm"), lambda width: Alone(width, 4)]
 SCORES = [
-    lambda: None,
-    scores.Dot,
-    lambda: scores.Bilinear(WIDTH),
-    lambda: scores.Additive(WIDTH, 4),
-    scores.Cosine,
+    None,
+    lambda width: scores.Dot(),
+    scores.Bilinear,
+    lambda width: scores.Additive(width, 4),
+    lambda width: scores.Cosine(),
 ]
 inputs = torch.tensor([[5, 6, 7, 8, 9], [4, 3, 2, 0, 0], [1, 0, 0, 0, 0]])
 lengths = torch.tensor([5, 3, 1])
 
 
 def classifier(states=None, score=None) -> PoolingClassifier:
+    """`score`: made for vectors of the width that states have."""
     torch.manual_seed(0)
     made = None if states is None else states(WIDTH)
+    score = score if score is None or isinstance(score, nn.Module) else score(WIDTH if made is None else made.width)
     return PoolingClassifier(10, CLASSES, WIDTH, score, states=made).double()
 
 
@@ -38,7 +40,7 @@ def test_it_is_its_formula() -> None:
 @pytest.mark.parametrize("states", STATES)
 @pytest.mark.parametrize("score", SCORES)
 def test_a_row_alone_equals_the_row_in_company(states, score) -> None:
-    model = classifier(states, score())
+    model = classifier(states, score)
     together = model(inputs, lengths)
     assert together.shape == (3, CLASSES)
     for row, length in enumerate(lengths.tolist()):
@@ -60,9 +62,11 @@ def test_without_states_it_knows_no_order_and_with_them_it_does() -> None:
     assert (model(turned, lengths[:1]) - model(inputs[:1], lengths[:1])).abs().max() > 1e-3
 
 
-def test_both_ways_is_a_bidirectional_gru() -> None:
+@pytest.mark.parametrize(("states", "cell"), [(WIDTH, "gru"), (4, "gru"), (WIDTH, "lstm"), (10, "lstm")])
+def test_both_ways_is_torchs_bidirectional_network(states: int, cell: str) -> None:
     torch.manual_seed(0)
-    ours, theirs = BothWays(WIDTH), nn.GRU(WIDTH, WIDTH // 2, batch_first=True, bidirectional=True)
+    network = {"gru": nn.GRU, "lstm": nn.LSTM}[cell]
+    ours, theirs = BothWays(WIDTH, states, cell), network(WIDTH, states // 2, batch_first=True, bidirectional=True)
     state = dict(ours.forth.state_dict())
     state |= {f"{name}_reverse": value for name, value in ours.back.state_dict().items()}
     theirs.load_state_dict(state)
@@ -73,6 +77,20 @@ def test_both_ways_is_a_bidirectional_gru() -> None:
     torch.testing.assert_close(ours(x, lengths)[real], expected[real])
     with pytest.raises(SettingError, match="got width=5, expected an even width"):
         BothWays(5)
+
+
+def test_without_more_words_it_is_a_gru_as_wide_as_words() -> None:
+    assert isinstance(BothWays(WIDTH).forth, nn.GRU) and BothWays(WIDTH).width == Alone(WIDTH).width == WIDTH
+
+
+def test_alone_is_its_formula_and_reads_no_other_word() -> None:
+    torch.manual_seed(0)
+    states, x = Alone(WIDTH, 4), torch.randn(2, 5, WIDTH)
+    torch.testing.assert_close(states(x, lengths[:2]), (x @ states.layer.weight.t() + states.layer.bias).clamp(min=0))
+    other = x.clone()
+    other[:, 2] += 1
+    changed = (states(x, lengths[:2]) != states(other, lengths[:2])).any(-1)
+    assert changed[:, 2].all() and not changed[:, [0, 1, 3, 4]].any()
 
 
 def test_it_is_heard() -> None:
@@ -99,6 +117,6 @@ def test_no_rows_make_a_loss_of_zero_with_gradients(states) -> None:
 @pytest.mark.parametrize("states", STATES)
 @pytest.mark.parametrize("score", SCORES)
 def test_every_parameter_learns(states, score) -> None:
-    model = classifier(states, score())
+    model = classifier(states, score)
     model(inputs, lengths)[:, 0].sum().backward()
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in model.parameters())

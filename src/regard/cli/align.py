@@ -3,19 +3,43 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from regard.errors import CorpusError
+from regard.errors import CorpusError, SettingError
+
+if TYPE_CHECKING:
+    from regard.inspection.aligning import Aligned, Aligning
+    from regard.inspection.alignment import Gold
+
+T = TypeVar("T")
+BEST = "best"
+
+
+class By(StrEnum):
+    raw = "raw"
+    norm = "norm"
+
+
+class Merge(StrEnum):
+    intersection = "intersection"
+    union = "union"
+    grow_diag = "grow-diag"
+    grow_diag_final = "grow-diag-final"
+    grow_diag_final_and = "grow-diag-final-and"
 
 
 def align(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained translator with attention.")],
-    source: Annotated[Path, typer.Argument(metavar="SRC", help="A file, a sentence a line; - is standard input.")],
-    target: Annotated[Path, typer.Argument(metavar="TGT", help="Its translations, a line each.")],
+    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A model that translates: its folder.")] = None,
+    source: Annotated[
+        Path | None, typer.Argument(metavar="SRC", help="A file, a sentence a line; - is standard input.")
+    ] = None,
+    target: Annotated[Path | None, typer.Argument(metavar="TGT", help="Its translations, a line each.")] = None,
     gold: Annotated[
         Path | None, typer.Option("--gold", help="Gold links (i-j sure, ipj possible): prints AER.")
     ] = None,
@@ -24,46 +48,132 @@ def align(
         float, typer.Option(min=0, max=1, help="A share that links a source word to its best target word too.")
     ] = 0.2,
     balance: Annotated[
-        bool, typer.Option("--balance/--raw", help="Let words compete for each other, or take the weights as they are.")
+        bool, typer.Option("--balance/--raw", help="Let words compete for each other, or take the map as it is.")
     ] = True,
+    place: Annotated[
+        str | None,
+        typer.Option(help="Where to look: decoder.1.cross, with heads decoder.1.cross/0,3; best: half of --gold says."),
+    ] = None,
+    reading: Annotated[By, typer.Option(help="Weights as they are, or times the norm of what they let through.")] = (
+        By.raw
+    ),
+    shift: Annotated[
+        bool, typer.Option("--shift", help="Look for a word in the step that has read it, not in that which writes it.")
+    ] = False,
+    back: Annotated[
+        Path | None, typer.Option(help="A model that translates the other way; with --found, a file of its links.")
+    ] = None,
+    merge: Annotated[Merge, typer.Option(help="How the links of both directions become one.")] = (
+        Merge.grow_diag_final_and
+    ),
+    found: Annotated[Path | None, typer.Option(help="A file of links, 0-0 1-2 a line, instead of a model.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print an object a line, or the measures as one.")] = False,
 ) -> None:
-    """Print the word links of each pair as 0-0 1-2, read off the attention that the model pays while it is made to
-    write the given translation; with --gold, their precision, recall and alignment error rate."""
-    from regard.cli.progress import progress_bar
-    from regard.cli.texts import lines_of
-    from regard.inspection.alignment import as_it_is, balanced, measure, pharaoh, read_gold
-    from regard.inspection.translations import links, told
-    from regard.training.use import translator as opened
+    """Print the word links of each pair as 0-0 1-2, read off the attention that a model pays while it is made to write
+    the given translation; with --gold, their precision, recall and alignment error rate."""
+    from regard.inspection.aligning import Aligning, both_ways
+    from regard.inspection.alignment import as_it_is, balanced
 
-    sources, targets = lines_of(source), lines_of(target)
-    _same_length(source, sources, target, targets)
-    truths = None if gold is None else lines_of(gold)
-    if gold is not None and truths is not None:
-        _same_length(source, sources, gold, truths)
-    translator = opened(run)
-    with progress_bar("pairs", len(sources)) as tell:
-        read = translator.read(list(zip(sources, targets, strict=True)), tell)
-    found = [links(translator, one, threshold, balanced if balance else as_it_is) for one in read]
-    if truths is None:
-        for one, made in zip(read, found, strict=True):
-            whole = {**told(translator, one), "links": made}
-            typer.echo(json.dumps(whole, ensure_ascii=False) if as_json else pharaoh(made))
+    truths = None if gold is None else _gold(gold, first)
+    chosen = None if place == BEST else place
+    how = Aligning(chosen, reading.value, shift, balanced if balance else as_it_is, threshold)
+    if found is not None:
+        if run is not None:
+            raise SettingError(f"{run} and --found {found}", "one of the two", where="regard align")
+        made = _read(found)
+        if gold is not None and truths is not None:
+            _same_length(found, made, gold, truths)
+        if back is not None:
+            made = both_ways(made, _same_length(found, made, back, _read(back)), merge)
+    else:
+        if run is None or source is None or target is None:
+            raise SettingError("not all of RUN SRC TGT", "all three, or --found FILE", where="regard align")
+        pairs = _pairs(source, target)
+        if gold is not None and truths is not None:
+            _same_length(source, pairs, gold, truths)
+        if place == BEST:
+            how, pairs, truths = _chosen(run, pairs, truths, how)
+        made = _aligned(run, pairs, how, hidden=as_json)
+        if back is not None:
+            turned = [(target, source) for source, target in pairs]
+            made = both_ways(made, _aligned(back, turned, how, hidden=as_json), merge)
+    _print(made, gold, truths, as_json)
+
+
+def _aligned(run: Path, pairs: list[tuple[str, str]], how: Aligning, hidden: bool) -> list[Aligned]:
+    from regard.cli.progress import progress_bar
+    from regard.inspection.subjects import subject
+
+    with progress_bar("pairs", len(pairs), hidden) as tell:
+        return how(subject(run), pairs, tell)
+
+
+def _chosen(
+    run: Path, pairs: list[tuple[str, str]], truths: list[Gold] | None, how: Aligning
+) -> tuple[Aligning, list[tuple[str, str]], list[Gold]]:
+    """The place that suits the first half of the pairs best; the second half is left to be judged."""
+    from dataclasses import replace
+
+    from regard.inspection.linking import Reading, best_reading
+    from regard.inspection.subjects import subject
+
+    if truths is None or len(pairs) < 2:
+        raise SettingError(f"--place {BEST}", "--gold with two lines or more", where="regard align")
+    half = len(pairs) // 2
+    like = Reading("", by=how.by, shift=how.shift)
+    best, got = best_reading(subject(run), pairs[:half], truths[:half], like, how.shares, how.threshold)
+    typer.echo(f"{best}: AER {got.aer:.1%} on the first {half:,} pairs; what follows is of the others", err=True)
+    heads = "" if best.heads is None else "/" + ",".join(map(str, best.heads))
+    return replace(how, place=best.place + heads), pairs[half:], truths[half:]
+
+
+def _pairs(source: Path, target: Path) -> list[tuple[str, str]]:
+    from regard.cli.texts import lines_of
+
+    sources = lines_of(source)
+    return list(zip(sources, _same_length(source, sources, target, lines_of(target)), strict=True))
+
+
+def _gold(path: Path, first: int) -> list[Gold]:
+    from regard.cli.texts import lines_of
+    from regard.inspection.alignment import read_gold
+
+    return [read_gold(line, f"{path}:{number}", first) for number, line in enumerate(lines_of(path), start=1)]
+
+
+def _read(path: Path) -> list[Aligned]:
+    """Links from a file."""
+    from regard.inspection.aligning import Aligned
+
+    found = []
+    for one in _gold(path, 0):
+        made = tuple(sorted(one.possible))
+        found.append(Aligned(made, {"links": made}))
+    return found
+
+
+def _print(made: list[Aligned], gold: Path | None, truths: list[Gold] | None, as_json: bool) -> None:
+    from regard.inspection.alignment import measure, pharaoh
+
+    if gold is None or truths is None:
+        for one in made:
+            typer.echo(json.dumps(one.told, ensure_ascii=False) if as_json else pharaoh(one.links))
         return
-    expected = [read_gold(line, f"{gold}:{number}", first) for number, line in enumerate(truths, start=1)]
-    got = measure(found, expected)
+    got = measure([one.links for one in made], truths)
     if as_json:
         rates = {"precision": got.precision, "recall": got.recall, "aer": got.aer}
-        typer.echo(json.dumps({"sentences": len(found), **rates, **asdict(got)}))
+        typer.echo(json.dumps({"sentences": len(made), **rates, **asdict(got)}))
     else:
         typer.echo(
             f"precision {got.precision:.1%}  recall {got.recall:.1%}  AER {got.aer:.1%}"
-            f"  ({len(found):,} sentences, {got.links:,} links, {got.sure:,} sure ones)"
+            f"  ({len(made):,} sentences, {got.links:,} links, {got.sure:,} sure ones)"
         )
 
 
-def _same_length(one: Path, lines: list[str], other: Path, others: list[str]) -> None:
+def _same_length(one: Path, lines: Sequence[object], other: Path, others: list[T]) -> list[T]:
+    """The others, of which there must be as many."""
     if len(lines) != len(others):
         raise CorpusError(
             f"{len(lines)} lines in {one} and {len(others)} in {other}", "as many in each", where="regard align"
         )
+    return others

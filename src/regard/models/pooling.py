@@ -80,7 +80,7 @@ class BothWays(nn.Module):
 
 
 class Alone(nn.Module):
-    """Each word through the same layer, h = relu(W x + b): it reads none of the others."""
+    """Each word through the same layer, h = tanh(W x + b): it reads none of the others."""
 
     def __init__(self, width: int, states: int | None = None) -> None:
         super().__init__()
@@ -89,4 +89,4 @@ class Alone(nn.Module):
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
         """x (B, T, words' width): (B, T, width)."""
-        return torch.relu(self.layer(x))
+        return torch.tanh(self.layer(x))

@@ -186,3 +186,15 @@ def test_misspelt_settings_are_refused() -> None:
         BuiltIn(exmples=3)
     with pytest.raises(ValidationError, match="scaled-dot"):
         Pooling(score="scaled")
+
+
+def test_words_may_begin_small_and_states_have_a_width_and_a_cell_of_their_own() -> None:
+    torch.manual_seed(0)
+    plain = Pooling(width=8, states="alone", score="additive").make(20, 2)
+    torch.manual_seed(0)
+    small = Pooling(width=8, states="alone", score="additive", spread=0.25).make(20, 2)
+    assert torch.equal(small.embedding.weight, plain.embedding.weight * 0.25)
+    assert Pooling(width=8, states="alone", states_width=6, score="additive").make(20, 2).classes.in_features == 6
+    assert isinstance(Pooling(width=8, cell="lstm", states_width=4).make(20, 2).states.forth, torch.nn.LSTM)
+    with pytest.raises(SettingError, match="their width, 8"):
+        Pooling(width=8, states="words", states_width=6).make(20, 2)

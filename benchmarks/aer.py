@@ -1,0 +1,124 @@
+"""How right are word links that are read off attention? AER on the built-in gold, for every translation recipe.
+
+    python benchmarks/aer.py [--runs runs] [--sentences 500]
+
+Trains the recipes seq2seq, bahdanau, luong, pointer and transformer, and bahdanau the other way round (those that are
+not in the folder of runs yet). Each is made to write the references of test pairs, and its links are read off: raw
+weights or norms, in the step that writes a word or one later, words competing for each other or not. The two directions
+of bahdanau are then made one. Writes aer.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from regard.cli.machine import prepare_machine
+
+prepare_machine()
+
+import torch  # noqa: E402
+
+from regard.errors import PlaceError  # noqa: E402
+from regard.inspection.aligning import Aligning, both_ways  # noqa: E402
+from regard.inspection.alignment import Agreement, Gold, as_it_is, balanced, links_of, measure  # noqa: E402
+from regard.inspection.crossing import Pair, across, own_place  # noqa: E402
+from regard.inspection.linking import BOTH, Reading, word_maps  # noqa: E402
+from regard.inspection.subjects import Subject, subject  # noqa: E402
+from regard.inspection.symmetry import METHODS  # noqa: E402
+from regard.text import grammar  # noqa: E402
+from regard.text.examples import Links  # noqa: E402
+from regard.training import read_recipe, train  # noqa: E402
+from regard.training.tasks import TASKS  # noqa: E402
+
+RECIPES = ("seq2seq", "bahdanau", "luong", "pointer", "transformer")
+SHARES = {"competing": balanced, "as they are": as_it_is}
+
+
+def trained(name: str, runs: Path, back: bool = False) -> Path:
+    run = runs / (f"{name}-back" if back else name)
+    if not (run / "model.safetensors").exists():
+        train(read_recipe(name, ["data.direction=fr-en"] if back else [], tasks=TASKS), run)
+    return run
+
+
+def told(got: Agreement) -> dict[str, float]:
+    return {"precision": got.precision, "recall": got.recall, "aer": got.aer, **asdict(got)}
+
+
+def read(found: Subject, pairs: list[Pair], gold: list[Gold]) -> dict[str, Any]:
+    """Every reading of every place where this model looks across."""
+    places = across(found, pairs[0])
+    readings = [Reading(place, by=by, shift=shift) for place in places for by in BOTH for shift in (False, True)]
+    rows = []
+    for reading, maps in zip(readings, word_maps(found, pairs, readings), strict=True):
+        for name, shares in SHARES.items():
+            got = measure((links_of(shares(matrix)) for matrix in maps), gold)
+            rows.append({"place": reading.place, "by": reading.by, "shift": reading.shift, "words": name, **told(got)})
+    return {"own place": own_place(found, places), "readings": rows}
+
+
+def merged(forth: Subject, back: Subject, pairs: list[Pair], gold: list[Gold]) -> dict[str, dict[str, float]]:
+    """Links of either direction, and of both made one."""
+    there = Aligning()(forth, pairs)
+    other = Aligning()(back, [(target, source) for source, target in pairs])
+    turned: Iterable[Links] = [tuple((i, j) for j, i in one.links) for one in other]
+    found = {"forth": told(measure([one.links for one in there], gold)), "back": told(measure(turned, gold))}
+    for method in METHODS:
+        found[method] = told(measure([one.links for one in both_ways(there, other, method)], gold))
+    return found
+
+
+def show(name: str, got: dict[str, Any]) -> None:
+    for place in dict.fromkeys(row["place"] for row in got["readings"]):
+        cells = [
+            f"{row['aer']:6.1%}"
+            for words in SHARES
+            for by in BOTH
+            for shift in (False, True)
+            for row in got["readings"]
+            if (row["place"], row["words"], row["by"], row["shift"]) == (place, words, by, shift)
+        ]
+        mark = " *" if place == got["own place"] else ""
+        print(f"{name:<12} {place + mark:<18} " + "  ".join(f"{cell:>13}" for cell in cells), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--sentences", type=int, default=500)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    drawn = list(grammar.Drawn(grammar.translation, given.sentences, "test"))
+    pairs = [(one.source, one.target) for one in drawn]
+    gold = [Gold.of(one.links or ()) for one in drawn]
+    heads = [f"{by}{', shifted' if shift else ''}" for by in BOTH for shift in (False, True)]
+    print("AER; * is where the model itself tells; words compete for each other (left) or do not (right)")
+    print(f"{'':<12} {'place':<18} " + "  ".join(f"{head:>13}" for head in heads * 2))
+    results: dict[str, Any] = {}
+    for name in RECIPES:
+        found = subject(trained(name, given.runs))
+        try:
+            results[name] = read(found, pairs, gold)
+        except PlaceError:
+            results[name] = None
+            print(f"{name:<12} looks at nothing: one vector holds the sentence", flush=True)
+            continue
+        show(name, results[name])
+    both = [subject(trained("bahdanau", given.runs, back)) for back in (False, True)]
+    directions = merged(both[0], both[1], pairs, gold)
+    print("\nbahdanau in both directions")
+    for method, one in directions.items():
+        print(f"{method:<20} precision {one['precision']:6.1%}  recall {one['recall']:6.1%}  AER {one['aer']:6.1%}")
+    given.out.mkdir(parents=True, exist_ok=True)
+    report = {"torch": torch.__version__, "sentences": len(pairs), "recipes": results, "directions": directions}
+    (given.out / "aer.json").write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

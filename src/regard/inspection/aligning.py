@@ -1,0 +1,78 @@
+"""Sentences and their translations aligned by a model: the links, and what they were read off, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor
+
+from regard.decoding.translate import Tell
+from regard.inspection.alignment import THRESHOLD, balanced, links_of
+from regard.inspection.crossing import Pair, across, own_place
+from regard.inspection.linking import By, Reading, word_maps
+from regard.inspection.subjects.subject import Subject
+from regard.inspection.subjects.translating import Translating
+from regard.inspection.symmetry import merged, turned_about
+from regard.inspection.translations import links, told
+from regard.text.examples import Links
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """The links of a pair, and all that is known of it, as JSON takes it."""
+
+    links: Links
+    told: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Aligning:
+    """How links are read: at which place (None: where a model itself tells), by weights or norms, shifted or not; what
+    is made of the map, and from which share on a source word gets a link of its own."""
+
+    place: str | None = None
+    by: By = "raw"
+    shift: bool = False
+    shares: Callable[[Tensor], Tensor] = balanced
+    threshold: float = THRESHOLD
+
+    def __call__(self, subject: Subject, pairs: Sequence[Pair], tell: Tell = lambda more: None) -> list[Aligned]:
+        """Every pair of a sentence and its translation, aligned by a model that translates that way."""
+        if not pairs:
+            return []
+        plain = self.place is None and self.by == "raw" and not self.shift
+        if plain and isinstance(subject, Translating):  # what steps of its search see too
+            read = subject.translator.read(pairs, tell)
+            found = [links(subject.translator, one, self.threshold, self.shares) for one in read]
+            rows = zip(read, found, strict=True)
+            return [Aligned(made, {**told(subject.translator, one), "links": made}) for one, made in rows]
+        [maps] = word_maps(subject, pairs, [self.reading(subject, pairs[0])], tell)
+        return [self._aligned(pair, matrix) for pair, matrix in zip(pairs, maps, strict=True)]
+
+    def reading(self, subject: Subject, pair: Pair) -> Reading:
+        """The same with the place spelled out. `pair`: any, to see the model look."""
+        place = self.place or own_place(subject, across(subject, pair))
+        return Reading.at(place, self.by, self.shift)
+
+    def _aligned(self, pair: Pair, matrix: Tensor) -> Aligned:
+        made = links_of(self.shares(matrix), self.threshold)
+        source, target = pair
+        shown = {
+            "source": source,
+            "text": target,
+            "links": made,
+            "words": {"source": source.split(), "target": target.split()},
+            "weights": [[round(value, 4) for value in row] for row in matrix.tolist()],
+        }
+        return Aligned(made, shown)
+
+
+def both_ways(forth: Sequence[Aligned], back: Sequence[Aligned], method: str) -> list[Aligned]:
+    """Pairs aligned by a model of each direction, made one; `back` has the target for its source."""
+    found = []
+    for one, other in zip(forth, back, strict=True):
+        made = merged(one.links, turned_about(other.links), method)
+        found.append(replace(one, links=made, told={**one.told, "links": made}))
+    return found

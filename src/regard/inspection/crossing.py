@@ -1,0 +1,136 @@
+"""Where a model that translates looks across, from the words that it writes to those that it reads: weights by place.
+
+Ours are read in batches, step by step, as `Translator.read` does; those of transformers one pair at a time, by `look`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.attention.hearing import Heard, capture
+from regard.attention.observe import Observe
+from regard.decoding.translate import Tell, Translator
+from regard.errors import PlaceError, SettingError
+from regard.inspection.measures.norms import joining, value_norms
+from regard.inspection.record.sides import NO_WORD
+from regard.inspection.subjects.subject import Subject, Wanted
+from regard.inspection.subjects.theirs import Theirs
+from regard.inspection.subjects.translating import Translating
+from regard.text.words import numbers, spaced
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Crossing:
+    """One pair at one place: weights (H, T, S) of the step that writes each token of the target, its end among them;
+    norms (H, S), how long the vector is that each token of the source sends. `targets` and `sources`: the word that
+    each row and each column belongs to, NO_WORD where it is none."""
+
+    weights: Tensor
+    norms: Tensor
+    targets: list[int]
+    sources: list[int]
+
+
+Crossings = dict[str, Crossing]
+"""By place."""
+
+
+def across(subject: Subject, pair: Pair) -> list[str]:
+    """The places where what is written looks at what is read, first layer first. `pair`: any, to see it look."""
+    if subject.kind != "translates":
+        came = f"{subject.name}, which {subject.kind}"
+        raise SettingError(came, "a model that translates", where="align")
+    record = subject.look(*pair, wanted=Wanted(heads=()))
+    return [place.name for place in record.places if place.kind == "cross"]
+
+
+def own_place(subject: Subject, places: Sequence[str]) -> str:
+    """The place that a translator of ours tells about itself; of others, the last one."""
+    looks = getattr(subject.translator.model, "looks", -1) if isinstance(subject, Translating) else -1
+    return places[looks]
+
+
+def crossings(
+    subject: Subject, pairs: Sequence[Pair], places: Sequence[str], tell: Tell = lambda more: None
+) -> Iterator[tuple[int, Crossings]]:
+    """What was seen at these places, for each pair by its number, in no certain order."""
+    if isinstance(subject, Translating):
+        yield from _of_ours(subject.translator, pairs, places, tell)
+        return
+    if not isinstance(subject, Theirs):
+        raise SettingError(f"{subject.name}, which {subject.kind}", "a model that translates", where="align")
+    for number, (source, target) in enumerate(pairs):
+        record = subject.look(source, target, wanted=Wanted(list(places)))
+        words = (_words(subject.tokenizer, target, "text_target"), _words(subject.tokenizer, source, "text"))
+        found = {}
+        for name in places:
+            place = record.place(name)
+            weights = torch.stack([place.tile(head) for head in range(place.heads)])
+            if place.value_norms is None:
+                raise PlaceError(f"{name}, whose values are not known", "a place that kept their norms", where="align")
+            found[name] = Crossing(weights, place.value_norms, *words)
+        yield number, found
+        tell(1)
+
+
+def _of_ours(
+    translator: Translator, pairs: Sequence[Pair], places: Sequence[str], tell: Tell
+) -> Iterator[tuple[int, Crossings]]:
+    given = [translator.source.encode(source) for source, _ in pairs]
+    asked = [translator.target.encode(target) for _, target in pairs]
+    # longest first, as `read` would sort them: the rows of a batch are then these pairs in order
+    order = sorted(range(len(pairs)), key=lambda row: -len(given[row]))
+    for first in range(0, len(order), translator.rows):
+        rows = order[first : first + translator.rows]
+        with capture(translator.model, list(places), Observe(weights=True, values=True)) as heard:
+            translator.read([pairs[row] for row in rows])
+        for at, row in enumerate(rows):
+            T, S = len(asked[row]) + 1, len(given[row]) + 1  # with their ends
+            words = ([*asked[row].words, NO_WORD], [*given[row].words, NO_WORD])
+            yield row, {place: Crossing(*_heard(translator.model, heard, place, at, T, S), *words) for place in places}
+        tell(len(rows))
+
+
+def _heard(model: Any, heard: Heard, place: str, row: int, T: int, S: int) -> tuple[Tensor, Tensor]:
+    """Weights (H, T, S) and norms (H, S) of one row of a batch that was read step by step."""
+    calls = heard.calls(place)[:T]
+    weights = torch.cat([_by_head(call.weights[row]) for call in calls if call.weights is not None], 1)[..., :S]
+    values = calls[0].values
+    assert values is not None
+    matrix, own = joining(model, place), _by_head(values[row])[:, :S].float().cpu()
+    fits = matrix is not None and matrix.size(1) == weights.size(0) * own.size(-1)
+    # a recurrent decoder has no matrix that joins heads: what a key sends is its value
+    norms = value_norms(own, matrix.float().cpu()) if fits and matrix is not None else own.norm(dim=-1)
+    return weights.float().cpu(), norms
+
+
+def _by_head(x: Tensor) -> Tensor:
+    """(N, D) of a single head, or (H, N, D), as the latter."""
+    return x.unsqueeze(0) if x.dim() == 2 else x
+
+
+def _words(tokenizer: Any, text: str, side: str) -> list[int]:
+    """Which of the words between spaces each token of transformers' tokenizer belongs to."""
+
+    def encode(some: str, **how: bool) -> Any:
+        return tokenizer(**{side: some}, **how)
+
+    found = encode(text, return_special_tokens_mask=True)
+    special = [bool(one) for one in found["special_tokens_mask"]]
+    if getattr(tokenizer, "is_fast", False):
+        places = numbers(spaced(text), encode(text, return_offsets_mapping=True)["offset_mapping"])
+    else:  # it tells no places, but pieces never reach over a space
+        sizes = [len(encode(word, add_special_tokens=False)["input_ids"]) for word in text.split()]
+        inside = iter([number for number, size in enumerate(sizes) for _ in range(size)])
+        if sum(sizes) != special.count(False):
+            came = f"{special.count(False)} pieces of a text whose words have {sum(sizes)}"
+            raise SettingError(came, "a tokenizer that cuts words one by one", where="align")
+        places = [NO_WORD if one else next(inside) for one in special]
+    return [NO_WORD if one else place for one, place in zip(special, places, strict=True)]
