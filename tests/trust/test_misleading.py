@@ -95,6 +95,7 @@ def test_away_is_the_divergence_in_both_directions_and_padding_adds_nothing() ->
     assert padded[0].grad is not None and padded[0].grad.isfinite().all()
 
 
+@torch.no_grad()
 def test_the_share_on_evidence_is_the_weight_of_those_words(honest: PoolingClassifier) -> None:
     _, weights = heard(honest, rows(TEXTS[:50]))
     expected = [row[1 + one.evidence[0]] for row, one in zip(weights, EXAMPLES, strict=False)]
