@@ -85,9 +85,9 @@ def test_a_model_is_not_apart_from_itself(honest: PoolingClassifier) -> None:
     assert found.tvd == 0 and found.jsd == pytest.approx(0, abs=1e-6)
 
 
-def test_away_is_the_divergence_in_both_directions_and_padding_adds_nothing() -> None:
+def test_away_is_the_divergence_and_padding_adds_nothing() -> None:
     p, q = torch.tensor([[0.5, 0.3, 0.2]]).double(), torch.tensor([[0.1, 0.6, 0.3]]).double()
-    expected = (p * (p / q).log()).sum() + (q * (q / p).log()).sum()
+    expected = (p * (p / q).log()).sum()
     torch.testing.assert_close(away(p, q)[0], expected)
     padded = [torch.cat((one, torch.zeros(1, 2).double()), 1).requires_grad_() for one in (p, q)]
     torch.testing.assert_close(away(*padded)[0], expected)

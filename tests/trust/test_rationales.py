@@ -7,7 +7,7 @@ import torch
 
 from regard.trust.answers import Answers
 from regard.trust.asking.case import Row
-from regard.trust.rationales import erasing, planted, rationale
+from regard.trust.rationales import erasing, planted, ranked, rationale
 from trust.toys import Known, row
 
 CLS, SEP = 2, 3
@@ -30,6 +30,18 @@ def test_a_rationale_is_a_share_of_the_free_tokens() -> None:
     assert sorted(rationale(scores, TEXT, 1.0)) == [1, 2, 3, 4]
     ten = row(*range(10, 20))
     assert [len(rationale(torch.rand(10), ten, size)) for size in (0.1, 0.2, 0.3, 0.7)] == [1, 2, 3, 7]
+
+
+def test_what_has_next_to_nothing_is_not_named() -> None:
+    """All weight on [CLS]: the words stand in the order of chance, the same for a map and its reverse."""
+    tail = torch.tensor([1.0, 4e-9, 3e-9, 2e-9, 1e-9, 0.0])
+    assert ranked(tail, TEXT) == ranked(tail[[0, 4, 3, 2, 1, 5]], TEXT)
+    assert ranked(tail, TEXT)[1] == [0.0] * 4
+    some = torch.tensor([0.5, 1e-9, 0.3, 2e-9, 0.2, 0.0])  # two are named, in their order; then the others
+    order, values = ranked(some, TEXT)
+    assert order[:2] == [2, 4] and values == pytest.approx([0.3, 0.2, 0.0, 0.0])
+    against = torch.tensor([0.0, 1e-9, -0.3, 2e-9, 0.2, 0.0])  # what speaks against the decision comes last
+    assert ranked(against, TEXT)[0][0] == 4 and ranked(against, TEXT)[0][-1] == 2
 
 
 def test_aopc_by_hand() -> None:
@@ -57,7 +69,7 @@ def test_all_of_it_and_nothing() -> None:
 def test_planted_by_hand() -> None:
     evidence = frozenset({2, 4})
     # in order: 2 (.5), 1 (.2), 4 (.2), 3 (.1); the first holds half of it
-    found = planted(torch.tensor([7.0, 0.2, 0.5, 0.1, 0.2, 7.0]), TEXT, evidence)
+    found = planted(torch.tensor([0.7, 0.2, 0.5, 0.1, 0.2, 0.7]), TEXT, evidence)
     assert found == pytest.approx({"precision": 1.0, "recall": 0.5, "first": 1.0, "average": (1 / 1 + 2 / 3) / 2})
     # in order: 1 (.4), 3 (.3), 2 (.2), 4 (.1); two are needed for half, and none of them decides
     found = planted(torch.tensor([0.0, 0.4, 0.2, 0.3, 0.1, 0.0]), TEXT, evidence)

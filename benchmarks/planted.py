@@ -1,0 +1,161 @@
+"""Planted truth: in sentences of which one word decides, are honest and misleading attention told apart?
+
+    python benchmarks/planted.py [--pairs 5] [--runs runs/planted]
+
+For every seed, a classifier with additive attention learns the built-in verdicts (those that are not in the folder of
+runs yet), and a second one learns to say the same and to look elsewhere (Wiegreffe & Pinter 2019). The grammar knows
+the word that decides, so it is known which of the two maps tells the truth. `regard.audit` judges both: once knowing
+that word, once without ("blind", as with any text of one's own). Also prints how well each method finds
+that word. Writes planted.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+from statistics import fmean, stdev
+from typing import Any
+
+from regard.cli.machine import prepare_machine
+
+prepare_machine()
+
+import torch  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
+
+from regard.models.pooling import PoolingClassifier  # noqa: E402
+from regard.text import Tokenizer, grammar  # noqa: E402
+from regard.text.examples import Labelled  # noqa: E402
+from regard.training import load, read_recipe, train  # noqa: E402
+from regard.training.tasks import TASKS  # noqa: E402
+from regard.trust.asking.texts import Classifying  # noqa: E402
+from regard.trust.audit import audit  # noqa: E402
+from regard.trust.misleading import Misleading, apart, share_on  # noqa: E402
+from regard.trust.report import Report  # noqa: E402
+from regard.trust.settings import Settings  # noqa: E402
+from regard.trust.verdict import judge  # noqa: E402
+
+SETS = ("data.view=verdict", "model.score=additive")
+LABELS = ("negative", "positive")
+PLACE = "pooling"
+CAUGHT = "does not explain"
+TRUTH = ("precision", "recall", "first", "average")  # how well a map finds the words that decide
+METHODS = (
+    "attention",
+    "norm-based attention",
+    "rollout",
+    "gradient x attention",
+    "gradient x input",
+    "integrated gradients",
+    "random",
+)
+
+
+def pair(seed: int, folder: Path) -> tuple[PoolingClassifier, PoolingClassifier, Tokenizer]:
+    """An honest model and one that misleads, each made unless it is there."""
+    run = folder / f"honest-{seed}"
+    if not (run / "model.safetensors").exists():
+        train(read_recipe("classifier", [*SETS, f"train.seed={seed}"], tasks=TASKS), run, tell=lambda text: None)
+    honest, tokenizer = load(run), Tokenizer.load(run / "tokenizer.json")
+    assert isinstance(honest, PoolingClassifier)
+    kept = folder / f"misleading-{seed}.safetensors"
+    if not kept.exists():
+        texts = [one.text for one in grammar.Drawn(grammar.verdict, 3000, "train")]
+        save_file(Misleading(seed=seed)(honest, texts, tokenizer).state_dict(), kept)
+    second = load(run)
+    assert isinstance(second, PoolingClassifier)
+    second.load_state_dict(load_file(kept))
+    return honest.eval(), second.eval(), tokenizer
+
+
+def told(report: Report) -> dict[str, Any]:
+    """What the audit says of one model, in few numbers."""
+    verdict = report.verdict(PLACE)
+    found = report.of(PLACE)
+    blind = judge(PLACE, "layer", {test: one for test, one in found.items() if test != "true"})
+    tests = ("points", "tau gradient", "tau left out", "permuted", "other map", "precision", "first")
+    truth = {name: {test: report.of(name)[test].value for test in TRUTH} for name in METHODS}
+    return {
+        "status": verdict.status,
+        "words": verdict.words,
+        "blind": blind.status,
+        **{test: asdict(found[test]) for test in tests},
+        "methods": truth,
+    }
+
+
+def judged(
+    model: PoolingClassifier, tokenizer: Tokenizer, name: str, examples: Sequence[Labelled], audited: int
+) -> dict[str, Any]:
+    """All of the examples classified, the first of them audited."""
+    asker = Classifying(model, tokenizer, name, LABELS)
+    cases = [asker.cases(one, number, Random(0))[0] for number, one in enumerate(examples)]
+    with torch.no_grad():
+        said = asker.say([case.row for case in cases]).argmax(-1).tolist()
+    right = fmean(one == case.expected for one, case in zip(said, cases, strict=True))
+    found = told(audit(asker, examples[:audited], settings=Settings()))
+    return found | {"accuracy": right, "evidence": share_on(model, examples, tokenizer)}
+
+
+def ranked(honest: Sequence[dict[str, Any]]) -> dict[str, dict[str, tuple[float, float]]]:
+    """Methods by true precision on the honest models, mean and standard deviation over them."""
+    found = {}
+    for name in METHODS:
+        rows = [one["methods"][name] for one in honest]
+        found[name] = {
+            test: (fmean(row[test] for row in rows), stdev(row[test] for row in rows) if len(rows) > 1 else 0.0)
+            for test in TRUTH
+        }
+    return dict(sorted(found.items(), key=lambda item: -item[1]["precision"][0]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--examples", type=int, default=200, help="of each audit")
+    parser.add_argument("--runs", type=Path, default=Path("runs/planted"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    tested = list(grammar.Drawn(grammar.verdict, 500, "test"))
+    given.runs.mkdir(parents=True, exist_ok=True)
+    found = []
+    columns = f"{'right':>6} {'on evidence':>12} {'gain':>7} {'TVD':>6} {'JSD':>6}  {'verdict':<18} blind"
+    print(f"{'seed':>4} {'model':<11} {columns}")
+    for seed in range(given.pairs):
+        honest, second, tokenizer = pair(seed, given.runs)
+        between = apart(honest, second, [one.text for one in tested], tokenizer)
+        models = {"honest": honest, "misleading": second}
+        rows = {name: judged(one, tokenizer, name, tested, given.examples) for name, one in models.items()}
+        found.append({"seed": seed, **asdict(between), **rows})
+        for name, one in rows.items():
+            far = f"{between.tvd:6.3f} {between.jsd:6.3f}" if name == "misleading" else " " * 13
+            print(
+                f"{seed:4} {name:<11} {one['accuracy']:6.1%} {one['evidence']:12.1%} {one['points']['value']:+7.3f} "
+                f"{far}  {one['status']:<18} {one['blind']}",
+                flush=True,
+            )
+    honest_ones = [one["honest"] for one in found]
+    counts = {
+        f"{name} ones caught{', blind' * (how == 'blind')}": sum(one[name][how] == CAUGHT for one in found)
+        for how in ("status", "blind")
+        for name in ("misleading", "honest")
+    }
+    print()
+    for name, count in counts.items():
+        print(f"{name}: {count} of {len(found)}")
+    print("\nHow well each method finds the word that decides, on the honest models:")
+    order = ranked(honest_ones)
+    for name, one in order.items():
+        print(f"  {name:<22} " + "  ".join(f"{test} {mean:.2f} ± {spread:.2f}" for test, (mean, spread) in one.items()))
+    given.out.mkdir(parents=True, exist_ok=True)
+    report = {"torch": torch.__version__, "sets": SETS, "pairs": found, "counts": counts}
+    (given.out / "planted.json").write_text(json.dumps(report | {"methods": order}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
