@@ -107,7 +107,8 @@ def _tell(found: Atlas, path: Path) -> None:
             last = head.place
     console.print(table)
     counts = ", ".join(f"{name} {count}" for name, count in found.counts.items())
-    console.print(f"\n{len(found.heads)} heads over {found.texts:,} texts: {counts}", soft_wrap=True)
+    heads = "1 head" if len(found.heads) == 1 else f"{len(found.heads)} heads"
+    console.print(f"\n{heads} over {found.texts:,} texts: {counts}", soft_wrap=True)
     console.print(LEGEND)
     console.print(f"{path} ({path.stat().st_size:,} bytes)", soft_wrap=True)
 

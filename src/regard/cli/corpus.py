@@ -18,7 +18,7 @@ def corpus(
     pairs: Annotated[int, typer.Option("--pairs", "-n", help="How many training examples.")] = 50_000,
     seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 0,
     view: Annotated[
-        str, typer.Option(help="translation, prose, document, opinion, tagged, question or sense.")
+        str, typer.Option(help="translation, prose, document, opinion, verdict, tagged, question or sense.")
     ] = "translation",
     replace: Annotated[bool, typer.Option("--replace", help="Replace files that are there already.")] = False,
     workers: Annotated[

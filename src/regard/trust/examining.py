@@ -165,7 +165,7 @@ def _tried(
     trial = Trial(asker, rows, seen.place, max(1, ROWS // len(rows)))
     alone = [] if seen.heads == 1 else [(f"{seen.place}/{head}", [head]) for head in range(seen.heads)]
     for name, heads in [*alone, (seen.place, None)]:
-        numbers = _numbers(trial, seen, heads, looked, settings, chance)
+        numbers = _Elsewhere(trial, seen, heads, settings, chance).numbers(looked.lengths)
         for at, one in enumerate(found):
             one.add(name, **{test: float(values[at]) for test, values in numbers.items()})
     if seen.heads == 1:  # the only head is its layer
@@ -173,54 +173,51 @@ def _tried(
             one.maps[f"{seen.place}/0"].update(one.maps[seen.place])
 
 
-def _numbers(
-    trial: Trial,
-    seen: Seen,
-    heads: list[int] | None,
-    looked: Looked,
-    settings: Settings,
-    chance: torch.Generator,
-) -> dict[str, Tensor]:
-    """By test, a number for each text, (B,)."""
-    plain = trial.plain
-    with torch.no_grad():
-        exchanged = permuted(trial, heads, settings.permutations, chance)
-        even = uniform(trial, heads)
-        sizes = _sizes(trial, seen, heads, looked, settings, chance)
-    other = adversary(trial, heads, settings.search, chance)
-    return {
-        "permuted": moved(exchanged, plain).mean(0),
-        "permuted_flips": flipped(exchanged, plain).mean(0),
-        "uniform": moved(even, plain),
-        "uniform_flips": flipped(even, plain),
-        "adversarial_jsd": other.jsd,
-        "adversarial_shared": other.shared,
-        "largest_weight": trial.weights[:, heads or slice(None)].mean((1, 2)).max(-1).values,
-    } | sizes
+@dataclass(frozen=True, eq=False)
+class _Elsewhere:
+    """Some heads of a place, all if None, that are made to look elsewhere."""
 
+    trial: Trial
+    seen: Seen
+    heads: list[int] | None
+    settings: Settings
+    chance: torch.Generator
 
-def _sizes(
-    trial: Trial,
-    seen: Seen,
-    heads: list[int] | None,
-    looked: Looked,
-    settings: Settings,
-    chance: torch.Generator,
-) -> dict[str, Tensor]:
-    """Erasure in the order of attention, of its gradient, of both, and of chance."""
-    which = heads or slice(None)
-    weights, slopes = (seen.rows(x, looked.lengths)[:, which].mean(1) for x in (seen.weights, seen.slopes))
-    both = seen.rows(seen.weights * seen.slopes, looked.lengths)[:, which].mean(1)
-    found: dict[str, Tensor] = {}
-    for name, scores in (("attention", weights), ("gradient", slopes), ("gradient_x_attention", both)):
-        first, share = flipping(trial, heads, order_of(scores, trial.real))
-        found[f"erased_{name}_share"] = share
-        if name == "attention":
-            found["erased_flips"] = first
-    drawn = [
-        flipping(trial, heads, order_of(torch.rand(weights.shape, generator=chance), trial.real))
-        for _ in range(settings.orders)
-    ]
-    found["erased_random_flips"] = torch.stack([first for first, _ in drawn]).mean(0)
-    found["erased_random_share"] = torch.stack([share for _, share in drawn]).mean(0)
-    return found
+    def numbers(self, lengths: Tensor) -> dict[str, Tensor]:
+        """By test, a number for each text, (B,)."""
+        trial, heads, plain = self.trial, self.heads, self.trial.plain
+        with torch.no_grad():
+            exchanged = permuted(trial, heads, self.settings.permutations, self.chance)
+            even = uniform(trial, heads)
+            sizes = self._sizes(lengths)
+        other = adversary(trial, heads, self.settings.search, self.chance)
+        return {
+            "permuted": moved(exchanged, plain).mean(0),
+            "permuted_flips": flipped(exchanged, plain).mean(0),
+            "uniform": moved(even, plain),
+            "uniform_flips": flipped(even, plain),
+            "adversarial_jsd": other.jsd,
+            "adversarial_shared": other.shared,
+            "largest_weight": trial.weights[:, heads or slice(None)].mean((1, 2)).max(-1).values,
+        } | sizes
+
+    def _sizes(self, lengths: Tensor) -> dict[str, Tensor]:
+        """Erasure in the order of attention, of its gradient, of both, and of chance."""
+        weights, slopes = self.seen.weights, self.seen.slopes
+        scores = {"attention": weights, "gradient": slopes, "gradient_x_attention": weights * slopes}
+        orders = {name: self._mean(x, lengths) for name, x in scores.items()}
+        flips = {name: self._flipping(order) for name, order in orders.items()}
+        shape = orders["attention"].shape
+        drawn = [self._flipping(torch.rand(shape, generator=self.chance)) for _ in range(self.settings.orders)]
+        return {f"erased_{name}_share": share for name, (_, share) in flips.items()} | {
+            "erased_flips": flips["attention"][0],
+            "erased_random_flips": torch.stack([first for first, _ in drawn]).mean(0),
+            "erased_random_share": torch.stack([share for _, share in drawn]).mean(0),
+        }
+
+    def _mean(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """x (B, H, T, S) of the queries that decide, the mean of these heads: (B, S)."""
+        return self.seen.rows(x, lengths)[:, self.heads or slice(None)].mean(1)
+
+    def _flipping(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        return flipping(self.trial, self.heads, order_of(scores, self.trial.real))

@@ -18,6 +18,8 @@ from regard.text.grammar import (
     sense,
     tagged,
     tagged_french,
+    verdict,
+    verdict_french,
 )
 
 UNIVERSAL = {
@@ -96,6 +98,23 @@ def test_french_opinions_carry_theirs() -> None:
         assert example.evidence and all(place < len(words) for place in example.evidence)
         because = {words[place].lower() for place in example.evidence}
         assert ("pas" in because) == bool(because & {"ne", "n'"}) and because - {"ne", "n'", "pas"}
+
+
+def test_one_word_decides_a_verdict() -> None:
+    """The same word never decides both ways, and a sentence holds no other that decides."""
+    said: dict[str, set[str]] = defaultdict(set)
+    examples = list(Drawn(verdict, 500))
+    for example in examples:
+        (place,) = example.evidence
+        said[example.text.split()[place].lower()].add(example.label)
+    assert all(len(labels) == 1 for labels in said.values())
+    assert all(sum(word.lower() in said for word in example.text.split()) == 1 for example in examples)
+
+
+def test_a_verdict_stands_in_either_half_and_in_french_too() -> None:
+    first = sum(max(e.evidence) < len(e.text.split()) / 2 for e in Drawn(verdict, 600))
+    assert 200 < first < 400
+    assert all(e.evidence and max(e.evidence) < len(e.text.split()) for e in Drawn(verdict_french, 200))
 
 
 def test_labels_are_balanced() -> None:

@@ -30,15 +30,12 @@ EVEN_THOUGH, MEME_SI = small.SUBORDINATORS[3]
 
 def opinion(draw: Draw) -> Labelled:
     """An English sentence with its label, positive or negative, and the words that decide it."""
-    drawn, positive, evidence = judged(draw)
-    return Labelled(" ".join(drawn.source), "positive" if positive else "negative", evidence=evidence)
+    return _english(*judged(draw))
 
 
 def opinion_french(draw: Draw) -> Labelled:
     """The same in French; the evidence are the words that answer to the English ones."""
-    drawn, positive, evidence = judged(draw)
-    places = tuple(sorted({target for source, target in drawn.links if source in evidence}))
-    return Labelled(" ".join(drawn.target), "positive" if positive else "negative", evidence=places)
+    return _french(*judged(draw))
 
 
 def verdict(draw: Draw) -> Labelled:
@@ -46,13 +43,20 @@ def verdict(draw: Draw) -> Labelled:
 
     What has to be found is known for certain: whatever else stands in the sentence has nothing to do with the label.
     """
-    drawn, positive, evidence = _plainly(draw)
-    return Labelled(" ".join(drawn.source), "positive" if positive else "negative", evidence=evidence)
+    return _english(*_plainly(draw))
 
 
 def verdict_french(draw: Draw) -> Labelled:
     """The same in French; the evidence are the words that answer to the English one."""
-    drawn, positive, evidence = _plainly(draw)
+    return _french(*_plainly(draw))
+
+
+def _english(drawn: Sentence, positive: bool, evidence: tuple[int, ...]) -> Labelled:
+    return Labelled(" ".join(drawn.source), "positive" if positive else "negative", evidence=evidence)
+
+
+def _french(drawn: Sentence, positive: bool, evidence: tuple[int, ...]) -> Labelled:
+    """`evidence`: the English words; what answers to them decides."""
     places = tuple(sorted({target for source, target in drawn.links if source in evidence}))
     return Labelled(" ".join(drawn.target), "positive" if positive else "negative", evidence=places)
 

@@ -18,7 +18,7 @@ from typing import IO, NamedTuple
 from regard.errors import SettingError, unknown
 from regard.text.examples import Answered, Document, Labelled, Sense, Tagged, Translation
 from regard.text.grammar.drawing import CHUNK, FUTILE, SPLITS, chunk, fingerprint, split_of, translation
-from regard.text.grammar.opinions import opinion
+from regard.text.grammar.opinions import opinion, verdict
 from regard.text.grammar.questions import question
 from regard.text.grammar.stories import document
 from regard.text.grammar.views import sense, tagged
@@ -258,6 +258,7 @@ VIEWS = {
     "prose": View(translation, ("en", "fr"), _prose),  # the same sentences as one writes them; no words to link
     "document": View(document, ("txt",), _document),
     "opinion": View(opinion, ("tsv",), _opinion, SPLITS[:3], "text\tlabel\tevidence\n"),  # no names in them
+    "verdict": View(verdict, ("tsv",), _opinion, SPLITS[:3], "text\tlabel\tevidence\n"),
     "tagged": View(tagged, ("conll",), _tagged),
     "question": View(question, ("jsonl",), _question),
     "sense": View(sense, ("senses.tsv",), _sense, header="text\tindex\tword\tsense\n"),
