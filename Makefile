@@ -10,7 +10,7 @@ TORCH   := $(shell grep '^torch==' constraints.txt)
 PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long lint types types-page bench clean
+.PHONY: help demo test test-long test-gpu bench-gpu lint types types-page bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -23,6 +23,12 @@ test: lint types  ## lint, types and every test but the long ones
 
 test-long: lint types  ## everything, with the long sweeps
 	@$(PYTEST) -m "not gpu" --hypothesis-profile=long --timeout=3600
+
+test-gpu:  ## what needs a CUDA device, with the Python that has it: make test-gpu PYTHON=python3
+	@PYTHONPATH=src:tests $(PYTHON) -m pytest -c /dev/null --rootdir . -p no:cacheprovider -q tests/gpu
+
+bench-gpu:  ## attention, additive scores, training and capture on a GPU, beside their rivals (PYTHON as above)
+	@PYTHONPATH=src $(PYTHON) benchmarks/h200.py
 
 lint: $(READY)  ## ruff: rules and format
 	@$(BIN)/ruff check .

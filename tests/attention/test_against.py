@@ -7,13 +7,12 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attention.cases import share, size
+from attention.cases import HERE, share, size
 from regard.attention import DenseBias, Observe, attend, masks, scores
-from regard.attention.attend import BACKENDS
 
 F64 = torch.float64
 SEEN = Observe(weights=True)
-EACH = pytest.mark.parametrize("backend", sorted(BACKENDS))
+EACH = pytest.mark.parametrize("backend", HERE)
 
 
 @EACH

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from attention.cases import (
     ALL,
     CONTENT,
+    HERE,
     SCORES,
     STATISTICS,
     Request,
@@ -31,7 +32,6 @@ from attention.cases import (
     size,
 )
 from regard.attention import DenseBias, Observe, attend, choose, scores, windows
-from regard.attention.attend import BACKENDS
 from regard.attention.masks import Causal, Dense, Documents, Everything, Mask, Padding, Past, Window
 
 F32, F64, BF16, F16 = torch.float32, torch.float64, torch.bfloat16, torch.float16
@@ -147,7 +147,7 @@ def test_broadcasting_and_shared_heads_equal_explicit_copies(request: Request) -
                 assert_same(got[name], want[name], request.q.dtype, f"{backend} {name}")
 
 
-@given(st.sampled_from([(4, 2), (6, 2), (6, 3), (4, 1), (8, 4)]), st.sampled_from(sorted(BACKENDS)))
+@given(st.sampled_from([(4, 2), (6, 2), (6, 3), (4, 1), (8, 4)]), st.sampled_from(HERE))
 def test_query_head_h_reads_key_head_h_over_the_group_size(heads: tuple[int, int], backend: str) -> None:
     H, Hk = heads
     q, k, v = torch.randn(2, H, 3, 4), torch.randn(2, Hk, 5, 4), torch.randn(2, Hk, 5, 4)
@@ -385,7 +385,7 @@ def test_a_query_that_may_look_nowhere_gets_zeros(request: Request, data: st.Dat
         assert not told["q"][..., blind, :].any()
 
 
-@pytest.mark.parametrize("backend", sorted(BACKENDS))
+@pytest.mark.parametrize("backend", HERE)
 @pytest.mark.parametrize(
     "mask", [~Everything(), Padding([0, 0]), Padding([3, 3], [0, 0]), Window(0, 0, offset=9)], ids=repr
 )
@@ -422,7 +422,7 @@ def test_huge_scores_stay_finite(score: Any, mask: Mask | None, dtype: torch.dty
         assert all(x.isfinite().all() for x in gradients(request.to(dtype), backend).values())
 
 
-@pytest.mark.parametrize("backend", sorted(BACKENDS))
+@pytest.mark.parametrize("backend", HERE)
 def test_float16_queries_that_a_score_makes_larger_than_float16_stay_finite(backend: str) -> None:
     """q W k is 9e4 x 1e-3: fine in float32, though q W alone is more than float16 holds."""
     score = scores.Bilinear(2).half()
@@ -432,7 +432,7 @@ def test_float16_queries_that_a_score_makes_larger_than_float16_stay_finite(back
     assert got.weights[0].tolist() == pytest.approx([1, 0]) and got.lse.item() == pytest.approx(90, rel=1e-2)
 
 
-@pytest.mark.parametrize("backend", sorted(BACKENDS))
+@pytest.mark.parametrize("backend", HERE)
 def test_a_bias_is_added_in_the_precision_of_the_scores(backend: str) -> None:
     """Not in that of the inputs: 1e5 is no float16, and 0.001 beside 8 is nothing in bfloat16."""
     q, k = torch.zeros(1, 2), torch.eye(2)
@@ -505,7 +505,7 @@ def test_observing_never_changes_one_bit_of_a_gradient(request: Request, dropout
         assert all(a is b is None or torch.equal(a, b) for a, b in zip(*told, strict=True)), backend
 
 
-@pytest.mark.parametrize("backend", sorted(BACKENDS))
+@pytest.mark.parametrize("backend", HERE)
 def test_statistics_are_detached_and_lse_and_weights_differentiable(backend: str) -> None:
     q, k = torch.randn(2, 3, 4, requires_grad=True), torch.randn(2, 5, 4, requires_grad=True)
     got = attend(q, k, observe=ALL, backend=backend)
@@ -530,7 +530,7 @@ def test_any_tile_of_prepared_is_that_part_of_the_weights(request: Request, data
         assert_same(got.prepared.tile(), got.weights, F32, backend)
 
 
-@pytest.mark.parametrize("backend", sorted(BACKENDS))
+@pytest.mark.parametrize("backend", HERE)
 def test_a_tile_of_hard_scores_is_a_weight_still(backend: str) -> None:
     """At scores of 1e6, where neighbouring float32 numbers lie 0.06 apart, a tile must not leave [0, 1]."""
     q, k = (1e3 * torch.randn(40, 64, generator=seeded(n)) for n in (0, 1))
@@ -548,7 +548,7 @@ def test_choose_tells_what_attend_does(request: Request, dropout: float) -> None
     picked = choose(request.q, request.k, request.v, **request.values, dropout=dropout)
     assert request("auto", None, dropout).backend == picked.backend and picked.backend not in picked.refused
     assert picked.because and all(picked.refused.values())
-    for name in BACKENDS:
+    for name in HERE:
         if name not in picked.refused:
             assert request(name, None, dropout).backend == name
             asked = choose(request.q, request.k, request.v, **request.values, dropout=dropout, backend=name)
@@ -664,7 +664,7 @@ def test_statistics_describe_the_weights_before_dropout(request: Request, backen
 
 
 @share(40)
-@given(st.integers(1, 6), st.integers(0, 6), st.sampled_from(sorted(BACKENDS)))
+@given(st.integers(1, 6), st.integers(0, 6), st.sampled_from(HERE))
 def test_cached_decoding_equals_uncached(new: int, cached: int, backend: str) -> None:
     S = new + cached
     q, k = torch.randn(2, S, 4, generator=seeded(S)), torch.randn(2, S, 4, generator=seeded(new))
@@ -704,7 +704,7 @@ def test_a_padded_batch_equals_its_rows_alone(seed: int, side: str, mask: Mask |
             assert not got.weights[row, outside].any() and not got.weights[row][:, outside].any()
 
 
-@pytest.mark.parametrize("backend", sorted(BACKENDS))
+@pytest.mark.parametrize("backend", HERE)
 @pytest.mark.parametrize("mode", [nullcontext, torch.no_grad, torch.inference_mode])
 def test_it_serves_in_every_mode_of_torch(backend: str, mode: Any) -> None:
     score = scores.Bilinear(4)

@@ -17,6 +17,7 @@ from torch.utils.checkpoint import set_checkpoint_early_stop
 
 from attention.cases import (
     ALL,
+    HERE,
     SCORES,
     STATISTICS,
     Largest,
@@ -31,7 +32,6 @@ from attention.cases import (
     size,
 )
 from regard.attention import DenseBias, Observe, attend, scores, windows
-from regard.attention.attend import BACKENDS
 from regard.attention.kernels import blocks as walking
 from regard.attention.kernels.statistics import _largest
 from regard.attention.masks import Causal, Dense, Documents, Everything, Mask, Padding, Past, Window
@@ -241,7 +241,7 @@ def test_top_finds_the_same_as_sorting_ties_and_all(S: int, top: int) -> None:
         assert torch.equal(got.indices, want.indices) and torch.equal(got.values, want.values)
 
 
-@pytest.mark.parametrize("backend", sorted(BACKENDS))
+@pytest.mark.parametrize("backend", HERE)
 @pytest.mark.parametrize("thumbnail", [(1, 1), (3, 4), (5, 7), (9, 9), (1, 9), (100, 100)])
 def test_thumbnails_of_every_shape(backend: str, thumbnail: tuple[int, int]) -> None:
     """Cells that do not divide the map evenly, across blocks that do not divide the cells evenly."""
@@ -289,7 +289,7 @@ def told(request: Request, backend: str) -> tuple[object, tuple[Tensor, ...]]:
 DIFFERENTIABLE = [name for name in SCORES if name not in ("default", "Match", "hot")]
 
 
-@pytest.mark.parametrize("backend", sorted(BACKENDS))
+@pytest.mark.parametrize("backend", HERE)
 @pytest.mark.parametrize(
     ("name", "what"),
     [*product(DIFFERENTIABLE, ["nothing"]), *product(["ScaledDot"], ["DenseBias", "Slope", "LocalP", "LocalM"])],
@@ -312,7 +312,7 @@ def test_gradients_of_gradients(name: str, backend: str) -> None:
         assert gradgradcheck(*told(request, backend))
 
 
-@pytest.mark.parametrize("backend", sorted(BACKENDS))
+@pytest.mark.parametrize("backend", HERE)
 def test_nothing_learns_from_a_query_or_key_that_takes_no_part(backend: str) -> None:
     request = small("ScaledDot", "nothing")
     got = gradients(request, backend, ALL)
@@ -320,7 +320,7 @@ def test_nothing_learns_from_a_query_or_key_that_takes_no_part(backend: str) -> 
     assert got["q"][:, 0].all() and got["k"][1].all()
 
 
-@pytest.mark.parametrize("backend", sorted(BACKENDS))
+@pytest.mark.parametrize("backend", HERE)
 @pytest.mark.parametrize("early", [True, False])
 def test_the_backward_pass_leaves_what_was_reported_alone(backend: str, early: bool) -> None:
     """Blocks that are computed again for the gradient are not counted again, even when they are computed to the end."""

@@ -22,11 +22,11 @@ from torch import Tensor
 from regard.attention import reach
 from regard.attention.biases import Bias, as_bias
 from regard.attention.grid import Grid
-from regard.attention.kernels import sdpa, stream
+from regard.attention.kernels import fused, sdpa, stream, triton_additive
 from regard.attention.masks import Mask, as_mask
 from regard.attention.observe import Attended, Observe, describe
 from regard.attention.prepared import Prepared, grouped, share_heads, working
-from regard.attention.scores import Score, as_score
+from regard.attention.scores import Additive, Score, as_score
 from regard.attention.windows import LocalM, LocalP, as_window
 from regard.errors import BackendError, DeviceError, DtypeError, SettingError, ShapeError, unknown
 
@@ -90,7 +90,7 @@ def attend(
     if not isinstance(observe, Observe):
         raise DtypeError(f"observe={observe!r}", "an Observe(...)", where="attend")
     prepared, v, dropout = _prepare(q, k, v, score, mask, bias, window, dropout)
-    name = _choose(prepared, v, dropout, backend).backend
+    name, _ = _choose(prepared, v, dropout, backend)
     with own_precision(v):
         got = BACKENDS[name].compute(prepared, v, dropout, observe)
         return told_more(got, prepared, v, observe)
@@ -140,7 +140,8 @@ def choose(
     backend: str = "auto",
 ) -> Choice:
     """What `attend` would pick for the same request, without computing it."""
-    return _choose(*_prepare(q, k, v, score, mask, bias, window, dropout), backend)
+    prepared, v, dropout = _prepare(q, k, v, score, mask, bias, window, dropout)
+    return Choice(*_choose(prepared, v, dropout, backend), _refused(prepared, v, dropout))
 
 
 class Kernel(NamedTuple):
@@ -150,36 +151,76 @@ class Kernel(NamedTuple):
     refuses: Callable[[Prepared, Tensor, float], str | None] = lambda prepared, v, dropout: None
 
 
+def _by_triton(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> Attended:
+    additive = isinstance(prepared.score, Additive)
+    return (triton_additive.compute if additive else fused.compute_vendor)(prepared, v, dropout, observe)
+
+
+def _triton_refuses(prepared: Prepared, v: Tensor, dropout: float) -> str | None:
+    additive = isinstance(prepared.score, Additive)
+    return (triton_additive.refuses if additive else fused.refuses_vendor)(prepared, v, dropout)
+
+
 BACKENDS = MappingProxyType(
-    {"plain": Kernel(plain), "sdpa": Kernel(sdpa.compute, sdpa.refuses), "stream": Kernel(stream.compute)}
+    {
+        "plain": Kernel(plain),
+        "sdpa": Kernel(sdpa.compute, sdpa.refuses),
+        "stream": Kernel(stream.compute),
+        "triton": Kernel(_by_triton, _triton_refuses),
+        "triton-fused": Kernel(fused.compute, fused.refuses),
+    }
 )
 
 SMALL = 2**22  # numbers: a map of this size is quicker to hold than to walk through
 MASKED = 2**24  # numbers: a mask of this size may be written out for a fused kernel
+LONG = 8192  # queries and keys from which on our own kernel is as quick as the vendor's (measured on an H200)
 
 
-def _choose(prepared: Prepared, v: Tensor, dropout: float, backend: str) -> Choice:
-    """The choice looks at shapes and kinds alone, never at what is observed, so observing cannot change the output."""
-    said = {name: kernel.refuses(prepared, v, dropout) for name, kernel in BACKENDS.items()}
-    refused = {name: reason for name, reason in said.items() if reason is not None}
+def _choose(prepared: Prepared, v: Tensor, dropout: float, backend: str) -> tuple[str, str]:
+    """The backend, and why. The choice looks at shapes and kinds alone, never at what is observed, so observing cannot
+    change the output."""
     if backend != "auto":
-        if backend not in BACKENDS:
-            raise unknown(backend, ["auto", *BACKENDS], kind="backend", where="attend")
-        if backend in refused:
-            able = ", ".join(repr(name) for name in BACKENDS if name not in refused)
-            raise BackendError(
-                f"a request that backend {backend!r} cannot serve: {refused[backend]}",
-                f"one of the backends {able}, or 'auto'",
-                where="attend",
-            )
-        return Choice(backend, "asked for by name", refused)
-    if "sdpa" not in refused and sdpa.mask_size(prepared) <= MASKED:
-        return Choice("sdpa", "dot products, and a mask that the fused kernel takes", refused)
-    held = prod(prepared.grid.lead) * prepared.grid.T * prepared.grid.S * prepared.score.pair_size(prepared.k)
-    why = "no fused kernel serves it" if "sdpa" in refused else "its mask is too large to write out"
+        return _named(prepared, v, dropout, backend), "asked for by name"
+
+    def serves(name: str) -> bool:
+        return BACKENDS[name].refuses(prepared, v, dropout) is None
+
+    grid = prepared.grid
+    if prepared.q.device.type == "cuda":
+        long = min(grid.T, grid.S) >= LONG and serves("triton-fused")
+        if not long and serves("triton"):
+            return "triton", "a score and a mask that have kernels"
+        if long or serves("triton-fused"):
+            return "triton-fused", "dot products, and a mask that is a run of keys for each query"
+    by_sdpa = serves("sdpa")
+    if by_sdpa and sdpa.mask_size(prepared) <= MASKED:
+        return "sdpa", "dot products, and a mask that the fused kernel takes"
+    held = prod(grid.lead) * grid.T * grid.S * prepared.score.pair_size(prepared.k)
+    why = "its mask is too large to write out" if by_sdpa else "no fused kernel serves it"
     if held <= SMALL:
-        return Choice("plain", f"{why}, and {held} numbers are few enough to hold", refused)
-    return Choice("stream", f"{why}, and {held} numbers are too many to hold at once", refused)
+        return "plain", f"{why}, and {held} numbers are few enough to hold"
+    return "stream", f"{why}, and {held} numbers are too many to hold at once"
+
+
+def _named(prepared: Prepared, v: Tensor, dropout: float, backend: str) -> str:
+    """The backend of this name, if there is one and it serves the request."""
+    if backend not in BACKENDS:
+        raise unknown(backend, ["auto", *BACKENDS], kind="backend", where="attend")
+    if BACKENDS[backend].refuses(prepared, v, dropout) is not None:
+        refused = _refused(prepared, v, dropout)
+        able = ", ".join(repr(name) for name in BACKENDS if name not in refused)
+        raise BackendError(
+            f"a request that backend {backend!r} cannot serve: {refused[backend]}",
+            f"one of the backends {able}, or 'auto'",
+            where="attend",
+        )
+    return backend
+
+
+def _refused(prepared: Prepared, v: Tensor, dropout: float) -> dict[str, str]:
+    """What each backend that cannot serve the request says."""
+    said = {name: kernel.refuses(prepared, v, dropout) for name, kernel in BACKENDS.items()}
+    return {name: reason for name, reason in said.items() if reason is not None}
 
 
 def _prepare(
@@ -219,12 +260,14 @@ def _prepare(
 def _clean(raw: Prepared, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Zeros for queries that look nowhere and keys that nobody sees: they may hold NaN or inf, and 0 x NaN is NaN.
 
-    On the CPU a glance at the largest numbers tells if nothing needs cleaning; elsewhere it would wait for the device.
+    On the CPU a glance at the largest numbers tells if nothing needs cleaning; elsewhere it would wait for the device,
+    and while a graph is compiled there are no numbers.
     """
     q, k, grid = raw.q, raw.k, raw.grid
     more_hides = raw.window is not None or not raw.score.finite or not (raw.bias is None or raw.bias.finite)
     calm = not more_hides and reach.all_take_part(raw.mask, grid)
-    if calm or (q.device.type == "cpu" and all(map(_tame, (q, k, v)))):
+    at_hand = q.device.type == "cpu" and not torch.compiler.is_compiling()
+    if calm or (at_hand and all(map(_tame, (q, k, v)))):
         return q, k, v
     looks, seen = reach.looks_and_seen(raw.mask, grid)
     q = torch.where(looks.unsqueeze(-1), q, 0.0)

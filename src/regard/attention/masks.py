@@ -188,7 +188,7 @@ class Padding(Mask):
         for name, counts, most in (("lengths", self.lengths, grid.S), ("queries", self.queries, grid.T)):
             if counts is not None:
                 _check_batch(counts, grid, f"Padding {name}")
-                if counts.device.type == "cpu" and counts.numel() and int(counts.max()) > most:
+                if _at_hand(counts) and int(counts.max()) > most:
                     raise ShapeError(f"a length of {int(counts.max())}", f"at most {most}", where=f"Padding {name}")
 
     def own_lead(self) -> tuple[int, ...]:
@@ -210,11 +210,11 @@ class Documents(Mask):
     queries: Tensor | None = None
 
     def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
-        asking, asked = self._both(grid)
+        asking, asked = self.both(grid)
         return asking[..., rows, None] == asked[..., None, cols]
 
     def span(self, grid: Grid) -> tuple[Tensor, Tensor]:
-        asking, asked = self._both(grid)
+        asking, asked = self.both(grid)
         names, index = torch.cat([asking, asked], -1).unique(return_inverse=True)
         asking, asked = index[..., : asking.size(-1)], index[..., asking.size(-1) :]
         where = torch.arange(grid.S, device=grid.device).expand(asked.shape)
@@ -248,7 +248,8 @@ class Documents(Mask):
     def own_lead(self) -> tuple[int, ...]:
         return max((tuple(ids.shape[:-1]) for ids in (self.ids, self.queries) if ids is not None), key=len)
 
-    def _both(self, grid: Grid) -> tuple[Tensor, Tensor]:
+    def both(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        """The document of each query, (..., T), and of each key, (..., S)."""
         queries = self.ids[..., grid.S - grid.T :] if self.queries is None else self.queries
         asking, asked = (
             grid.by_batch(x, trailing=1) if x.dim() > 1 else x.to(grid.device) for x in (queries, self.ids)
@@ -389,9 +390,14 @@ def _counts(values: Tensor | Sequence[int], name: str) -> Tensor:
             "one integer for each row of the batch, (B,)",
             where=f"Padding {name}",
         )
-    if counts.device.type == "cpu" and counts.numel() and int(counts.min()) < 0:
+    if _at_hand(counts) and int(counts.min()) < 0:
         raise SettingError(f"a length of {int(counts.min())}", "lengths of at least 0", where=f"Padding {name}")
     return counts.long()
+
+
+def _at_hand(counts: Tensor) -> bool:
+    """Whether there are numbers to look at, without waiting for a device or cutting a graph that is being compiled."""
+    return counts.device.type == "cpu" and counts.numel() > 0 and not torch.compiler.is_compiling()
 
 
 def _check_batch(values: Tensor, grid: Grid, where: str) -> None:

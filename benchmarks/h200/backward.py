@@ -1,0 +1,256 @@
+"""What the gradients of dot attention and decoding from a long cache cost on a GPU: our kernels beside PyTorch's.
+
+    PYTHONPATH=src python3 benchmarks/h200/backward.py [--sweep] [--tiny]
+
+First errors: against float64, as multiples of what plain PyTorch makes in bfloat16. Then times: medians of CUDA events
+with the cache swept in between; ratios are ours over theirs, below 1 is faster. `--sweep` times other tilings instead.
+`--tiny` runs every path of ours in Triton's interpreter, on any machine, to see it run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+if "--tiny" in sys.argv:
+    os.environ["TRITON_INTERPRET"] = "1"  # read when kernels are defined
+
+import torch
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+from regard.attention.kernels.triton_backward import TILINGS, Tiling, Tilings, gradients
+from regard.attention.kernels.triton_decode import WALKS, Walk, decode
+
+TINY = "--tiny" in sys.argv
+DEVICE = "cpu" if TINY else "cuda"
+DTYPE = torch.float16 if TINY else torch.bfloat16  # the interpreter multiplies bfloat16 wrongly
+FAR = 2**30
+RIVALS = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a query sees; the fields are those that the kernels read."""
+
+    shift_lo: int = -FAR
+    shift_hi: int = FAR
+    lo: Tensor | None = None
+    hi: Tensor | None = None
+    asking: Tensor | None = None
+    asked: Tensor | None = None
+
+    def seen(self, T: int, S: int) -> Tensor:
+        """The same as booleans that broadcast to (B, H, T, S)."""
+        i, j = torch.arange(T, device=DEVICE)[:, None], torch.arange(S, device=DEVICE)
+        seen = ((j >= i + self.shift_lo) & (j < i + self.shift_hi))[None, None]
+        if self.lo is not None and self.hi is not None:
+            seen = seen & (j >= self.lo[..., None]) & (j < self.hi[..., None])
+        if self.asking is not None and self.asked is not None:
+            seen = seen & (self.asking[:, None, :, None] == self.asked[:, None, None, :])
+        return seen
+
+
+def drawn(*shapes: tuple[int, ...]) -> list[Tensor]:
+    source = torch.Generator(DEVICE).manual_seed(0)
+    return [torch.randn(shape, generator=source, device=DEVICE).to(DTYPE) for shape in shapes]
+
+
+def milliseconds(work: Callable[[], object]) -> float:
+    if TINY:
+        begun = time.perf_counter()
+        work()
+        return 1e3 * (time.perf_counter() - begun)
+    from triton.testing import do_bench  # type: ignore[import-untyped]
+
+    return float(do_bench(work, warmup=50, rep=200, return_mode="median"))
+
+
+def plain(q: Tensor, k: Tensor, v: Tensor, reach: Reach) -> tuple[Tensor, Tensor, Tensor]:
+    """Output, lse and scores by the definition, in the dtype that comes."""
+    group = q.size(1) // k.size(1)
+    scores = (q * q.size(-1) ** -0.5) @ k.repeat_interleave(group, 1).mT
+    scores = scores.masked_fill(~reach.seen(q.size(2), k.size(2)), -torch.inf)
+    looks = (scores > -torch.inf).any(-1, keepdim=True)
+    weights = scores.masked_fill(~looks, 0.0).softmax(-1).masked_fill(~looks, 0.0)
+    return weights @ v.repeat_interleave(group, 1), scores.masked_fill(~looks, 0.0).logsumexp(-1), scores
+
+
+def errors() -> None:
+    """Largest errors of gradients and of decoding, as multiples of plain PyTorch's in the same dtype."""
+    print("\nerrors over plain PyTorch's (at most 2 is the bar)")
+    names = ("dq", "dk", "dv", "decode")
+    T, S = (70, 90) if TINY else (500, 700)
+    for D in (64,) if TINY else (64, 128, 40, 256):
+        hi = torch.full((2, 1, T), S // 2, dtype=torch.int32, device=DEVICE)
+        documents = [torch.arange(n, dtype=torch.int32, device=DEVICE)[None] // 60 for n in (T, S)]
+        reaches = {
+            "full": Reach(),
+            "causal": Reach(shift_hi=S - T + 1),
+            "window": Reach(shift_lo=-50, shift_hi=60),
+        }
+        if D in (64, 128):  # each of these is compiled for itself
+            reaches["told"] = Reach(shift_hi=S - T + 1, lo=hi * 0 + 5, hi=hi)
+            reaches["documents"] = Reach(asking=documents[0], asked=documents[1])
+        for name, reach in reaches.items():
+            q, k, v, do, dlse = drawn((2, 4, T, D), (2, 2, S, D), (2, 2, S, D), (2, 4, T, D), (2, 4, T))
+            found = {}
+            for dtype in (torch.float64, DTYPE):
+                leaves = [x.to(dtype).requires_grad_() for x in (q, k, v)]
+                out, lse, _ = plain(leaves[0], leaves[1], leaves[2], reach)
+                looks = reach.seen(T, S).any(-1).expand(lse.shape)
+                loss = (out * do).sum() + (lse * dlse.masked_fill(~looks, 0.0)).sum()
+                found[dtype] = torch.autograd.grad(loss, leaves)
+                if dtype == torch.float64:
+                    told = (out.detach().to(DTYPE), lse.detach().float().masked_fill(~looks, -torch.inf))
+            ours = gradients(do, q, k, v, *told, dlse, reach, D**-0.5)
+            ratios = [
+                float((mine - exact).abs().max() / (theirs - exact).abs().max())
+                for mine, theirs, exact in zip(ours, found[DTYPE], found[torch.float64], strict=True)
+            ]
+            few = (q[:, :, :3], k, v, reach_of_few(reach))
+            got = decode(*few, D**-0.5, True)
+            exact, theirs = plain(few[0].double(), k.double(), v.double(), few[3]), plain(*few)
+            finite = exact[2].isfinite()
+            ratios.append(float((got[0] - exact[0]).abs().max() / (theirs[0] - exact[0]).abs().max()))
+            assert got[2] is not None and torch.equal(finite, got[2].isfinite()), "other keys are hidden"
+            off = float((got[2] - exact[2])[finite].abs().max())
+            told_ratios = "  ".join(f"{part} {ratio:.2f}" for part, ratio in zip(names, ratios, strict=True))
+            print(f"  D {D:3} {name:9}  {told_ratios}  scores off by {off:.1e}", flush=True)
+
+
+def reach_of_few(reach: Reach) -> Reach:
+    """Of the first three queries alone."""
+    cut = {name: None if (x := getattr(reach, name)) is None else x[..., :3] for name in ("lo", "hi", "asking")}
+    return Reach(reach.shift_lo, reach.shift_hi, **cut, asked=reach.asked)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a backward pass starts from, at one size."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    do: Tensor
+    out: Tensor
+    lse: Tensor
+    causal: bool
+
+    @classmethod
+    def of(cls, B: int, H: int, T: int, D: int, causal: bool) -> Trained:
+        q, k, v, do = drawn(*[(B, H, T, D)] * 4)
+        if TINY:
+            out, lse, _ = plain(q, k, v, Reach(shift_hi=1 if causal else FAR))
+        else:
+            out, lse = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal)[:2]
+        return cls(q, k, v, do, out, lse.float(), causal)
+
+    def ours(self, **how: Any) -> float:
+        reach, scale = Reach(shift_hi=1 if self.causal else FAR), self.q.size(-1) ** -0.5
+        return milliseconds(
+            lambda: gradients(self.do, self.q, self.k, self.v, self.out, self.lse, None, reach, scale, **how)
+        )
+
+    def theirs(self, backend: SDPBackend) -> float:
+        leaves = [x.detach().requires_grad_() for x in (self.q, self.k, self.v)]
+        with sdpa_kernel(backend):
+            out = scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], is_causal=self.causal)
+        return milliseconds(lambda: torch.autograd.grad(out, leaves, self.do, retain_graph=True))
+
+    def rate(self, ms: float) -> float:
+        """TFLOP/s, five products being what a backward pass needs."""
+        (B, H, T, D) = self.q.shape
+        return 5 * 2 * B * H * T * T * D / (2 if self.causal else 1) / ms / 1e9
+
+
+def backward() -> None:
+    B, H, T = (1, 1, 64) if TINY else (8, 16, 4096)
+    print(f"\nbackward, {B} x {H} x {T}")
+    for D in (64, 128):
+        for causal in (False, True):
+            case = Trained.of(B, H, T, D, causal)
+            ours = case.ours()
+            line = f"  D {D:3} {'causal' if causal else 'full':6}  ours {ours:7.3f} ms {case.rate(ours):4.0f} TFLOP/s"
+            for name, backend in {} if TINY else RIVALS.items():
+                theirs = case.theirs(backend)
+                line += f"   {name} {theirs:7.3f} ms {case.rate(theirs):4.0f}, ratio {ours / theirs:.2f}"
+            print(line, flush=True)
+
+
+def sweep() -> None:
+    """One tiling at a time in place of what ships."""
+    to_keys = {
+        64: [Tiling(64, 64, 4, 2), Tiling(64, 64, 4, 3), Tiling(64, 128, 8, 3), Tiling(128, 128, 8, 2)],
+        128: [Tiling(64, 128, 8, 2), Tiling(32, 64, 4, 3), Tiling(32, 128, 8, 3), Tiling(64, 64, 4, 3)],
+    }
+    to_queries = {
+        64: [Tiling(64, 64, 4, 3), Tiling(64, 128, 4, 2), Tiling(128, 128, 8, 2), Tiling(128, 64, 8, 2)],
+        128: [Tiling(128, 64, 8, 2), Tiling(128, 128, 8, 2), Tiling(64, 128, 4, 2), Tiling(128, 64, 8, 3)],
+    }
+    B, H, T = (1, 1, 64) if TINY else (8, 16, 4096)
+    for D in (64, 128):
+        shipped = TILINGS[D]
+        choices = {"as it ships": shipped, "as it ships, by pointers": shipped}
+        choices |= {f"to_keys {tuple(tiling)}": Tilings(tiling, shipped.to_queries) for tiling in to_keys[D]}
+        choices |= {f"to_queries {tuple(tiling)}": Tilings(shipped.to_keys, tiling) for tiling in to_queries[D]}
+        cases = [Trained.of(B, H, T, D, causal) for causal in (False, True)]
+        for name, tilings in choices.items():
+            how: dict[str, Any] = {"tilings": tilings} | ({"descriptors": False} if "pointers" in name else {})
+            times = [case.ours(**how) for case in cases]
+            rates = " / ".join(f"{case.rate(ms):4.0f}" for case, ms in zip(cases, times, strict=True))
+            print(f"  D {D:3}  {name:30} full / causal {rates} TFLOP/s", flush=True)
+    q, k, v = cached()
+    for walk in (Walk(32, 4, 4), Walk(64, 4, 2), Walk(64, 4, 4), Walk(64, 8, 3), Walk(128, 4, 2), Walk(128, 8, 2)):
+        for splits in (None, 8, 16):
+            work = partial(decode, q, k, v, Reach(), q.size(-1) ** -0.5, False, walk, splits)
+            rate = bandwidth(k, v, milliseconds(work))
+            print(f"  decode {tuple(walk)} in {splits or 'the usual'} parts: {rate:.2f} TB/s", flush=True)
+
+
+def cached() -> tuple[Tensor, Tensor, Tensor]:
+    """One query of 32 heads, and a cache of 8."""
+    B, H, HK, S, D = (1, 4, 1, 100, 128) if TINY else (8, 32, 8, 32768, 128)
+    q, k, v = drawn((B, H, 1, D), (B, HK, S, D), (B, HK, S, D))
+    return q, k, v
+
+
+def bandwidth(k: Tensor, v: Tensor, ms: float) -> float:
+    """TB/s at which keys and values were read."""
+    return (k.nbytes + v.nbytes) / ms / 1e9
+
+
+def decoding() -> None:
+    q, k, v = cached()
+    print(f"\ndecoding, one query, {tuple(q.shape[:2])} heads, cache {tuple(k.shape)}; tiles {tuple(WALKS[256])}")
+    times = {
+        "ours": milliseconds(lambda: decode(q, k, v, Reach(), 128**-0.5, False)),
+        "ours, scores too": milliseconds(lambda: decode(q, k, v, Reach(), 128**-0.5, True)),
+        "SDPA": milliseconds(lambda: scaled_dot_product_attention(q, k, v, enable_gqa=True)),
+    }
+    if not TINY:
+        for name, backend in RIVALS.items():
+            with sdpa_kernel(backend):
+                times[name] = milliseconds(lambda: scaled_dot_product_attention(q, k, v, enable_gqa=True))
+    for name, ms in times.items():
+        print(f"  {name:16} {ms:7.3f} ms  {bandwidth(k, v, ms):.2f} TB/s  ours over it {times['ours'] / ms:.2f}")
+
+
+def main() -> None:
+    if "--sweep" in sys.argv:
+        sweep()
+        return
+    for part in (errors, backward, decoding):
+        begun = time.perf_counter()
+        part()
+        print(f"  ({time.perf_counter() - begun:.0f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,315 @@
+"""The backends "triton" and "triton-fused": attention that reports at the speed of a fused kernel.
+
+"triton-fused" computes output, log-sum-exp, entropy and the traces of the largest weights in one pass of our own;
+"triton" leaves the output to the vendor's kernel. What each key received, the thumbnail and the k largest weights come
+from a second pass that recomputes the scores. On Hopper both passes have twins in Gluon (gluon_*.py). Memory is linear.
+
+Both are operators of torch.library, so that torch.compile, autograd and export know them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.attention.kernels import sdpa
+from regard.attention.kernels.shapes import as_four
+from regard.attention.kernels.spans import Spans
+from regard.attention.observe import Attended, Observe, Top, describe
+from regard.attention.prepared import Prepared
+from regard.attention.scores import Dot
+
+HAS_TRITON = find_spec("triton") is not None
+INTERPRETED = HAS_TRITON and os.environ.get("TRITON_INTERPRET") == "1"  # on any device, for tests
+HALF = (torch.bfloat16, torch.float16)
+WIDEST = 256
+TRACED = 8  # so many of the largest weights leave a trace in the forward pass
+FEW, MANY = 64, 512  # queries of the heads that share keys, and keys: the keys are shared out among programs
+SCALES = (1e-4, 1e4)  # a hidden key's score, times one of these, is still finite and hidden
+
+
+def refuses(prepared: Prepared, v: Tensor, dropout: float) -> str | None:
+    """Why "triton-fused" cannot serve the request, in words; None: it can."""
+    q, k, grid = prepared.q, prepared.k, prepared.grid
+    if not isinstance(prepared.score, Dot):
+        return f"it computes dot products, and {type(prepared.score).__name__} is none"
+    if why := no_kernels(q):
+        return why
+    if prepared.window is not None:
+        return "it has no predicted window"
+    if prepared.bias is not None:
+        return "it adds no bias"
+    if dropout > 0:
+        return "it draws no dropout"
+    if not INTERPRETED and not {q.dtype, k.dtype, v.dtype} <= set(HALF):
+        return f"it computes in bfloat16 and float16, and got {q.dtype}"
+    if v.size(-1) != k.size(-1) or not 1 <= k.size(-1) <= WIDEST:
+        return f"it needs values as wide as keys, up to {WIDEST}, and got {v.size(-1)} and {k.size(-1)}"
+    if 0 in (grid.T, grid.S, *grid.lead):
+        return "it needs at least one query and one key"
+    if not SCALES[0] <= prepared.score.scale(k.size(-1)) <= SCALES[1]:
+        return f"it needs a scale from {SCALES[0]} to {SCALES[1]}, and got {prepared.score.scale(k.size(-1))}"
+    found = Spans.of(prepared.mask, grid)
+    return found if isinstance(found, str) else None
+
+
+def refuses_vendor(prepared: Prepared, v: Tensor, dropout: float) -> str | None:
+    """Why "triton" cannot serve the request: what the vendor's kernel or the statistics pass cannot do."""
+    why = sdpa.refuses(prepared, v, dropout) or refuses(prepared, v, 0.0)
+    if why is None and sdpa.mask_size(prepared):
+        return "the vendor's kernel would need this mask written out; 'triton-fused' does not"
+    return why
+
+
+def no_kernels(q: Tensor) -> str | None:
+    """Why nothing of Triton's runs where q lies."""
+    if q.device.type != "cuda" and not INTERPRETED:
+        return f"it runs on cuda, not on {q.device.type}"
+    if not HAS_TRITON:
+        return "it needs the package triton (pip install 'regard[gpu]')"
+    if q.device.type == "cuda" and _too_old(q.device.index):
+        return "it needs a GPU of compute capability 8.0 or newer"
+    return None
+
+
+def _too_old(device: int) -> bool:
+    return torch.version.hip is None and torch.cuda.get_device_capability(device) < (8, 0)
+
+
+_too_old._dynamo_marked_constant = True  # type: ignore[attr-defined]  # to compilers: as in sdpa.py
+
+
+def compute(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> Attended:
+    """Everything by our own kernels."""
+    request = Request.of(prepared, v)
+    grid = prepared.grid
+    if request.is_few:
+        return request.cached(observe)
+    top = observe.top if observe.top <= TRACED else 0
+    output, lse, entropy, strips, best = _forward(*request.tensors(), *request.numbers(), observe.entropy, top)
+    found = request.observed(observe, lse.detach(), strips, best)
+    if observe.entropy:
+        found["entropy"] = entropy.reshape(*grid.lead, grid.T)
+    shape = (*grid.lead, grid.T)
+    return Attended(output.reshape(*shape, v.size(-1)), lse.reshape(shape), "triton-fused", **found)
+
+
+def compute_vendor(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> Attended:
+    """Output and log-sum-exp by the vendor's kernel, what is observed by ours."""
+    got = sdpa.compute(prepared, v, dropout, Observe())
+    found: dict[str, Any] = {}
+    if observe.statistics:
+        with torch.no_grad():
+            found = observe_again(prepared, v, got.lse, observe)
+    return Attended(got.output, got.lse, "triton", **found)
+
+
+def observe_again(prepared: Prepared, v: Tensor, lse: Tensor, observe: Observe) -> dict[str, Any]:
+    """Statistics of what another kernel computed. Entropy and the traces of the largest weights belong to our forward
+    pass, whose own log-sum-exp then goes with them."""
+    request = Request.of(prepared, v)
+    grid = prepared.grid
+    top = observe.top if observe.top <= TRACED else 0
+    nothing = lse.new_empty(0)
+    flat, strips, best, entropy = lse.detach().reshape(request.q.shape[:3]), nothing, nothing.int(), nothing
+    if observe.entropy or top:
+        _, flat, entropy, strips, best = _forward(*request.tensors(), *request.numbers(), observe.entropy, top)
+    found = request.observed(observe, flat, strips, best)
+    if observe.entropy:
+        found["entropy"] = entropy.reshape(*grid.lead, grid.T)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """The request as the kernels take it: (B, H, T, D), runs of keys, one scale."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    spans: Spans
+    scale: float
+    lead: tuple[int, ...]
+
+    @classmethod
+    def of(cls, prepared: Prepared, v: Tensor) -> Request:
+        assert isinstance(prepared.score, Dot)
+        spans = Spans.of(prepared.mask, prepared.grid)
+        assert isinstance(spans, Spans)
+        q, k, v = as_four(prepared, v)
+        return cls(q, k, v, spans, prepared.score.scale(k.size(-1)), prepared.grid.lead)
+
+    @property
+    def is_few(self) -> bool:
+        """Whether a few queries ask a long cache, and no gradient is wanted."""
+        (_, H, T, _), (heads, S) = self.q.shape, self.k.shape[1:3]
+        learns = torch.is_grad_enabled() and any(x.requires_grad for x in (self.q, self.k, self.v))
+        return not learns and H // heads * T <= FEW and max(MANY, 64 * T) <= S
+
+    def cached(self, observe: Observe) -> Attended:
+        """A few queries against a long cache: their scores are few enough to hold, statistics are by definition."""
+        output, lse, scores = _cached(*self.tensors(), *self.numbers(), observe.statistics)
+        shape = (*self.lead, self.q.size(2))
+        found: Mapping[str, Any] = {}
+        if observe.statistics:
+            hidden = scores == -torch.inf
+            weights = (scores - lse.masked_fill(lse == -torch.inf, 0.0).unsqueeze(-1)).exp().clamp_(max=1.0)
+            whole = (*shape, scores.size(-1))
+            found = describe(weights.reshape(whole), hidden.reshape(whole), replace(observe, weights=False))
+        return Attended(output.reshape(*shape, -1), lse.reshape(shape), "triton-fused", **found)
+
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        s = self.spans
+        return self.q, self.k, self.v, s.lo, s.hi, s.asking, s.asked
+
+    def numbers(self) -> tuple[int, int, float]:
+        return self.spans.shift_lo, self.spans.shift_hi, self.scale
+
+    def observed(self, observe: Observe, lse: Tensor, strips: Tensor, best: Tensor) -> dict[str, Any]:
+        """The fields of an Attended that need the second pass; lse (B, H, T)."""
+        if not (observe.top or observe.received or observe.thumbnail):
+            return {}
+        told, (R, C) = self.tensors()[3:], observe.thumbnail or (0, 0)
+        q, k = self.q.detach(), self.k.detach()
+        received, thumbnail, values, places = _statistics(
+            q, k, lse, strips, best, *told, *self.numbers(), observe.received, R, C, observe.top
+        )
+        T, S, found = self.q.size(2), self.k.size(2), {}
+        if observe.received:
+            found["received"] = received.reshape(*self.lead, S)
+        if observe.thumbnail:
+            found["thumbnail"] = thumbnail.reshape(*self.lead, *thumbnail.shape[2:])
+        if observe.top:
+            shape = (*self.lead, T, observe.top)
+            found["top"] = Top(values.reshape(shape), places.reshape(shape))
+        return found
+
+
+@torch.library.custom_op("regard::attend", mutates_args=())
+def _forward(
+    q: Tensor, k: Tensor, v: Tensor, lo: Tensor | None, hi: Tensor | None, asking: Tensor | None, asked: Tensor | None,
+    shift_lo: int, shift_hi: int, scale: float, entropy: bool, top: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """output (B, H, T, D), lse (B, H, T), entropy (B, H, T), maxima of classes of keys (B, H, T, 16) and the block that
+    each lies in; what is not asked for is empty."""
+    from regard.attention.kernels import triton_launch as launch
+
+    return launch.forward(q, k, v, Spans(shift_lo, shift_hi, lo, hi, asking, asked), scale, entropy, top)
+
+
+@_forward.register_fake
+def _(
+    q: Tensor, k: Tensor, v: Tensor, lo: Tensor | None, hi: Tensor | None, asking: Tensor | None, asked: Tensor | None,
+    shift_lo: int, shift_hi: int, scale: float, entropy: bool, top: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    B, H, T, _ = q.shape
+    output = q.new_empty(B, T, H, v.size(-1)).transpose(1, 2)
+    lse = q.new_empty(B, H, T, dtype=torch.float32)
+    traces = (B, H, T, 16) if top else (0,)
+    return (
+        output,
+        lse,
+        torch.empty_like(lse) if entropy else lse.new_empty(0),
+        lse.new_empty(traces),
+        lse.new_empty(traces if top == 1 else (0,), dtype=torch.int32),
+    )
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    q, k, v, lo, hi, asking, asked, shift_lo, shift_hi, scale, _, _ = inputs
+    ctx.save_for_backward(q, k, v, output[0], output[1], lo, hi, asking, asked)
+    ctx.numbers = (shift_lo, shift_hi, scale)
+    ctx.mark_non_differentiable(*output[2:])
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx: Any, grad: Tensor | None, of_lse: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+    q, k, v, output, lse, *told = ctx.saved_tensors
+    if grad is None and of_lse is None:
+        return (None,) * 12
+    grad = torch.zeros_like(output) if grad is None else grad
+    return (*_gradients(grad, of_lse, q, k, v, output, lse, *told, *ctx.numbers), *(None,) * 9)
+
+
+_forward.register_autograd(_backward, setup_context=_keep)
+
+
+@torch.library.custom_op("regard::attend_cached", mutates_args=())
+def _cached(
+    q: Tensor, k: Tensor, v: Tensor, lo: Tensor | None, hi: Tensor | None, asking: Tensor | None, asked: Tensor | None,
+    shift_lo: int, shift_hi: int, scale: float, wants_scores: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """output (B, H, T, D), lse (B, H, T), and the scores (B, H, T, S) if they are wanted, for a few queries."""
+    from regard.attention.kernels.triton_decode import decode
+
+    output, lse, scores = decode(q, k, v, Spans(shift_lo, shift_hi, lo, hi, asking, asked), scale, wants_scores)
+    return output, lse, lse.new_empty(0) if scores is None else scores
+
+
+@_cached.register_fake
+def _(
+    q: Tensor, k: Tensor, v: Tensor, lo: Tensor | None, hi: Tensor | None, asking: Tensor | None, asked: Tensor | None,
+    shift_lo: int, shift_hi: int, scale: float, wants_scores: bool,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    lse = q.new_empty(q.shape[:3], dtype=torch.float32)
+    return q.new_empty(q.shape), lse, lse.new_empty((*lse.shape, k.size(2)) if wants_scores else (0,))
+
+
+@torch.library.custom_op("regard::attend_gradients", mutates_args=())
+def _gradients(
+    grad: Tensor, of_lse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, output: Tensor, lse: Tensor,
+    lo: Tensor | None, hi: Tensor | None, asking: Tensor | None, asked: Tensor | None,
+    shift_lo: int, shift_hi: int, scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of q, k and v."""
+    from regard.attention.kernels import triton_launch as launch
+
+    spans = Spans(shift_lo, shift_hi, lo, hi, asking, asked)
+    return launch.gradients(grad, of_lse, q, k, v, output, lse, spans, scale)
+
+
+@_gradients.register_fake
+def _(
+    grad: Tensor, of_lse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, output: Tensor, lse: Tensor,
+    lo: Tensor | None, hi: Tensor | None, asking: Tensor | None, asked: Tensor | None,
+    shift_lo: int, shift_hi: int, scale: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+
+
+@torch.library.custom_op("regard::attend_statistics", mutates_args=())
+def _statistics(
+    q: Tensor, k: Tensor, lse: Tensor, strips: Tensor, best: Tensor,
+    lo: Tensor | None, hi: Tensor | None, asking: Tensor | None, asked: Tensor | None,
+    shift_lo: int, shift_hi: int, scale: float, received: bool, rows: int, cols: int, top: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """received (B, H, S), thumbnail (B, H, R, C), and the largest weights (B, H, T, top) with their keys; what is not
+    asked for is empty."""
+    from regard.attention.kernels import triton_launch as launch
+
+    spans = Spans(shift_lo, shift_hi, lo, hi, asking, asked)
+    return launch.statistics(q, k, lse, strips, best, spans, scale, launch.Wanted(received, rows, cols, top))
+
+
+@_statistics.register_fake
+def _(
+    q: Tensor, k: Tensor, lse: Tensor, strips: Tensor, best: Tensor,
+    lo: Tensor | None, hi: Tensor | None, asking: Tensor | None, asked: Tensor | None,
+    shift_lo: int, shift_hi: int, scale: float, received: bool, rows: int, cols: int, top: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    B, H, T, _ = q.shape
+    S = k.size(2)
+    cells = (B, H, min(rows, T), min(cols, S)) if rows else (0,)
+    most = (B, H, T, top) if top else (0,)
+    return (
+        lse.new_empty((B, H, S) if received else (0,)),
+        lse.new_empty(cells),
+        lse.new_empty(most),
+        lse.new_empty(most, dtype=torch.int64),
+    )

@@ -1,0 +1,126 @@
+"""Who may look where, as GPU kernels read it: each query sees a run of keys, narrowed by documents if there are any."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+import torch
+from torch import Tensor
+
+from regard.attention.grid import Grid
+from regard.attention.masks import All, Documents, Everything, Mask, Window
+
+FAR = 2**30  # further than any key
+
+
+@dataclass(frozen=True, eq=False)
+class Spans:
+    """Query i sees the keys from max(i + shift_lo, lo[i], 0) up to, and without, min(i + shift_hi, hi[i], S), if
+    asking[i] == asked[j]; what is None narrows nothing."""
+
+    shift_lo: int = -FAR
+    shift_hi: int = FAR
+    lo: Tensor | None = None  # int32 (B or 1, H or 1, T)
+    hi: Tensor | None = None
+    asking: Tensor | None = None  # whole numbers (B or 1, T)
+    asked: Tensor | None = None  # (B or 1, S)
+
+    @classmethod
+    def of(cls, mask: Mask, grid: Grid) -> Spans | str:
+        """The mask in this form, or why it has none, in words."""
+        found = cls()
+        for part in mask.masks if isinstance(mask, All) else (mask,):
+            if isinstance(part, Everything):
+                continue
+            if isinstance(part, Window) and not isinstance(part.offset, Tensor):
+                found = found._shifted(part, grid)
+            elif part.solid:
+                found = found._told(part, grid)
+            elif isinstance(part, Documents) and found.asking is None and part.ids.dim() <= 2:
+                asking, asked = (_flat(ids, grid, heads=False).contiguous() for ids in part.both(grid))
+                found = replace(found, asking=asking, asked=asked)
+            elif isinstance(part, Documents):
+                return "it reads the documents of one mask, and got those of several"
+            else:
+                return f"it knows causal, window, padding and document masks, and {type(part).__name__} is none of them"
+        return found
+
+    def _shifted(self, window: Window, grid: Grid) -> Spans:
+        offset = grid.S - grid.T if window.offset is None else int(window.offset)
+        lo = -FAR if window.left is None else offset - window.left
+        hi = FAR if window.right is None else offset + window.right + 1
+        return replace(self, shift_lo=max(self.shift_lo, lo), shift_hi=min(self.shift_hi, hi))
+
+    def _told(self, mask: Mask, grid: Grid) -> Spans:
+        lo, hi = (_flat(end.int(), grid, heads=True) for end in torch.broadcast_tensors(*mask.span(grid)))
+        if self.lo is not None and self.hi is not None:
+            lo, hi = torch.maximum(lo, self.lo), torch.minimum(hi, self.hi)
+        return replace(self, lo=lo.contiguous(), hi=hi.contiguous())
+
+    @property
+    def told(self) -> bool:
+        return self.lo is not None
+
+    def strides(self) -> tuple[int, int]:
+        """How far apart the ends of two batch rows and of two heads lie; 0 where all share them."""
+        if self.lo is None:
+            return 0, 0
+        B, H, T = self.lo.shape
+        return (H * T if B > 1 else 0), (T if H > 1 else 0)
+
+    def blocks(self, S: int, rows: int, B: int, H: int) -> Tensor | None:
+        """Of each block of so many queries: first key that any sees, one past the last; the same of what all see.
+
+        int32 (B * H, blocks, 4), from the told ends alone.
+        """
+        if self.lo is None or self.hi is None:
+            return None
+        lo, hi = _padded(self.lo, rows), _padded(self.hi, rows)
+        sees = hi > lo
+        first = torch.where(sees, lo, S).amin(-1)
+        last = torch.where(sees, hi, 0).amax(-1)
+        bounds = torch.stack((first, last, lo.amax(-1), hi.amin(-1)), -1)
+        return bounds.expand(B, H, -1, 4).reshape(B * H, -1, 4).contiguous()
+
+    def askers(self, S: int, keys: int, B: int, H: int) -> Tensor | None:
+        """Of each block of so many keys: the first tile of 64 queries that sees any of it, one past the last; the same
+        of a run of tiles that see all of it. int32 (B * H, blocks, 4), from the told ends alone."""
+        if self.lo is None or self.hi is None:
+            return None
+        lo, hi = _padded(self.lo, 64), _padded(self.hi, 64)  # (b, h, tiles, 64)
+        sees = hi > lo
+        low, high = torch.where(sees, lo, S).amin(-1)[..., None], torch.where(sees, hi, 0).amax(-1)[..., None]
+        start = torch.arange(0, S, keys, device=lo.device)
+        stop = start + keys
+        any_of = (low < stop) & (high > start)  # (b, h, tiles, blocks)
+        all_of = (lo.amax(-1)[..., None] <= start) & (hi.amin(-1)[..., None] >= stop)
+        tiles = torch.arange(any_of.size(-2), device=lo.device)[:, None]
+        none = any_of.size(-2)
+        first = torch.where(any_of, tiles, none).amin(-2)
+        last = torch.where(any_of, tiles + 1, 0).amax(-2)
+        all_from = torch.where(all_of, tiles, none).amin(-2)
+        all_to = torch.where(~all_of & (tiles >= all_from.unsqueeze(-2)), tiles, none).amin(-2)
+        bounds = torch.stack((first, torch.maximum(last, first), all_from, torch.maximum(all_to, all_from)), -1).int()
+        return bounds.expand(B, H, -1, 4).reshape(B * H, -1, 4).contiguous()
+
+
+def _padded(ends: Tensor, rows: int) -> Tensor:
+    """(b, h, T) in blocks of `rows`, (b, h, blocks, rows); the last end stands for what is past the last query."""
+    missing = -ends.size(-1) % rows
+    ends = torch.cat((ends, ends[..., -1:].expand(*ends.shape[:-1], missing)), -1) if missing else ends
+    return ends.unflatten(-1, (-1, rows))
+
+
+def _flat(x: Tensor, grid: Grid, *, heads: bool) -> Tensor:
+    """x that broadcasts to (*lead, n) as (B or 1, H or 1, n), or without the heads as (B or 1, n)."""
+    size = x.size(-1) if x.size(-1) > 1 or not heads else grid.T
+    x = x.expand(*x.shape[:-1], size)
+    lead = grid.lead
+    own = (1,) * (len(lead) - x.dim() + 1) + tuple(x.shape[:-1])
+    if len(lead) > 2 and prod(own[:-1]) > 1:
+        own = (*lead[:-1], own[-1])
+        x = x.expand(*own, size)
+    batch, head = (prod(own[:-1]), own[-1]) if len(lead) >= 2 else (prod(own), 1)
+    x = x.reshape(batch, head, size)
+    return x if heads else x[:, 0]

@@ -1,0 +1,347 @@
+"""triton_forward.py again for Hopper alone, in Gluon: the same pass with copies, products and softmax side by side.
+
+One warp fetches queries, keys and values through the tensor memory accelerator; groups of four warps, 64 queries each,
+work on them. A group starts the product q k' of the next block and the average p v of this one, and takes the softmax
+while both run (Shah et al. 2024, algorithm 2). A program goes on from one block of queries to another, so that what the
+next one needs is under way while this one is written out.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from triton.experimental import gluon  # type: ignore[import-untyped]
+from triton.experimental.gluon import language as gl  # type: ignore[import-untyped]
+from triton.experimental.gluon.language.nvidia.hopper import (  # type: ignore[import-untyped]
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+NEVER = gl.constexpr(-1.0e34)  # a score that nobody sees: finite, so that 0 x NEVER is not NaN
+NOTHING = gl.constexpr(-1.0e28)  # the maximum before anything was seen: far above NEVER, so that hidden keys weigh 0
+SUBS = gl.constexpr(4)  # parts of a key block whose maxima are kept apart
+LANES = gl.constexpr(4)  # lanes that share a row of a tile, each with 2 neighbouring columns of every 8
+LN2 = gl.constexpr(0.6931471805599453)
+
+
+@gluon.jit
+def _job(w, jobs, BLOCKS, CHUNK):
+    """Job w of all: which head of which batch row, and which block of its queries. Heads go together in chunks that the
+    second-level cache holds, and within one the last queries come first: under a causal mask they have most to do."""
+    chunk = w // (BLOCKS * CHUNK)
+    inside = w % (BLOCKS * CHUNK)
+    return chunk * CHUNK + inside % CHUNK, BLOCKS - 1 - inside // CHUNK
+
+
+@gluon.jit
+def _reach(BOUNDS, bh, block, row, rows, T, S, shift_lo, shift_hi, BLOCKS, TOLD: gl.constexpr):
+    """Of `rows` queries from `row` on: first key that any sees, one past the last; the same of what all of them see."""
+    final = gl.minimum(row + rows, T) - 1
+    first = gl.minimum(gl.maximum(row + shift_lo, 0), S)
+    last = gl.maximum(gl.minimum(final + shift_hi, S), 0)
+    all_from = gl.minimum(gl.maximum(final + shift_lo, 0), S)
+    all_to = gl.maximum(gl.minimum(row + shift_hi, S), 0)
+    if TOLD:
+        at = BOUNDS + (bh * BLOCKS + block) * 4
+        first = gl.maximum(first, gl.load(at))
+        last = gl.minimum(last, gl.load(at + 1))
+        all_from = gl.maximum(all_from, gl.load(at + 2))
+        all_to = gl.minimum(all_to, gl.load(at + 3))
+    last = gl.where(final < row, first, last)
+    return first, gl.maximum(last, first), all_from, all_to
+
+
+@gluon.jit
+def _fetch(
+    Q, K, V, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+    q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+    BN: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr, TOLD: gl.constexpr,
+):  # fmt: skip
+    """The warp that brings queries, and their blocks of keys and values from the last to the first."""
+    n = 0
+    turn = 0
+    for w in range(gl.program_id(0), jobs, gl.num_programs(0)):
+        bh, block = _job(w, jobs, BLOCKS, CHUNK)
+        b = bh // H
+        h = bh % H
+        hk = h // GROUP
+        row = block * GROUPS * 64
+        first, last, all_from, all_to = _reach(
+            BOUNDS, bh, block, row, GROUPS * 64, T, S, shift_lo, shift_hi, BLOCKS, TOLD
+        )
+        last_block = (last + BN - 1) // BN - 1
+        blocks = gl.where(last > first, last_block + 1 - first // BN, 0)
+        two = turn % 2
+        mbarrier.wait(q_free.index(two), ((turn // 2) & 1) ^ 1)
+        mbarrier.expect(q_ready.index(two), GROUPS * Q.block_type.nbytes)
+        for group in gl.static_range(GROUPS):
+            here = q_room.index(two * GROUPS + group)
+            tma.async_copy_global_to_shared(Q, [b, h, row + group * 64, 0], q_ready.index(two), here)
+        for i in range(blocks):
+            stage = (n + i) % STAGES
+            phase = (((n + i) // STAGES) & 1) ^ 1
+            start = (last_block - i) * BN
+            mbarrier.wait(k_free.index(stage), phase)
+            mbarrier.expect(k_ready.index(stage), K.block_type.nbytes)
+            tma.async_copy_global_to_shared(K, [b, hk, start, 0], k_ready.index(stage), k_room.index(stage))
+            mbarrier.wait(v_free.index(stage), phase)
+            mbarrier.expect(v_ready.index(stage), V.block_type.nbytes)
+            tma.async_copy_global_to_shared(V, [b, hk, start, 0], v_ready.index(stage), v_room.index(stage))
+        n += blocks
+        turn += 1
+
+
+@gluon.jit
+def _softmax(
+    s, mc, total, e, strips, best, lo, hi, start, c,
+    BN: gl.constexpr, ENTROPY: gl.constexpr, TOP: gl.constexpr, MASKED: gl.constexpr, SCORES: gl.constexpr,
+):  # fmt: skip
+    """One block of scores (64, BN): weights before division, the new state, and what the old one is worth."""
+    if MASKED:
+        cols = start + gl.arange(0, BN, layout=gl.SliceLayout(0, SCORES))
+        seen = (cols[None, :] - lo[:, None]).to(gl.uint32, bitcast=True) < (hi - lo).to(gl.uint32, bitcast=True)[
+            :, None
+        ]
+        s = gl.where(seen, s, NEVER)
+    if TOP > 0:
+        here = gl.max(gl.max(s.reshape([64, SUBS, BN // SUBS // 8, LANES, 2]), axis=4), axis=2)
+        if TOP == 1:
+            best = gl.where(here >= strips, start, best)  # blocks come from the last to the first
+        strips = gl.maximum(strips, here)
+        largest = gl.convert_layout(gl.max(gl.max(here, axis=1), axis=1), gl.SliceLayout(1, SCORES))
+    else:
+        largest = gl.max(s, axis=1)
+    mc_new = gl.maximum(mc, largest * c)
+    x = gl.fma(s, c, -mc_new[:, None])
+    p = gl.exp2(x)
+    alpha = gl.exp2(mc - mc_new)
+    if ENTROPY:
+        e = (e + (mc - mc_new) * total) * alpha + gl.sum(p * x, axis=1)
+    total = total * alpha + gl.sum(p, axis=1)
+    return p, mc_new, total, e, strips, best, alpha
+
+
+@gluon.jit
+def _steps(
+    i, until, n, acc, p, mc, total, e, strips, best, q, lo, hi, last_block, c,
+    k_room, v_room, k_ready, k_free, v_ready, v_free,
+    D: gl.constexpr, BN: gl.constexpr, STAGES: gl.constexpr, ENTROPY: gl.constexpr, TOP: gl.constexpr,
+    MASKED: gl.constexpr, SCORES: gl.constexpr, OUTPUT: gl.constexpr, WEIGHTS: gl.constexpr,
+):  # fmt: skip
+    """Blocks i to `until`: q k' of block i and p v of the one before run while the softmax is taken."""
+    for at in range(i, until):
+        stage = (n + at) % STAGES
+        before = (n + at - 1) % STAGES
+        mbarrier.wait(k_ready.index(stage), ((n + at) // STAGES) & 1)
+        s = warpgroup_mma(
+            q, k_room.index(stage).reshape([BN, D]).permute((1, 0)), gl.zeros([64, BN], gl.float32, SCORES),
+            use_acc=False, is_async=True)  # fmt: skip
+        mbarrier.wait(v_ready.index(before), ((n + at - 1) // STAGES) & 1)
+        acc = warpgroup_mma(p, v_room.index(before).reshape([BN, D]), acc, is_async=True)
+        s = warpgroup_mma_wait(1, deps=(s,))
+        mbarrier.arrive(k_free.index(stage), count=1)
+        weights, mc, total, e, strips, best, alpha = _softmax(
+            s, mc, total, e, strips, best, lo, hi, (last_block - at) * BN, c, BN, ENTROPY, TOP, MASKED, SCORES
+        )
+        acc, p = warpgroup_mma_wait(0, deps=(acc, p))
+        mbarrier.arrive(v_free.index(before), count=1)
+        acc = acc * gl.convert_layout(alpha, gl.SliceLayout(1, OUTPUT))[:, None]
+        p = gl.convert_layout(weights.to(v_room.dtype), WEIGHTS)
+    return acc, p, mc, total, e, strips, best
+
+
+@gluon.jit
+def _pass_by(i, until, n, k_ready, k_free, v_ready, v_free, STAGES: gl.constexpr):
+    """Blocks that other groups need and this one does not."""
+    for at in range(i, until):
+        stage = (n + at) % STAGES
+        phase = ((n + at) // STAGES) & 1
+        mbarrier.wait(k_ready.index(stage), phase)
+        mbarrier.arrive(k_free.index(stage), count=1)
+        mbarrier.wait(v_ready.index(stage), phase)
+        mbarrier.arrive(v_free.index(stage), count=1)
+
+
+@gluon.jit
+def _attend(
+    group: gl.constexpr,
+    OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+    stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+    q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+    D: gl.constexpr, BN: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr,
+    ENTROPY: gl.constexpr, TOP: gl.constexpr, TOLD: gl.constexpr,
+):  # fmt: skip
+    """One group of warps: 64 queries of each job against all blocks that they see."""
+    SCORES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
+    OUTPUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    WEIGHTS: gl.constexpr = gl.DotOperandLayout(0, OUTPUT, 2)
+    ROWS: gl.constexpr = gl.SliceLayout(1, SCORES)
+    n = 0
+    turn = 0
+    for w in range(gl.program_id(0), jobs, gl.num_programs(0)):
+        bh, block = _job(w, jobs, BLOCKS, CHUNK)
+        b = bh // H
+        h = bh % H
+        row = block * GROUPS * 64
+        first, last, all_from, all_to = _reach(
+            BOUNDS, bh, block, row, GROUPS * 64, T, S, shift_lo, shift_hi, BLOCKS, TOLD
+        )
+        last_block = (last + BN - 1) // BN - 1
+        blocks = gl.where(last > first, last_block + 1 - first // BN, 0)
+        # the same for this group's queries, counted from the right end: it has to do with blocks `skip` to `stop`, and
+        # every query sees all keys of those from `right` to `left`
+        row += group * 64
+        first, last, all_from, all_to = _reach(BOUNDS, bh, block, row, 64, T, S, shift_lo, shift_hi, BLOCKS, TOLD)
+        skip = gl.minimum(last_block + 1 - (last + BN - 1) // BN, blocks)
+        stop = gl.where(last > first, gl.minimum(last_block + 1 - first // BN, blocks), skip)
+        right = gl.minimum(gl.maximum(last_block + 1 - all_to // BN, skip + 1), stop)
+        left = gl.minimum(gl.maximum(last_block + 1 - (all_from + BN - 1) // BN, right), stop)
+
+        rows = row + gl.arange(0, 64, layout=ROWS)
+        inside = rows < T
+        lo = gl.maximum(rows + shift_lo, 0)
+        hi = gl.minimum(rows + shift_hi, S)
+        if TOLD:
+            at = b * stride_eb + h * stride_eh + rows
+            lo = gl.maximum(lo, gl.load(LO + at, mask=inside, other=0))
+            hi = gl.minimum(hi, gl.load(HI + at, mask=inside, other=0))
+        hi = gl.where(inside, gl.maximum(hi, lo), lo)
+
+        acc = gl.zeros([64, D], gl.float32, OUTPUT)
+        total = gl.zeros([64], gl.float32, ROWS)
+        e = gl.zeros([64], gl.float32, ROWS)
+        mc = gl.full([64], NOTHING, gl.float32, ROWS)
+        nothing = gl.full([64, BN], NEVER, gl.float32, SCORES).reshape([64, SUBS, BN // SUBS // 8, LANES, 2])
+        strips = gl.max(gl.max(nothing, axis=4), axis=2)
+        best = gl.zeros_like(strips, dtype=gl.int32)
+        two = turn % 2
+        q = q_room.index(two * GROUPS + group).reshape([64, D])
+        mbarrier.wait(q_ready.index(two), (turn // 2) & 1)
+        _pass_by(0, skip, n, k_ready, k_free, v_ready, v_free, STAGES)
+        if stop > skip:
+            stage = (n + skip) % STAGES
+            mbarrier.wait(k_ready.index(stage), ((n + skip) // STAGES) & 1)
+            s = warpgroup_mma(
+                q, k_room.index(stage).reshape([BN, D]).permute((1, 0)), gl.zeros([64, BN], gl.float32, SCORES),
+                use_acc=False, is_async=True)  # fmt: skip
+            s = warpgroup_mma_wait(0, deps=(s,))
+            mbarrier.arrive(k_free.index(stage), count=1)
+            weights, mc, total, e, strips, best, alpha = _softmax(
+                s, mc, total, e, strips, best, lo, hi, (last_block - skip) * BN, c, BN, ENTROPY, TOP, True, SCORES
+            )
+            p = gl.convert_layout(weights.to(v_room.dtype), WEIGHTS)
+            acc, p, mc, total, e, strips, best = _steps(
+                skip + 1, right, n, acc, p, mc, total, e, strips, best, q, lo, hi, last_block, c, k_room, v_room,
+                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, True, SCORES, OUTPUT, WEIGHTS
+            )  # fmt: skip
+            acc, p, mc, total, e, strips, best = _steps(
+                right, left, n, acc, p, mc, total, e, strips, best, q, lo, hi, last_block, c, k_room, v_room,
+                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, False, SCORES, OUTPUT, WEIGHTS
+            )  # fmt: skip
+            acc, p, mc, total, e, strips, best = _steps(
+                left, stop, n, acc, p, mc, total, e, strips, best, q, lo, hi, last_block, c, k_room, v_room,
+                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, True, SCORES, OUTPUT, WEIGHTS
+            )  # fmt: skip
+            stage = (n + stop - 1) % STAGES
+            mbarrier.wait(v_ready.index(stage), ((n + stop - 1) // STAGES) & 1)
+            acc = warpgroup_mma(p, v_room.index(stage).reshape([BN, D]), acc, is_async=True)
+            acc = warpgroup_mma_wait(0, deps=(acc,))
+            mbarrier.arrive(v_free.index(stage), count=1)
+        mbarrier.arrive(q_free.index(two), count=1)
+        _pass_by(stop, blocks, n, k_ready, k_free, v_ready, v_free, STAGES)
+        n += blocks
+        turn += 1
+
+        nowhere = mc <= NOTHING
+        whole = gl.where(nowhere, 1.0, total)
+        at = bh.to(gl.int64) * T + rows
+        logs = gl.log2(whole)
+        gl.store(LSE + at, gl.where(nowhere, float("-inf"), (mc + logs) * LN2), mask=inside)
+        if ENTROPY:
+            gl.store(ENT + at, gl.where(nowhere, 0.0, (logs - e / whole) * LN2), mask=inside)
+        if TOP > 0:
+            lane = gl.arange(0, LANES, layout=gl.SliceLayout(0, gl.SliceLayout(1, strips.type.layout)))
+            sub = gl.arange(0, SUBS, layout=gl.SliceLayout(0, gl.SliceLayout(2, strips.type.layout)))
+            line = row + gl.arange(0, 64, layout=gl.SliceLayout(1, gl.SliceLayout(2, strips.type.layout)))
+            place = (bh.to(gl.int64) * T + line)[:, None, None] * (SUBS * LANES)
+            place = place + (sub * LANES)[None, :, None] + lane[None, None, :]
+            gl.store(STRIPS + place, strips, mask=(line < T)[:, None, None])
+            if TOP == 1:
+                gl.store(BEST + place, best, mask=(line < T)[:, None, None])
+        share = gl.convert_layout(gl.where(nowhere, 0.0, 1.0 / whole), gl.SliceLayout(1, OUTPUT))
+        line = row + gl.arange(0, 64, layout=gl.SliceLayout(1, OUTPUT))
+        wide = gl.arange(0, D, layout=gl.SliceLayout(0, OUTPUT))
+        base = OUT + b.to(gl.int64) * stride_ob + h.to(gl.int64) * stride_oh
+        spot = line.to(gl.int64)[:, None] * stride_om + wide[None, :]
+        gl.store(base + spot, (acc * share[:, None]).to(OUT.dtype.element_ty), mask=(line < T)[:, None])
+
+
+SIZES = (
+    "H GROUP T S shift_lo shift_hi BLOCKS CHUNK jobs stride_ob stride_oh stride_om stride_eb stride_eh".split()
+)  # one kernel serves all of them: nothing is compiled again for another length
+
+
+@gluon.jit(do_not_specialize=SIZES)
+def forward(
+    Q, K, V, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS,
+    H, GROUP, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+    D: gl.constexpr, BN: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr,
+    ENTROPY: gl.constexpr, TOP: gl.constexpr, TOLD: gl.constexpr,
+):  # fmt: skip
+    """All jobs of GROUPS x 64 queries of one head. Q, K, V describe (B, H, length, D); c = scale x log2 e > 0."""
+    dtype: gl.constexpr = K.dtype
+    q_room = gl.allocate_shared_memory(dtype, [2 * GROUPS, 1, 1, 64, D], Q.layout)
+    k_room = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BN, D], K.layout)
+    v_room = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BN, D], V.layout)
+    q_ready = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    q_free = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    k_ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    k_free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    v_ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    v_free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for two in gl.static_range(2):
+        mbarrier.init(q_ready.index(two), count=1)
+        mbarrier.init(q_free.index(two), count=GROUPS)
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(k_ready.index(stage), count=1)
+        mbarrier.init(v_ready.index(stage), count=1)
+        mbarrier.init(k_free.index(stage), count=GROUPS)
+        mbarrier.init(v_free.index(stage), count=GROUPS)
+    if GROUPS == 2:
+        gl.warp_specialize([
+            (_attend, (
+                0, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+                q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, TOLD)),
+            (_attend, (
+                1, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+                q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, TOLD)),
+            (_fetch, (
+                Q, K, V, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS, STAGES, TOLD)),
+        ], [4, 1], [240, 24])  # fmt: skip
+    else:
+        gl.warp_specialize([
+            (_attend, (
+                0, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+                q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, TOLD)),
+            (_attend, (
+                1, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+                q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, TOLD)),
+            (_attend, (
+                2, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+                q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, TOLD)),
+            (_fetch, (
+                Q, K, V, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS, STAGES, TOLD)),
+        ], [4, 4, 1], [160, 160, 32])  # fmt: skip

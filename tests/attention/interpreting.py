@@ -1,0 +1,108 @@
+"""Checks that run in Triton's interpreter, in a process of their own, and what kernels compile to for Hopper.
+
+An interpreted kernel that writes where it must not damages its process. So a test file hands its checks to a `Checks`,
+runs them when it is started as a script, and has one test for each that repeats what was said there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+LONGEST = 600  # seconds
+
+
+@dataclass
+class Checks:
+    """The checks of one file, by name; as a decorator it takes one in."""
+
+    file: str
+    named: dict[str, Callable[[], None]] = field(default_factory=dict)
+
+    def __call__(self, function: Callable[[], None]) -> Callable[[], None]:
+        self.named[function.__name__] = function
+        return function
+
+    def run(self) -> None:
+        """What the script does: each check, and what it said, as one line of JSON at the end."""
+        said: dict[str, str | None] = {}
+        for name, check in self.named.items():
+            try:
+                check()
+                said[name] = None
+            except Exception:  # noqa: BLE001 (the test of this name repeats it)
+                said[name] = traceback.format_exc()
+        print(json.dumps(said))
+
+    @cached_property
+    def said(self) -> dict[str, str | None]:
+        """What went wrong in each check, None where nothing did."""
+        root = Path(__file__).parents[2]
+        paths = [str(root / "src"), str(root / "tests")]
+        told = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            [sys.executable, self.file], env=told, capture_output=True, text=True, timeout=LONGEST, check=False
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        found: dict[str, str | None] = json.loads(done.stdout.splitlines()[-1])
+        return found
+
+    def repeat(self, name: str) -> None:
+        """Fail as the check of this name did."""
+        assert self.said[name] is None, self.said[name]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What a kernel became for Hopper: instructions by name, registers of a thread, bytes that did not fit there."""
+
+    instructions: Mapping[str, int]
+    registers: int
+    spilled: int
+
+
+def for_hopper(source: Any, **options: object) -> Compiled:
+    """Compile for sm_90, which needs no GPU. `source`: an ASTSource of Triton's or Gluon's."""
+    import triton  # type: ignore[import-untyped]
+    from triton.backends.compiler import GPUTarget  # type: ignore[import-untyped]
+
+    done = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    with NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(done.asm["cubin"])
+        file.flush()
+        usage, code = (_dumped(file.name, flag) for flag in ("-res-usage", "-sass"))
+    found = re.search(r"REG:(\d+) STACK:(\d+)", usage)
+    assert found is not None, usage
+    named = Counter(re.findall(r"^\s+/\*[0-9a-f]{4,5}\*/\s+(?:@!?U?P\w+ )?([A-Z0-9]+)", code, re.MULTILINE))
+    return Compiled(named, *map(int, found.groups()))
+
+
+def signature(kernel: Any, constants: Mapping[str, object], kinds: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The arguments of an ASTSource: constants, pointers by their kind ("*fp32": ["LSE"]), and whole numbers else."""
+    of = {name: kind for kind, names in kinds.items() for name in names}
+    types = {name: "constexpr" if name in constants else of.get(name, "i32") for name in kernel.arg_names}
+    aligned = {
+        (at,): [["tt.divisibility", 16]]
+        for at, name in enumerate(kernel.arg_names)
+        if types[name].startswith("*") or name.startswith("stride")
+    }
+    fixed = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
+    return {"fn": kernel, "signature": types, "constexprs": fixed, "attrs": aligned}
+
+
+def _dumped(file: str, flag: str) -> str:
+    import triton
+
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    return subprocess.run([tool, flag, file], capture_output=True, text=True, check=True).stdout

@@ -1,0 +1,255 @@
+"""The backends of Triton against the definition in float64, in its interpreter; what the kernels become for Hopper."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+from torch import Tensor
+
+from attention.interpreting import Checks, for_hopper, signature
+from regard.attention import Attended, Observe, attend, choose, masks, scores
+from regard.attention.masks import Mask
+from regard.errors import BackendError
+
+pytest.importorskip("triton", reason="Triton is not installed")
+
+checks = Checks(__file__)
+ALL = Observe(top=5, entropy=True, received=True, thumbnail=(7, 5))
+FIELDS = ("output", "lse", "entropy", "received", "thumbnail")
+
+
+def drawn(T: int, S: int, D: int, dtype: torch.dtype = torch.float32, heads: int = 4, few: int = 2) -> list[Tensor]:
+    source = torch.Generator().manual_seed(T + 7 * S + 31 * D)
+    shapes = ((2, heads, T, D), (2, few, S, D), (2, few, S, D))
+    return [torch.randn(shape, generator=source).to(dtype) for shape in shapes]
+
+
+def agrees(
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask | None = None, observe: Observe = ALL, **how: object
+) -> Attended:
+    """No further from float64 than twice plain float32, and some roundings of numbers of size 1; the same keys."""
+    want, near = (
+        attend(*(x.to(dtype) for x in (q, k, v)), mask=mask, observe=observe, backend="plain", **how)  # type: ignore[arg-type]
+        for dtype in (torch.float64, torch.float32)
+    )
+    got = attend(q, k, v, mask=mask, observe=observe, backend="triton-fused", **how)  # type: ignore[arg-type]
+    assert got.backend == "triton-fused"
+    fine = torch.finfo(q.dtype).eps
+    for name in FIELDS:
+        exact, usual, ours = (getattr(one, name) for one in (want, near, got))
+        if exact is None:
+            assert ours is None, name
+            continue
+        known = exact.isfinite()
+        assert torch.equal(ours.double()[~known], exact[~known]), f"{name}: -inf in other places"
+        scale = max(1.0, float(exact[known].abs().max())) if known.any() else 1.0
+        unit = 4 * fine if name == "output" else 8 * torch.finfo(torch.float32).eps
+        allowed = 2 * float((usual.double() - exact)[known].abs().max()) + unit * scale if known.any() else 0.0
+        off = float((ours.double() - exact)[known].abs().max()) if known.any() else 0.0
+        assert off <= allowed, f"{name} is off by {off:.1e}, allowed {allowed:.1e}"
+    if want.top is not None and got.top is not None:
+        assert float((got.top.values.double() - want.top.values).abs().max()) < 2e-6
+        told = (want.top.values > 1e-30) | (want.top.indices < 0)
+        assert torch.equal(got.top.indices[told], want.top.indices[told]), "other keys are the largest"
+    return got
+
+
+@checks
+def check_every_mask_at_lengths_that_are_no_multiple_of_a_block() -> None:
+    T, S = 21, 37
+    for mask in (
+        None,
+        masks.Causal(),
+        masks.Past(),
+        masks.Past(offset=0),
+        masks.Window(5, 3),
+        masks.Window(5, 3, torch.tensor([2, 9])),
+        masks.Padding([S, S // 3], [T, T // 2]),
+        masks.Padding([S, 4], side="left"),
+        masks.Causal() & masks.Padding([S, S // 2]) & masks.Window(9, 0),
+        masks.Documents(torch.arange(S) // 5 % 3, torch.arange(T) // 5 % 3),
+        masks.Causal() & masks.Documents(torch.stack((torch.arange(S) // 7, torch.arange(S) // 30))),
+    ):
+        agrees(*drawn(T, S, 24), mask)
+
+
+@checks
+def check_widths_heads_and_leading_dimensions() -> None:
+    agrees(*drawn(5, 18, 40, heads=3, few=3))
+    agrees(*drawn(1, 33, 16, heads=4, few=1), masks.Causal())
+    q, k, v = drawn(9, 20, 16)
+    agrees(q[0, 0], k[0, 0], v[0, 0], masks.Causal(offset=0))
+    agrees(q[:, 0], k[:, 0], v[:, 0], masks.Padding([20, 3]))
+    agrees(q.reshape(2, 2, 2, 9, 16), k[:, None], v[:, None], masks.Padding([20, 7]))
+    agrees(*(x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)))
+
+
+@checks
+def check_half_precision() -> None:
+    agrees(*drawn(19, 30, 32, torch.float16), masks.Causal())
+
+
+@checks
+def check_other_scores_of_the_dot_family() -> None:
+    q, k, v = drawn(9, 20, 16)
+    for score in (scores.Dot(), scores.ScaledDot(3.0), scores.Cosine(0.1)):
+        agrees(q, k, v, masks.Causal(), score=score)
+
+
+@checks
+def check_hostile_inputs() -> None:
+    q, k, v = drawn(17, 40, 16)
+    agrees(q * 300, k * 300, v, masks.Causal())  # scores of a million
+    agrees(q, k[..., :1, :], v[..., :1, :])  # one key
+    agrees(q, k, v, masks.Padding([0, 40]))  # nothing to see
+    whole = [x.mul(2).round() for x in (q, k[..., :1, :].expand_as(k), v)]  # so that equal keys get equal scores
+    agrees(*whole, masks.Causal())  # repeated maxima: the first come first
+    agrees(torch.zeros_like(q), k, v)
+
+
+@checks
+def check_every_statistic_alone() -> None:
+    tensors = drawn(12, 26, 16)
+    for observe in (Observe(), Observe(top=1), Observe(top=40), Observe(entropy=True), Observe(received=True)):
+        agrees(*tensors, masks.Causal(), observe)
+    for size in ((1, 1), (12, 26), (100, 3)):
+        agrees(*tensors, masks.Causal(), Observe(thumbnail=size))
+
+
+@checks
+def check_observing_changes_no_bit() -> None:
+    q, k, v = drawn(20, 20, 16)
+    alone, seen = (attend(q, k, v, mask=masks.Causal(), observe=o, backend="triton-fused") for o in (Observe(), ALL))
+    assert torch.equal(alone.output, seen.output) and torch.equal(alone.lse, seen.lse)
+
+
+@checks
+def check_gradients() -> None:
+    for mask in (None, masks.Causal(), masks.Padding([30, 9]), masks.Past(offset=0)):
+
+        def gradients(backend: str, dtype: torch.dtype, mask: Mask | None = mask) -> list[Tensor]:
+            tensors = [x.to(dtype).requires_grad_() for x in drawn(19, 30, 16)]
+            got = attend(*tensors, mask=mask, observe=ALL, backend=backend)
+            lse = torch.where(got.lse.isfinite(), got.lse, 0.0)
+            return list(torch.autograd.grad(got.output.square().sum() + lse.sin().sum(), tensors))
+
+        exact, near = gradients("plain", torch.float64), gradients("plain", torch.float32)
+        for ours, want, usual in zip(gradients("triton-fused", torch.float32), exact, near, strict=True):
+            allowed = 2 * float((usual - want).abs().max()) + 4e-6
+            assert float((ours - want).abs().max()) <= allowed
+
+
+@checks
+def check_hidden_poison_never_matters() -> None:
+    q, k, v = drawn(10, 24, 16)
+    mask = masks.Padding([24, 11])
+    clean = attend(q, k, v, mask=mask, observe=ALL, backend="triton-fused")
+    k, v = k.clone(), v.clone()
+    k[1, :, 11:], v[1, :, 11:] = torch.nan, torch.inf
+    poisoned = attend(q, k, v, mask=mask, observe=ALL, backend="triton-fused")
+    for name in FIELDS:
+        assert torch.equal(getattr(clean, name), getattr(poisoned, name)), name
+
+
+@checks
+def check_outputs_are_wholly_written() -> None:
+    """Fresh memory holds NaN and huge whole numbers; none of them comes back."""
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    for mask in (masks.Padding([0, 13], [11, 4]), masks.Causal()):
+        agrees(*drawn(11, 23, 16), mask)
+    torch.use_deterministic_algorithms(False)
+
+
+@checks
+def check_operators_are_known_to_the_compiler() -> None:
+    from regard.attention.kernels import fused
+
+    q, k, v = (x.requires_grad_() for x in drawn(6, 9, 16))
+    none = (None, None, None, None)
+    torch.library.opcheck(fused._forward, (q, k, v, *none, -(2**30), 4, 0.25, True, 0))
+    lse, empty = torch.zeros(2, 4, 6), torch.empty(0)
+    torch.library.opcheck(
+        fused._statistics, (q.detach(), k.detach(), lse, empty, empty.int(), *none, -(2**30), 4, 0.25, True, 3, 2, 4)
+    )
+    got = torch.compile(lambda *x: attend(*x, mask=masks.Causal(), backend="triton-fused").output, backend="aot_eager")
+    torch.testing.assert_close(got(q, k, v), attend(q, k, v, mask=masks.Causal(), backend="plain").output)
+
+
+@pytest.mark.parametrize("name", checks.named)
+def test_in_the_interpreter(name: str) -> None:
+    checks.repeat(name)
+
+
+def test_what_cannot_be_served_is_said_in_words() -> None:
+    q, k, v = drawn(4, 6, 16)
+    for backend in ("triton", "triton-fused"):
+        with pytest.raises(BackendError, match="it runs on cuda, not on cpu"):
+            attend(q, k, v, backend=backend)
+    assert set(choose(q, k, v).refused) >= {"triton", "triton-fused"}
+
+
+FLOATS, NUMBERS = ("LSE", "ENT", "STRIPS", "FLOOR", "FOUND", "GOT"), ("BEST", "COUNT", "WHERE", "LO", "HI", "BOUNDS")
+
+
+@pytest.mark.parametrize(("width", "groups", "top"), [(64, 2, 8), (64, 3, 0), (128, 2, 8), (128, 2, 1)])
+def test_hoppers_forward_pass_runs_on_tensor_cores_and_in_registers(width: int, groups: int, top: int) -> None:
+    from triton.experimental.gluon._runtime import GluonASTSource  # type: ignore[import-untyped]
+
+    from regard.attention.kernels.triton_hopper_forward import forward
+
+    constants = {"D": width, "BN": 128, "GROUPS": groups, "STAGES": 2, "ENTROPY": True, "TOP": top, "TOLD": False}
+    kinds = {"*fp32": FLOATS, "*i32": NUMBERS, "*bf16": ["OUT"], "fp32": ["c"]} | described(width, Q=64, K=128, V=128)
+    done = for_hopper(GluonASTSource(**signature(forward, constants, kinds)), num_warps=4)
+    assert done.instructions["HGMMA"] and done.instructions["UTMALDG"] and not done.instructions["HMMA"]
+    assert done.spilled <= 32  # of thousands of live numbers, none inside the loop that sees every key
+
+
+@pytest.mark.parametrize("width", [64, 128])
+@pytest.mark.parametrize(("cells", "even", "collects"), [(0, False, False), (8, True, True), (16, False, False)])
+def test_hoppers_statistics_pass_runs_on_tensor_cores(width: int, cells: int, even: bool, collects: bool) -> None:
+    from triton.experimental.gluon._runtime import GluonASTSource
+
+    from regard.attention.kernels.triton_hopper_statistics import statistics
+
+    constants = {"D": width, "BN": 128, "STAGES": 2, "CELLS": cells, "EVEN": even, "RECEIVED": True, "TOP": collects}
+    constants |= {"ROOM": 32, "TOLD": False}
+    kinds = {"*fp32": FLOATS, "*i32": NUMBERS, "*i64": ["THUMB"], "fp32": ["c"]} | described(width, Q=64, K=128)
+    done = for_hopper(GluonASTSource(**signature(statistics, constants, kinds)), num_warps=4, maxnreg=168)
+    assert done.instructions["HGMMA"] and done.instructions["UTMALDG"] and not done.instructions["HMMA"]
+    assert done.spilled == 0 or cells, "received alone fits into registers"
+    assert done.spilled <= 256 or not even
+
+
+@pytest.mark.parametrize("width", [32, 64, 128, 256])
+def test_the_general_forward_pass_runs_on_tensor_cores(width: int) -> None:
+    from triton.compiler import ASTSource  # type: ignore[import-untyped]
+
+    from regard.attention.kernels.triton_forward import forward
+    from regard.attention.kernels.triton_launch import tile_of
+
+    tile = tile_of(width, torch.bfloat16)
+    constants = {"D": width, "BD": width, "BM": tile.queries, "BN": tile.keys, "ENTROPY": True}
+    constants |= {"TOLD": True, "DOCUMENTS": False}
+    kinds = {"*bf16": ["Q", "K", "V", "OUT"], "*fp32": FLOATS, "*i32": [*NUMBERS, "ASKING", "ASKED"], "fp32": ["c"]}
+    source = ASTSource(**signature(forward, constants, kinds))
+    done = for_hopper(source, num_warps=tile.warps, num_stages=tile.ahead)
+    assert done.instructions["HGMMA"] and done.spilled <= 32
+
+
+def described(width: int, **rows: int) -> dict[str, list[str]]:
+    """The kinds of tensors that the tensor memory accelerator fetches, so many rows at a time."""
+    from triton.experimental.gluon import language as gl  # type: ignore[import-untyped]
+
+    kinds: dict[str, list[str]] = {}
+    for name, count in rows.items():
+        layout = gl.NVMMASharedLayout.get_default_for([1, 1, count, width], gl.bfloat16)
+        kinds.setdefault(f"tensordesc<bf16[1, 1, {count}, {width}],{layout!r}>", []).append(name)
+    return kinds
+
+
+if __name__ == "__main__":
+    checks.run()
+    sys.exit()

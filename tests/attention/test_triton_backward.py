@@ -1,0 +1,348 @@
+"""The gradients of the dot family against float64, in Triton's interpreter, and what the kernels compile to for Hopper.
+
+An interpreted kernel that writes where it must not damages its process, so the checks run in one of their own: this
+file as a script. Each says there what went wrong, and the test of its name repeats it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("triton", reason="Triton is not installed")
+
+from regard.attention.kernels.triton_backward import TILINGS, Tiling, Tilings, gradients
+
+FAR = 2**30
+SMALL = Tilings(Tiling(16, 32, 4, 1), Tiling(32, 16, 4, 1))  # several blocks of either kind, of different sizes
+CHECKS: dict[str, Callable[[], None]] = {}
+
+
+def check(function: Callable[[], None]) -> Callable[[], None]:
+    CHECKS[function.__name__] = function
+    return function
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a query sees; the fields are those that the kernels read."""
+
+    shift_lo: int = -FAR
+    shift_hi: int = FAR
+    lo: Tensor | None = None
+    hi: Tensor | None = None
+    asking: Tensor | None = None
+    asked: Tensor | None = None
+
+    def seen(self, T: int, S: int) -> Tensor:
+        """The same as booleans that broadcast to (B, H, T, S)."""
+        i, j = torch.arange(T)[:, None], torch.arange(S)
+        seen = ((j >= i + self.shift_lo) & (j < i + self.shift_hi))[None, None]
+        if self.lo is not None and self.hi is not None:
+            seen = seen & (j >= self.lo[..., None]) & (j < self.hi[..., None])
+        if self.asking is not None and self.asked is not None:
+            seen = seen & (self.asking[:, None, :, None] == self.asked[:, None, None, :])
+        return seen
+
+
+@dataclass(frozen=True)
+class Case:
+    """Queries (B, H, T, D), keys and values (B, HK, S, D), what is seen, and the gradients of output and lse."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    do: Tensor
+    dlse: Tensor | None
+    reach: Reach
+    scale: float
+
+    def to(self, dtype: torch.dtype) -> Case:
+        q, k, v, do = (x.to(dtype) for x in (self.q, self.k, self.v, self.do))
+        return replace(self, q=q, k=k, v=v, do=do)
+
+
+def drawn(
+    reach: Reach, B: int = 1, H: int = 1, HK: int = 1, T: int = 37, S: int = 53, D: int = 40, *,
+    loud: float = 1.0, dlse: bool = True,
+) -> Case:  # fmt: skip
+    source = torch.Generator().manual_seed(T + 7 * S + 11 * D + H)
+    shapes = ((B, H, T, D), (B, HK, S, D), (B, HK, S, D), (B, H, T, D), (B, H, T))
+    q, k, v, do, more = (torch.randn(shape, generator=source).half().float() for shape in shapes)
+    return Case((q * loud).half().float(), k, v, do, more if dlse else None, reach, D**-0.5)
+
+
+def plain(case: Case) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Output, lse and the gradients of q, k, v by autograd, in the case's dtype; 0 for queries that see nothing."""
+    q, k, v = (x.detach().requires_grad_() for x in (case.q, case.k, case.v))
+    group = q.size(1) // k.size(1)
+    scores = (q * case.scale) @ k.repeat_interleave(group, 1).mT
+    seen = case.reach.seen(q.size(2), k.size(2)).expand(scores.shape)
+    looks = seen.any(-1, keepdim=True)
+    scores = scores.masked_fill(~seen & looks, -torch.inf)
+    weights = scores.softmax(-1).masked_fill(~looks, 0.0)
+    out = weights @ v.repeat_interleave(group, 1)
+    lse = scores.logsumexp(-1)
+    loss = (out * case.do).sum()
+    if case.dlse is not None:
+        loss = loss + (lse * case.dlse.to(lse.dtype).masked_fill(~looks[..., 0], 0.0)).sum()
+    told = list(torch.autograd.grad(loss, [q, k, v]))
+    return out.detach(), lse.detach().masked_fill(~looks[..., 0], -torch.inf), told
+
+
+def agrees(case: Case, dtype: torch.dtype = torch.float32, tilings: Tilings = SMALL, **how: Any) -> list[Tensor]:
+    """No further from float64 than twice plain PyTorch in this dtype is, or than some roundings of numbers of size 1.
+
+    The kernels are given output and lse as exact as this dtype can hold them: what they make of these is at issue.
+    """
+    out, lse, want = plain(case.to(torch.float64))
+    near = plain(case.to(dtype))[2]
+    low = case.to(dtype)
+    got = gradients(
+        low.do, low.q, low.k, low.v, out.to(dtype), lse.float(), case.dlse, case.reach, case.scale, tilings, **how
+    )
+    rounding = 5e-6 if dtype == torch.float32 else 4 * torch.finfo(dtype).eps
+    for name, mine, theirs, exact in zip(("dq", "dk", "dv"), got, near, want, strict=True):
+        assert mine.dtype == dtype and mine.shape == exact.shape, name
+        off, allowed = float((mine - exact).abs().max()), 2 * float((theirs - exact).abs().max())
+        allowed = max(allowed, rounding * max(1.0, float(exact.abs().max())))
+        assert off <= allowed, f"{name} is off by {off:.1e}, allowed {allowed:.1e}"
+    return list(got)
+
+
+def both(case: Case) -> None:
+    agrees(case, torch.float32)
+    agrees(case, torch.float16)
+
+
+@check
+def check_everything_seen() -> None:
+    both(drawn(Reach()))
+    both(drawn(Reach(), dlse=False))
+    agrees(drawn(Reach(), T=64, S=64, D=32))
+
+
+@check
+def check_causal() -> None:
+    both(drawn(Reach(shift_hi=1), T=70, S=70))
+    both(drawn(Reach(shift_hi=53 - 37 + 1)))  # the last query sees the last key
+    both(drawn(Reach(shift_hi=1)))  # keys that nobody sees
+    both(drawn(Reach(shift_hi=-20)))  # and queries that see nothing
+
+
+@check
+def check_windows() -> None:
+    both(drawn(Reach(shift_lo=-9, shift_hi=1), T=100, S=100, D=16))
+    both(drawn(Reach(shift_lo=-40, shift_hi=41), T=100, S=90, D=16))
+    both(drawn(Reach(shift_lo=30, shift_hi=FAR), T=100, S=90, D=16))
+    both(drawn(Reach(shift_lo=200, shift_hi=FAR)))  # nobody sees anything
+
+
+@check
+def check_told_ends() -> None:
+    """Padding on either side, of rows, of heads, and spans that each query has for itself."""
+    ones = torch.ones(2, 1, 100, dtype=torch.int32)
+    size: dict[str, Any] = {"B": 2, "H": 2, "HK": 2, "T": 100, "S": 90, "D": 16}
+    lengths = torch.tensor([0, 71], dtype=torch.int32)[:, None, None]
+    both(drawn(Reach(lo=0 * ones, hi=ones * lengths), **size))
+    both(drawn(Reach(shift_hi=1, lo=ones * 13, hi=ones * lengths), **size))
+    source = torch.Generator().manual_seed(1)
+    lo = torch.randint(0, 90, (1, 2, 100), generator=source, dtype=torch.int32)
+    both(drawn(Reach(lo=lo, hi=lo + torch.randint(-9, 40, lo.shape, generator=source, dtype=torch.int32)), **size))
+    begins = torch.arange(100, dtype=torch.int32)[None, None] // 35 * 35  # one sentence after another
+    both(drawn(Reach(shift_hi=1, lo=begins, hi=begins + 35), **size))
+    quiet = ones * 90
+    quiet[:, :, 30:60] = 0  # queries that see nothing between blocks that see all
+    both(drawn(Reach(lo=0 * ones, hi=quiet), **size))
+
+
+@check
+def check_documents() -> None:
+    asking = torch.arange(37, dtype=torch.int32)[None] // 9
+    asked = torch.arange(53, dtype=torch.int32)[None] // 11
+    both(drawn(Reach(asking=asking, asked=asked), B=2))
+    both(drawn(Reach(shift_hi=1, asking=asking % 2, asked=asked % 3)))
+    each = torch.stack([asking[0], 3 - asking[0]])
+    both(drawn(Reach(shift_lo=-20, asking=each, asked=asked, lo=torch.full((1, 1, 37), 5, dtype=torch.int32),
+                     hi=torch.full((1, 1, 37), 50, dtype=torch.int32)), B=2))  # fmt: skip
+
+
+@check
+def check_heads_that_share_keys() -> None:
+    both(drawn(Reach(shift_hi=17), B=2, H=6, HK=2))
+    hi = torch.arange(4, dtype=torch.int32)[None, :, None] * 15 + torch.zeros(2, 1, 37, dtype=torch.int32)
+    both(drawn(Reach(lo=hi * 0, hi=hi), B=2, H=4, HK=1))
+
+
+@check
+def check_few() -> None:
+    both(drawn(Reach(), T=1, S=1, D=16))
+    both(drawn(Reach(), T=1, S=53))
+    both(drawn(Reach(), T=37, S=1))
+
+
+@check
+def check_huge_scores() -> None:
+    agrees(drawn(Reach(shift_hi=17), loud=1e3))
+    agrees(drawn(Reach(shift_hi=17), loud=1e4))
+
+
+@check
+def check_equal_scores() -> None:
+    case = drawn(Reach(shift_hi=17))
+    both(replace(case, k=case.k[:, :, :1].expand_as(case.k)))
+
+
+@check
+def check_queries_that_see_nothing_have_no_gradient() -> None:
+    """Even if an infinite or undefined gradient of their lse comes in."""
+    case = drawn(Reach(shift_hi=-20))
+    assert case.dlse is not None
+    case.dlse[:, :, :21] = torch.nan
+    dq, dk, dv = agrees(case)
+    assert not dq[:, :, :21].any() and not dk[:, :, 17:].any() and not dv[:, :, 17:].any()
+
+
+@check
+def check_every_width() -> None:
+    for D in (16, 24, 32, 64, 80, 128, 256):
+        agrees(drawn(Reach(shift_hi=4), T=19, S=22, D=D))
+
+
+@check
+def check_any_strides() -> None:
+    """Heads beside each other in memory, gradients that are one number expanded, lengths of one buffer."""
+    case = drawn(Reach(shift_hi=17), B=2, H=2, HK=2)
+    want = agrees(case)
+    q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (case.q, case.k, case.v))
+    apart = replace(case, q=q, k=k, v=v)
+    got = agrees(apart)
+    again = agrees(replace(apart, do=case.do.mT.contiguous().mT))
+    for x, y, z in zip(want, got, again, strict=True):
+        assert torch.equal(x, y) and torch.equal(x, z)
+    agrees(replace(apart, do=torch.ones(1).expand_as(case.q)))
+
+
+@check
+def check_descriptors_give_the_same_bits() -> None:
+    told = torch.full((1, 1, 37), 50, dtype=torch.int32)
+    for reach in (Reach(shift_hi=17), Reach(shift_lo=-5, lo=told - 48, hi=told)):
+        case = drawn(reach, B=2, H=2, HK=1)
+        want, got = (agrees(case, descriptors=how) for how in (False, True))
+        assert all(torch.equal(x, y) for x, y in zip(want, got, strict=True))
+
+
+@check
+def check_whatever_lay_in_the_outputs_is_overwritten() -> None:
+    empty = torch.empty
+
+    def poisoned(*args: Any, **options: Any) -> Tensor:
+        got = empty(*args, **options)
+        return got.fill_(torch.nan) if got.is_floating_point() else got.fill_(-7)
+
+    torch.empty = poisoned
+    try:
+        agrees(drawn(Reach(shift_lo=-9, shift_hi=-3)))
+    finally:
+        torch.empty = empty
+
+
+@check
+def check_the_tilings_that_ship() -> None:
+    agrees(drawn(Reach(shift_hi=20), T=150, S=170, D=64), torch.float16, TILINGS[64])
+
+
+@cache
+def outcomes() -> dict[str, str]:
+    """What each check said in the interpreter; nothing if all was well."""
+    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, f"the interpreter's process ended with {done.returncode}:\n{done.stderr[-3000:]}"
+    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("name", list(CHECKS))
+def test_in_the_interpreter(name: str) -> None:
+    said = outcomes()[name]
+    assert not said, said
+
+
+def sass_of(kernel: Any, D: int, tiling: Tiling) -> str:
+    """The machine code for Hopper of a kernel that fetches bfloat16 tiles by descriptors; no GPU is needed for that."""
+    import triton  # type: ignore[import-untyped]
+    from triton.backends.compiler import GPUTarget  # type: ignore[import-untyped]
+    from triton.compiler import ASTSource  # type: ignore[import-untyped]
+
+    constants: dict[str, Any] = {"D": D, "BD": D, "BM": tiling.queries, "BN": tiling.keys, "GROUP": 1, "TMA": True}
+    constants |= {"TOLD": False, "DOCUMENTS": False}
+    constants |= dict.fromkeys(("LO", "HI", "ASKING", "ASKED", "BOUNDS", "SHARE"), None)
+    types = dict.fromkeys(("DQ", "DK", "DV"), "*bf16") | dict.fromkeys(("START", "DELTA"), "*fp32")
+    types |= dict.fromkeys(("DO", "Q"), f"tensordesc<bf16[1, 1, {tiling.queries}, {D}]>")
+    types |= dict.fromkeys(("K", "V"), f"tensordesc<bf16[1, 1, {tiling.keys}, {D}]>")
+    types |= {"c": "fp32", "scale": "fp32"}
+    names = kernel.arg_names
+    constants = {name: value for name, value in constants.items() if name in names}
+    signature = {name: "constexpr" if name in constants else types.get(name, "i32") for name in names}
+    aligned = [name for name in names if signature[name].startswith("*") or name.startswith("stride")]
+    attrs = {(names.index(name),): [["tt.divisibility", 16]] for name in aligned}
+    options = {"num_warps": tiling.warps, "num_stages": tiling.stages}
+    built = triton.compile(
+        ASTSource(kernel, signature, constants, attrs=attrs), target=GPUTarget("cuda", 90, 32), options=options
+    )
+    assert built.metadata.shared <= 227 * 1024, "a multiprocessor has no more shared memory"
+    return disassembled(built.asm["cubin"])
+
+
+def disassembled(cubin: bytes) -> str:
+    import triton
+
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
+    if not tool.exists():
+        pytest.skip("this Triton comes without nvdisasm")
+    with NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        return subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("name", ["to_keys", "to_queries"])
+@pytest.mark.parametrize("D", list(TILINGS))
+def test_compiles_for_hopper_to_its_tensor_cores_without_spills(D: int, name: str) -> None:
+    from regard.attention.kernels import triton_backward as kernels
+
+    sass = sass_of(getattr(kernels, name), D, getattr(TILINGS[D], name))
+    products = sass.count("HGMMA")
+    assert products >= 9, "three or four products in each of three loops"
+    assert "UTMALDG" in sass, "tiles are fetched by the tensor memory accelerator"
+    assert sass.count("LDL") <= 2, "registers spilled, more than what one loop leaves for the next"
+    assert sass.count("WARPGROUP.DEPBAR") < products, "the assembler makes each product wait for the one before"
+
+
+def main() -> None:
+    said = {}
+    for name, function in CHECKS.items():
+        try:
+            function()
+            said[name] = ""
+        except Exception:  # noqa: BLE001 (the test of this name repeats it)
+            said[name] = traceback.format_exc()
+    print(json.dumps(said))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()
