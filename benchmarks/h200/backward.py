@@ -25,36 +25,14 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from regard.attention.kernels.spans import FAR, Spans
 from regard.attention.kernels.triton_backward import TILINGS, Tiling, Tilings, gradients
 from regard.attention.kernels.triton_decode import WALKS, Walk, decode
 
 TINY = "--tiny" in sys.argv
 DEVICE = "cpu" if TINY else "cuda"
 DTYPE = torch.float16 if TINY else torch.bfloat16  # the interpreter multiplies bfloat16 wrongly
-FAR = 2**30
 RIVALS = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION}
-
-
-@dataclass(frozen=True)
-class Reach:
-    """What a query sees; the fields are those that the kernels read."""
-
-    shift_lo: int = -FAR
-    shift_hi: int = FAR
-    lo: Tensor | None = None
-    hi: Tensor | None = None
-    asking: Tensor | None = None
-    asked: Tensor | None = None
-
-    def seen(self, T: int, S: int) -> Tensor:
-        """The same as booleans that broadcast to (B, H, T, S)."""
-        i, j = torch.arange(T, device=DEVICE)[:, None], torch.arange(S, device=DEVICE)
-        seen = ((j >= i + self.shift_lo) & (j < i + self.shift_hi))[None, None]
-        if self.lo is not None and self.hi is not None:
-            seen = seen & (j >= self.lo[..., None]) & (j < self.hi[..., None])
-        if self.asking is not None and self.asked is not None:
-            seen = seen & (self.asking[:, None, :, None] == self.asked[:, None, None, :])
-        return seen
 
 
 def drawn(*shapes: tuple[int, ...]) -> list[Tensor]:
@@ -72,11 +50,11 @@ def milliseconds(work: Callable[[], object]) -> float:
     return float(do_bench(work, warmup=50, rep=200, return_mode="median"))
 
 
-def plain(q: Tensor, k: Tensor, v: Tensor, reach: Reach) -> tuple[Tensor, Tensor, Tensor]:
+def plain(q: Tensor, k: Tensor, v: Tensor, reach: Spans) -> tuple[Tensor, Tensor, Tensor]:
     """Output, lse and scores by the definition, in the dtype that comes."""
     group = q.size(1) // k.size(1)
     scores = (q * q.size(-1) ** -0.5) @ k.repeat_interleave(group, 1).mT
-    scores = scores.masked_fill(~reach.seen(q.size(2), k.size(2)), -torch.inf)
+    scores = scores.masked_fill(~reach.dense(q.size(2), k.size(2), DEVICE), -torch.inf)
     looks = (scores > -torch.inf).any(-1, keepdim=True)
     weights = scores.masked_fill(~looks, 0.0).softmax(-1).masked_fill(~looks, 0.0)
     return weights @ v.repeat_interleave(group, 1), scores.masked_fill(~looks, 0.0).logsumexp(-1), scores
@@ -91,20 +69,20 @@ def errors() -> None:
         hi = torch.full((2, 1, T), S // 2, dtype=torch.int32, device=DEVICE)
         documents = [torch.arange(n, dtype=torch.int32, device=DEVICE)[None] // 60 for n in (T, S)]
         reaches = {
-            "full": Reach(),
-            "causal": Reach(shift_hi=S - T + 1),
-            "window": Reach(shift_lo=-50, shift_hi=60),
+            "full": Spans(),
+            "causal": Spans(shift_hi=S - T + 1),
+            "window": Spans(shift_lo=-50, shift_hi=60),
         }
         if D in (64, 128):  # each of these is compiled for itself
-            reaches["told"] = Reach(shift_hi=S - T + 1, lo=hi * 0 + 5, hi=hi)
-            reaches["documents"] = Reach(asking=documents[0], asked=documents[1])
+            reaches["told"] = Spans(shift_hi=S - T + 1, lo=hi * 0 + 5, hi=hi)
+            reaches["documents"] = Spans(asking=documents[0], asked=documents[1])
         for name, reach in reaches.items():
             q, k, v, do, dlse = drawn((2, 4, T, D), (2, 2, S, D), (2, 2, S, D), (2, 4, T, D), (2, 4, T))
             found = {}
             for dtype in (torch.float64, DTYPE):
                 leaves = [x.to(dtype).requires_grad_() for x in (q, k, v)]
                 out, lse, _ = plain(leaves[0], leaves[1], leaves[2], reach)
-                looks = reach.seen(T, S).any(-1).expand(lse.shape)
+                looks = reach.dense(T, S, DEVICE).any(-1).expand(lse.shape)
                 loss = (out * do).sum() + (lse * dlse.masked_fill(~looks, 0.0)).sum()
                 found[dtype] = torch.autograd.grad(loss, leaves)
                 if dtype == torch.float64:
@@ -125,10 +103,10 @@ def errors() -> None:
             print(f"  D {D:3} {name:9}  {told_ratios}  scores off by {off:.1e}", flush=True)
 
 
-def reach_of_few(reach: Reach) -> Reach:
+def reach_of_few(reach: Spans) -> Spans:
     """Of the first three queries alone."""
     cut = {name: None if (x := getattr(reach, name)) is None else x[..., :3] for name in ("lo", "hi", "asking")}
-    return Reach(reach.shift_lo, reach.shift_hi, **cut, asked=reach.asked)
+    return Spans(reach.shift_lo, reach.shift_hi, **cut, asked=reach.asked)
 
 
 @dataclass(frozen=True)
@@ -147,13 +125,13 @@ class Trained:
     def of(cls, B: int, H: int, T: int, D: int, causal: bool) -> Trained:
         q, k, v, do = drawn(*[(B, H, T, D)] * 4)
         if TINY:
-            out, lse, _ = plain(q, k, v, Reach(shift_hi=1 if causal else FAR))
+            out, lse, _ = plain(q, k, v, Spans(shift_hi=1 if causal else FAR))
         else:
             out, lse = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal)[:2]
         return cls(q, k, v, do, out, lse.float(), causal)
 
     def ours(self, **how: Any) -> float:
-        reach, scale = Reach(shift_hi=1 if self.causal else FAR), self.q.size(-1) ** -0.5
+        reach, scale = Spans(shift_hi=1 if self.causal else FAR), self.q.size(-1) ** -0.5
         return milliseconds(
             lambda: gradients(self.do, self.q, self.k, self.v, self.out, self.lse, None, reach, scale, **how)
         )
@@ -209,7 +187,7 @@ def sweep() -> None:
     q, k, v = cached()
     for walk in (Walk(32, 4, 4), Walk(64, 4, 2), Walk(64, 4, 4), Walk(64, 8, 3), Walk(128, 4, 2), Walk(128, 8, 2)):
         for splits in (None, 8, 16):
-            work = partial(decode, q, k, v, Reach(), q.size(-1) ** -0.5, False, walk, splits)
+            work = partial(decode, q, k, v, Spans(), q.size(-1) ** -0.5, False, walk, splits)
             rate = bandwidth(k, v, milliseconds(work))
             print(f"  decode {tuple(walk)} in {splits or 'the usual'} parts: {rate:.2f} TB/s", flush=True)
 
@@ -230,8 +208,8 @@ def decoding() -> None:
     q, k, v = cached()
     print(f"\ndecoding, one query, {tuple(q.shape[:2])} heads, cache {tuple(k.shape)}; tiles {tuple(WALKS[256])}")
     times = {
-        "ours": milliseconds(lambda: decode(q, k, v, Reach(), 128**-0.5, False)),
-        "ours, scores too": milliseconds(lambda: decode(q, k, v, Reach(), 128**-0.5, True)),
+        "ours": milliseconds(lambda: decode(q, k, v, Spans(), 128**-0.5, False)),
+        "ours, scores too": milliseconds(lambda: decode(q, k, v, Spans(), 128**-0.5, True)),
         "SDPA": milliseconds(lambda: scaled_dot_product_attention(q, k, v, enable_gqa=True)),
     }
     if not TINY:

@@ -1,7 +1,7 @@
 """Checks that run in Triton's interpreter, in a process of their own, and what kernels compile to for Hopper.
 
 An interpreted kernel that writes where it must not damages its process. So a test file hands its checks to a `Checks`,
-runs them when it is started as a script, and has one test for each that repeats what was said there.
+runs them when it is started as a script, and has a test that repeats what was said there.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
+
+import pytest
+import torch
 
 LONGEST = 600  # seconds
 
@@ -37,15 +39,15 @@ class Checks:
     def run(self) -> None:
         """What the script does: each check, and what it said, as one line of JSON at the end."""
         said: dict[str, str | None] = {}
+        torch.set_num_threads(1)
         for name, check in self.named.items():
             try:
                 check()
                 said[name] = None
-            except Exception:  # noqa: BLE001 (the test of this name repeats it)
+            except Exception:  # noqa: BLE001 (the test repeats it)
                 said[name] = traceback.format_exc()
         print(json.dumps(said))
 
-    @cached_property
     def said(self) -> dict[str, str | None]:
         """What went wrong in each check, None where nothing did."""
         root = Path(__file__).parents[2]
@@ -58,9 +60,10 @@ class Checks:
         found: dict[str, str | None] = json.loads(done.stdout.splitlines()[-1])
         return found
 
-    def repeat(self, name: str) -> None:
-        """Fail as the check of this name did."""
-        assert self.said[name] is None, self.said[name]
+    def repeat(self) -> None:
+        """Fail as the checks did: one test for all of a file, so that the interpreter starts once."""
+        failed = {name: said for name, said in self.said().items() if said is not None}
+        assert not failed, "\n".join(f"{name}:\n{said}" for name, said in failed.items())
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,19 @@ def signature(kernel: Any, constants: Mapping[str, object], kinds: Mapping[str, 
     }
     fixed = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
     return {"fn": kernel, "signature": types, "constexprs": fixed, "attrs": aligned}
+
+
+def disassembled(cubin: bytes) -> str:
+    """Machine code with the labels of its loops."""
+    import triton
+
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
+    if not tool.exists():
+        pytest.skip("this Triton comes without nvdisasm")
+    with NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        return subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=True).stdout
 
 
 def _dumped(file: str, flag: str) -> str:

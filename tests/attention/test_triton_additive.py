@@ -1,29 +1,23 @@
 """The additive kernels against the definition in float64, in Triton's interpreter, and what they compile to for Hopper.
 
 An interpreted kernel that writes where it must not damages its process, so the checks run in one of their own: this
-file as a script. Each says there what went wrong, and the test of its name repeats it.
+file as a script. Each says there what went wrong, and the test repeats it.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
-import traceback
 from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
-from functools import cache
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from attention.interpreting import Checks, disassembled
 from regard.attention import Attended, Observe, attend, masks, scores
 from regard.attention.attend import _prepare
 from regard.attention.kernels import triton_additive, triton_additive_parts
@@ -32,12 +26,7 @@ from regard.attention.kernels.triton_additive_parts import TILINGS
 pytest.importorskip("triton", reason="Triton is not installed")
 
 STATISTICS = Observe(top=3, entropy=True, received=True, thumbnail=(3, 2))
-CHECKS: dict[str, Callable[[], None]] = {}
-
-
-def check(function: Callable[[], None]) -> Callable[[], None]:
-    CHECKS[function.__name__] = function
-    return function
+check = Checks(__file__)
 
 
 Inputs = tuple[Tensor, Tensor, Tensor, scores.Additive]
@@ -290,20 +279,8 @@ def check_the_same_bits_twice() -> None:
         assert torch.equal(x, second[name]), name
 
 
-@cache
-def outcomes() -> dict[str, str]:
-    """What each check said in the interpreter; nothing if all was well."""
-    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, f"the interpreter's process ended with {done.returncode}:\n{done.stderr[-3000:]}"
-    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-@pytest.mark.parametrize("name", list(CHECKS))
-def test_in_the_interpreter(name: str) -> None:
-    said = outcomes()[name]
-    assert not said, said
+def test_in_the_interpreter() -> None:
+    check.repeat()
 
 
 @pytest.mark.parametrize(
@@ -395,14 +372,7 @@ def sass_of(kernel: Any, types: dict[str, str], constants: dict[str, Any], limit
     aligned = {(names.index(name),): [["tt.divisibility", 16]] for name in types}
     source = ASTSource(kernel, signature, constants, attrs=aligned)
     built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4, "num_stages": 1, **limit})
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
-    if not tool.exists():
-        pytest.skip("this Triton comes without nvdisasm")
-    cubin = Path(os.environ.get("TMPDIR", "/tmp")) / f"regard_{os.getpid()}.cubin"
-    cubin.write_bytes(built.asm["cubin"])
-    done = subprocess.run([tool, "-c", cubin], capture_output=True, text=True, check=True)
-    cubin.unlink()
-    return done.stdout
+    return disassembled(built.asm["cubin"])
 
 
 def loops(sass: str) -> list[Counter[str]]:
@@ -445,17 +415,5 @@ def test_hot_loops_are_lean(name: str) -> None:
     assert not slow, dict(hot)
 
 
-def main() -> None:
-    said = {}
-    for name, function in CHECKS.items():
-        try:
-            function()
-            said[name] = ""
-        except Exception:  # noqa: BLE001 (the test of this name repeats it)
-            said[name] = traceback.format_exc()
-    print(json.dumps(said))
-
-
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    main()
+    check.run()

@@ -1,61 +1,27 @@
 """The gradients of the dot family against float64, in Triton's interpreter, and what the kernels compile to for Hopper.
 
 An interpreted kernel that writes where it must not damages its process, so the checks run in one of their own: this
-file as a script. Each says there what went wrong, and the test of its name repeats it.
+file as a script. Each says there what went wrong, and the test repeats it.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import traceback
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from attention.interpreting import Checks, disassembled
+
 pytest.importorskip("triton", reason="Triton is not installed")
 
+from regard.attention.kernels.spans import FAR, Spans
 from regard.attention.kernels.triton_backward import TILINGS, Tiling, Tilings, gradients
 
-FAR = 2**30
 SMALL = Tilings(Tiling(16, 32, 4, 1), Tiling(32, 16, 4, 1))  # several blocks of either kind, of different sizes
-CHECKS: dict[str, Callable[[], None]] = {}
-
-
-def check(function: Callable[[], None]) -> Callable[[], None]:
-    CHECKS[function.__name__] = function
-    return function
-
-
-@dataclass(frozen=True)
-class Reach:
-    """What a query sees; the fields are those that the kernels read."""
-
-    shift_lo: int = -FAR
-    shift_hi: int = FAR
-    lo: Tensor | None = None
-    hi: Tensor | None = None
-    asking: Tensor | None = None
-    asked: Tensor | None = None
-
-    def seen(self, T: int, S: int) -> Tensor:
-        """The same as booleans that broadcast to (B, H, T, S)."""
-        i, j = torch.arange(T)[:, None], torch.arange(S)
-        seen = ((j >= i + self.shift_lo) & (j < i + self.shift_hi))[None, None]
-        if self.lo is not None and self.hi is not None:
-            seen = seen & (j >= self.lo[..., None]) & (j < self.hi[..., None])
-        if self.asking is not None and self.asked is not None:
-            seen = seen & (self.asking[:, None, :, None] == self.asked[:, None, None, :])
-        return seen
+check = Checks(__file__)
 
 
 @dataclass(frozen=True)
@@ -67,7 +33,7 @@ class Case:
     v: Tensor
     do: Tensor
     dlse: Tensor | None
-    reach: Reach
+    reach: Spans
     scale: float
 
     def to(self, dtype: torch.dtype) -> Case:
@@ -76,7 +42,7 @@ class Case:
 
 
 def drawn(
-    reach: Reach, B: int = 1, H: int = 1, HK: int = 1, T: int = 37, S: int = 53, D: int = 40, *,
+    reach: Spans, B: int = 1, H: int = 1, HK: int = 1, T: int = 37, S: int = 53, D: int = 40, *,
     loud: float = 1.0, dlse: bool = True,
 ) -> Case:  # fmt: skip
     source = torch.Generator().manual_seed(T + 7 * S + 11 * D + H)
@@ -90,7 +56,7 @@ def plain(case: Case) -> tuple[Tensor, Tensor, list[Tensor]]:
     q, k, v = (x.detach().requires_grad_() for x in (case.q, case.k, case.v))
     group = q.size(1) // k.size(1)
     scores = (q * case.scale) @ k.repeat_interleave(group, 1).mT
-    seen = case.reach.seen(q.size(2), k.size(2)).expand(scores.shape)
+    seen = case.reach.dense(q.size(2), k.size(2)).expand(scores.shape)
     looks = seen.any(-1, keepdim=True)
     scores = scores.masked_fill(~seen & looks, -torch.inf)
     weights = scores.softmax(-1).masked_fill(~looks, 0.0)
@@ -130,25 +96,25 @@ def both(case: Case) -> None:
 
 @check
 def check_everything_seen() -> None:
-    both(drawn(Reach()))
-    both(drawn(Reach(), dlse=False))
-    agrees(drawn(Reach(), T=64, S=64, D=32))
+    both(drawn(Spans()))
+    both(drawn(Spans(), dlse=False))
+    agrees(drawn(Spans(), T=64, S=64, D=32))
 
 
 @check
 def check_causal() -> None:
-    both(drawn(Reach(shift_hi=1), T=70, S=70))
-    both(drawn(Reach(shift_hi=53 - 37 + 1)))  # the last query sees the last key
-    both(drawn(Reach(shift_hi=1)))  # keys that nobody sees
-    both(drawn(Reach(shift_hi=-20)))  # and queries that see nothing
+    both(drawn(Spans(shift_hi=1), T=70, S=70))
+    both(drawn(Spans(shift_hi=53 - 37 + 1)))  # the last query sees the last key
+    both(drawn(Spans(shift_hi=1)))  # keys that nobody sees
+    both(drawn(Spans(shift_hi=-20)))  # and queries that see nothing
 
 
 @check
 def check_windows() -> None:
-    both(drawn(Reach(shift_lo=-9, shift_hi=1), T=100, S=100, D=16))
-    both(drawn(Reach(shift_lo=-40, shift_hi=41), T=100, S=90, D=16))
-    both(drawn(Reach(shift_lo=30, shift_hi=FAR), T=100, S=90, D=16))
-    both(drawn(Reach(shift_lo=200, shift_hi=FAR)))  # nobody sees anything
+    both(drawn(Spans(shift_lo=-9, shift_hi=1), T=100, S=100, D=16))
+    both(drawn(Spans(shift_lo=-40, shift_hi=41), T=100, S=90, D=16))
+    both(drawn(Spans(shift_lo=30, shift_hi=FAR), T=100, S=90, D=16))
+    both(drawn(Spans(shift_lo=200, shift_hi=FAR)))  # nobody sees anything
 
 
 @check
@@ -157,59 +123,59 @@ def check_told_ends() -> None:
     ones = torch.ones(2, 1, 100, dtype=torch.int32)
     size: dict[str, Any] = {"B": 2, "H": 2, "HK": 2, "T": 100, "S": 90, "D": 16}
     lengths = torch.tensor([0, 71], dtype=torch.int32)[:, None, None]
-    both(drawn(Reach(lo=0 * ones, hi=ones * lengths), **size))
-    both(drawn(Reach(shift_hi=1, lo=ones * 13, hi=ones * lengths), **size))
+    both(drawn(Spans(lo=0 * ones, hi=ones * lengths), **size))
+    both(drawn(Spans(shift_hi=1, lo=ones * 13, hi=ones * lengths), **size))
     source = torch.Generator().manual_seed(1)
     lo = torch.randint(0, 90, (1, 2, 100), generator=source, dtype=torch.int32)
-    both(drawn(Reach(lo=lo, hi=lo + torch.randint(-9, 40, lo.shape, generator=source, dtype=torch.int32)), **size))
+    both(drawn(Spans(lo=lo, hi=lo + torch.randint(-9, 40, lo.shape, generator=source, dtype=torch.int32)), **size))
     begins = torch.arange(100, dtype=torch.int32)[None, None] // 35 * 35  # one sentence after another
-    both(drawn(Reach(shift_hi=1, lo=begins, hi=begins + 35), **size))
+    both(drawn(Spans(shift_hi=1, lo=begins, hi=begins + 35), **size))
     quiet = ones * 90
     quiet[:, :, 30:60] = 0  # queries that see nothing between blocks that see all
-    both(drawn(Reach(lo=0 * ones, hi=quiet), **size))
+    both(drawn(Spans(lo=0 * ones, hi=quiet), **size))
 
 
 @check
 def check_documents() -> None:
     asking = torch.arange(37, dtype=torch.int32)[None] // 9
     asked = torch.arange(53, dtype=torch.int32)[None] // 11
-    both(drawn(Reach(asking=asking, asked=asked), B=2))
-    both(drawn(Reach(shift_hi=1, asking=asking % 2, asked=asked % 3)))
+    both(drawn(Spans(asking=asking, asked=asked), B=2))
+    both(drawn(Spans(shift_hi=1, asking=asking % 2, asked=asked % 3)))
     each = torch.stack([asking[0], 3 - asking[0]])
-    both(drawn(Reach(shift_lo=-20, asking=each, asked=asked, lo=torch.full((1, 1, 37), 5, dtype=torch.int32),
+    both(drawn(Spans(shift_lo=-20, asking=each, asked=asked, lo=torch.full((1, 1, 37), 5, dtype=torch.int32),
                      hi=torch.full((1, 1, 37), 50, dtype=torch.int32)), B=2))  # fmt: skip
 
 
 @check
 def check_heads_that_share_keys() -> None:
-    both(drawn(Reach(shift_hi=17), B=2, H=6, HK=2))
+    both(drawn(Spans(shift_hi=17), B=2, H=6, HK=2))
     hi = torch.arange(4, dtype=torch.int32)[None, :, None] * 15 + torch.zeros(2, 1, 37, dtype=torch.int32)
-    both(drawn(Reach(lo=hi * 0, hi=hi), B=2, H=4, HK=1))
+    both(drawn(Spans(lo=hi * 0, hi=hi), B=2, H=4, HK=1))
 
 
 @check
 def check_few() -> None:
-    both(drawn(Reach(), T=1, S=1, D=16))
-    both(drawn(Reach(), T=1, S=53))
-    both(drawn(Reach(), T=37, S=1))
+    both(drawn(Spans(), T=1, S=1, D=16))
+    both(drawn(Spans(), T=1, S=53))
+    both(drawn(Spans(), T=37, S=1))
 
 
 @check
 def check_huge_scores() -> None:
-    agrees(drawn(Reach(shift_hi=17), loud=1e3))
-    agrees(drawn(Reach(shift_hi=17), loud=1e4))
+    agrees(drawn(Spans(shift_hi=17), loud=1e3))
+    agrees(drawn(Spans(shift_hi=17), loud=1e4))
 
 
 @check
 def check_equal_scores() -> None:
-    case = drawn(Reach(shift_hi=17))
+    case = drawn(Spans(shift_hi=17))
     both(replace(case, k=case.k[:, :, :1].expand_as(case.k)))
 
 
 @check
 def check_queries_that_see_nothing_have_no_gradient() -> None:
     """Even if an infinite or undefined gradient of their lse comes in."""
-    case = drawn(Reach(shift_hi=-20))
+    case = drawn(Spans(shift_hi=-20))
     assert case.dlse is not None
     case.dlse[:, :, :21] = torch.nan
     dq, dk, dv = agrees(case)
@@ -219,13 +185,13 @@ def check_queries_that_see_nothing_have_no_gradient() -> None:
 @check
 def check_every_width() -> None:
     for D in (16, 24, 32, 64, 80, 128, 256):
-        agrees(drawn(Reach(shift_hi=4), T=19, S=22, D=D))
+        agrees(drawn(Spans(shift_hi=4), T=19, S=22, D=D))
 
 
 @check
 def check_any_strides() -> None:
     """Heads beside each other in memory, gradients that are one number expanded, lengths of one buffer."""
-    case = drawn(Reach(shift_hi=17), B=2, H=2, HK=2)
+    case = drawn(Spans(shift_hi=17), B=2, H=2, HK=2)
     want = agrees(case)
     q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (case.q, case.k, case.v))
     apart = replace(case, q=q, k=k, v=v)
@@ -239,7 +205,7 @@ def check_any_strides() -> None:
 @check
 def check_descriptors_give_the_same_bits() -> None:
     told = torch.full((1, 1, 37), 50, dtype=torch.int32)
-    for reach in (Reach(shift_hi=17), Reach(shift_lo=-5, lo=told - 48, hi=told)):
+    for reach in (Spans(shift_hi=17), Spans(shift_lo=-5, lo=told - 48, hi=told)):
         case = drawn(reach, B=2, H=2, HK=1)
         want, got = (agrees(case, descriptors=how) for how in (False, True))
         assert all(torch.equal(x, y) for x, y in zip(want, got, strict=True))
@@ -255,30 +221,18 @@ def check_whatever_lay_in_the_outputs_is_overwritten() -> None:
 
     torch.empty = poisoned
     try:
-        agrees(drawn(Reach(shift_lo=-9, shift_hi=-3)))
+        agrees(drawn(Spans(shift_lo=-9, shift_hi=-3)))
     finally:
         torch.empty = empty
 
 
 @check
 def check_the_tilings_that_ship() -> None:
-    agrees(drawn(Reach(shift_hi=20), T=150, S=170, D=64), torch.float16, TILINGS[64])
+    agrees(drawn(Spans(shift_hi=20), T=150, S=170, D=64), torch.float16, TILINGS[64])
 
 
-@cache
-def outcomes() -> dict[str, str]:
-    """What each check said in the interpreter; nothing if all was well."""
-    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, f"the interpreter's process ended with {done.returncode}:\n{done.stderr[-3000:]}"
-    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-@pytest.mark.parametrize("name", list(CHECKS))
-def test_in_the_interpreter(name: str) -> None:
-    said = outcomes()[name]
-    assert not said, said
+def test_in_the_interpreter() -> None:
+    check.repeat()
 
 
 def sass_of(kernel: Any, D: int, tiling: Tiling) -> str:
@@ -307,18 +261,6 @@ def sass_of(kernel: Any, D: int, tiling: Tiling) -> str:
     return disassembled(built.asm["cubin"])
 
 
-def disassembled(cubin: bytes) -> str:
-    import triton
-
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
-    if not tool.exists():
-        pytest.skip("this Triton comes without nvdisasm")
-    with NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        return subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=True).stdout
-
-
 @pytest.mark.parametrize("name", ["to_keys", "to_queries"])
 @pytest.mark.parametrize("D", list(TILINGS))
 def test_compiles_for_hopper_to_its_tensor_cores_without_spills(D: int, name: str) -> None:
@@ -332,17 +274,5 @@ def test_compiles_for_hopper_to_its_tensor_cores_without_spills(D: int, name: st
     assert sass.count("WARPGROUP.DEPBAR") < products, "the assembler makes each product wait for the one before"
 
 
-def main() -> None:
-    said = {}
-    for name, function in CHECKS.items():
-        try:
-            function()
-            said[name] = ""
-        except Exception:  # noqa: BLE001 (the test of this name repeats it)
-            said[name] = traceback.format_exc()
-    print(json.dumps(said))
-
-
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    main()
+    check.run()

@@ -1,62 +1,27 @@
 """A few queries against a cache, by kernels that cut the keys into parts: against float64, and what it compiles to.
 
 An interpreted kernel that writes where it must not damages its process, so the checks run in one of their own: this
-file as a script. Each says there what went wrong, and the test of its name repeats it.
+file as a script. Each says there what went wrong, and the test repeats it.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from attention.interpreting import Checks, disassembled
+
 pytest.importorskip("triton", reason="Triton is not installed")
 
+from regard.attention.kernels.spans import Spans
 from regard.attention.kernels.triton_decode import MOST, WALKS, Walk, decode
 from regard.errors import ShapeError
 
-FAR = 2**30
 SMALL = Walk(16, 4, 1)
-CHECKS: dict[str, Callable[[], None]] = {}
-
-
-def check(function: Callable[[], None]) -> Callable[[], None]:
-    CHECKS[function.__name__] = function
-    return function
-
-
-@dataclass(frozen=True)
-class Reach:
-    """What a query sees; the fields are those that the kernels read."""
-
-    shift_lo: int = -FAR
-    shift_hi: int = FAR
-    lo: Tensor | None = None
-    hi: Tensor | None = None
-    asking: Tensor | None = None
-    asked: Tensor | None = None
-
-    def seen(self, T: int, S: int) -> Tensor:
-        """The same as booleans that broadcast to (B, H, T, S)."""
-        i, j = torch.arange(T)[:, None], torch.arange(S)
-        seen = ((j >= i + self.shift_lo) & (j < i + self.shift_hi))[None, None]
-        if self.lo is not None and self.hi is not None:
-            seen = seen & (j >= self.lo[..., None]) & (j < self.hi[..., None])
-        if self.asking is not None and self.asked is not None:
-            seen = seen & (self.asking[:, None, :, None] == self.asked[:, None, None, :])
-        return seen
+check = Checks(__file__)
 
 
 Inputs = tuple[Tensor, Tensor, Tensor]
@@ -69,24 +34,24 @@ def drawn(B: int = 2, H: int = 4, HK: int = 2, T: int = 3, S: int = 85, D: int =
     return (q * loud).half().float(), k.half().float(), v.half().float()
 
 
-def plain(q: Tensor, k: Tensor, v: Tensor, reach: Reach) -> dict[str, Tensor]:
+def plain(q: Tensor, k: Tensor, v: Tensor, reach: Spans) -> dict[str, Tensor]:
     """Output, lse and scores in the inputs' dtype, by the definition."""
     group = q.size(1) // k.size(1)
     scores = (q * q.size(-1) ** -0.5) @ k.repeat_interleave(group, 1).mT
-    scores = scores.masked_fill(~reach.seen(q.size(2), k.size(2)), -torch.inf)
+    scores = scores.masked_fill(~reach.dense(q.size(2), k.size(2)), -torch.inf)
     looks = (scores > -torch.inf).any(-1, keepdim=True)
     weights = scores.softmax(-1).masked_fill(~looks, 0.0)
     return {"output": weights @ v.repeat_interleave(group, 1), "lse": scores.logsumexp(-1), "scores": scores}
 
 
-def found(inputs: Inputs, reach: Reach, **how: Any) -> dict[str, Tensor]:
+def found(inputs: Inputs, reach: Spans, **how: Any) -> dict[str, Tensor]:
     """The same from the kernels."""
     settings: dict[str, Any] = {"walk": SMALL, "splits": 3, "wants_scores": True} | how
     output, lse, scores = decode(*inputs, reach, inputs[0].size(-1) ** -0.5, **settings)
     return {"output": output, "lse": lse} | ({} if scores is None else {"scores": scores})
 
 
-def agrees(inputs: Inputs, reach: Reach, dtype: torch.dtype = torch.float32, **how: Any) -> None:
+def agrees(inputs: Inputs, reach: Spans, dtype: torch.dtype = torch.float32, **how: Any) -> None:
     """No further from float64 than twice plain PyTorch in this dtype is, or than some roundings of size 1."""
     low: Inputs = tuple(x.to(dtype) for x in inputs)  # type: ignore[assignment]
     wide: Inputs = tuple(x.double() for x in inputs)  # type: ignore[assignment]
@@ -104,96 +69,96 @@ def agrees(inputs: Inputs, reach: Reach, dtype: torch.dtype = torch.float32, **h
             assert off <= allowed, f"{name} is off by {off:.1e}, allowed {allowed:.1e}"
 
 
-def both(inputs: Inputs, reach: Reach, **how: Any) -> None:
+def both(inputs: Inputs, reach: Spans, **how: Any) -> None:
     agrees(inputs, reach, torch.float32, **how)
     agrees(inputs, reach, torch.float16, **how)
 
 
 @check
 def check_one_query() -> None:
-    both(drawn(T=1), Reach())
-    both(drawn(T=1, H=1, HK=1, B=1), Reach(shift_hi=85))
-    both(drawn(T=1, S=1), Reach())
+    both(drawn(T=1), Spans())
+    both(drawn(T=1, H=1, HK=1, B=1), Spans(shift_hi=85))
+    both(drawn(T=1, S=1), Spans())
 
 
 @check
 def check_any_number_of_parts() -> None:
     inputs = drawn(T=1)
     for splits in (1, 2, 4, 6, 100):  # 85 keys are 6 tiles
-        both(inputs, Reach(), splits=splits)
-    both(inputs, Reach(), splits=None)
-    agrees(drawn(T=1, B=1, H=1, HK=1, S=300, D=16), Reach(), splits=None)
+        both(inputs, Spans(), splits=splits)
+    both(inputs, Spans(), splits=None)
+    agrees(drawn(T=1, B=1, H=1, HK=1, S=300, D=16), Spans(), splits=None)
 
 
 @check
 def check_the_walks_that_ship() -> None:
     for D in (16, 32, 64, 128, 256):
-        agrees(drawn(D=D, S=150), Reach(shift_hi=148), walk=None)
-    agrees(drawn(D=64, S=300), Reach(shift_hi=298), torch.float16, walk=None)
+        agrees(drawn(D=D, S=150), Spans(shift_hi=148), walk=None)
+    agrees(drawn(D=64, S=300), Spans(shift_hi=298), torch.float16, walk=None)
     assert set(WALKS) == {2**n for n in range(5, 11)}
 
 
 @check
 def check_causal_and_windows() -> None:
-    both(drawn(), Reach(shift_hi=83))  # the last of three queries sees the last key
-    both(drawn(), Reach(shift_hi=40))
-    both(drawn(), Reach(shift_lo=60, shift_hi=83))
-    both(drawn(), Reach(shift_lo=33, shift_hi=35))  # three keys in all
-    both(drawn(), Reach(shift_hi=-1))  # the first two queries see nothing
-    both(drawn(), Reach(shift_lo=200))  # and here nobody does
-    both(drawn(), Reach(shift_hi=-9))
+    both(drawn(), Spans(shift_hi=83))  # the last of three queries sees the last key
+    both(drawn(), Spans(shift_hi=40))
+    both(drawn(), Spans(shift_lo=60, shift_hi=83))
+    both(drawn(), Spans(shift_lo=33, shift_hi=35))  # three keys in all
+    both(drawn(), Spans(shift_hi=-1))  # the first two queries see nothing
+    both(drawn(), Spans(shift_lo=200))  # and here nobody does
+    both(drawn(), Spans(shift_hi=-9))
 
 
 @check
 def check_told_ends() -> None:
     lengths = torch.tensor([0, 71], dtype=torch.int32)[:, None, None].expand(2, 1, 3)
-    both(drawn(), Reach(lo=0 * lengths, hi=lengths))
-    both(drawn(), Reach(shift_hi=83, lo=0 * lengths + 50, hi=lengths))
-    both(drawn(), Reach(lo=0 * lengths + 50, hi=0 * lengths + 30))
+    both(drawn(), Spans(lo=0 * lengths, hi=lengths))
+    both(drawn(), Spans(shift_hi=83, lo=0 * lengths + 50, hi=lengths))
+    both(drawn(), Spans(lo=0 * lengths + 50, hi=0 * lengths + 30))
     source = torch.Generator().manual_seed(1)
     lo = torch.randint(0, 85, (1, 4, 3), generator=source, dtype=torch.int32)
-    both(drawn(), Reach(lo=lo, hi=lo + torch.tensor([5, -1, 40], dtype=torch.int32)))
+    both(drawn(), Spans(lo=lo, hi=lo + torch.tensor([5, -1, 40], dtype=torch.int32)))
 
 
 @check
 def check_documents() -> None:
     asked = torch.arange(85, dtype=torch.int32)[None] // 30
-    both(drawn(), Reach(asking=torch.tensor([[0, 2, 9]], dtype=torch.int32), asked=asked))
+    both(drawn(), Spans(asking=torch.tensor([[0, 2, 9]], dtype=torch.int32), asked=asked))
     asking = torch.tensor([[0, 2, 1], [1, 1, 2]], dtype=torch.int32)
-    both(drawn(), Reach(shift_hi=60, asking=asking, asked=torch.cat([asked, asked.flip(1)])))
+    both(drawn(), Spans(shift_hi=60, asking=asking, asked=torch.cat([asked, asked.flip(1)])))
 
 
 @check
 def check_rows_of_every_number() -> None:
-    both(drawn(B=1, H=6, HK=2, T=5), Reach(shift_hi=81))  # 15
-    both(drawn(B=1, H=8, HK=1, T=3), Reach(shift_hi=83))  # 24
-    both(drawn(B=1, H=4, HK=1, T=16), Reach(shift_hi=70))  # 64
+    both(drawn(B=1, H=6, HK=2, T=5), Spans(shift_hi=81))  # 15
+    both(drawn(B=1, H=8, HK=1, T=3), Spans(shift_hi=83))  # 24
+    both(drawn(B=1, H=4, HK=1, T=16), Spans(shift_hi=70))  # 64
 
 
 @check
 def check_huge_and_equal_scores() -> None:
-    agrees(drawn(loud=1e3), Reach(shift_hi=83))
-    agrees(drawn(loud=1e4), Reach())
+    agrees(drawn(loud=1e3), Spans(shift_hi=83))
+    agrees(drawn(loud=1e4), Spans())
     q, k, v = drawn()
-    both((q, k[:, :, :1].expand_as(k).contiguous(), v), Reach())
+    both((q, k[:, :, :1].expand_as(k).contiguous(), v), Spans())
 
 
 @check
 def check_a_cache_in_another_order_and_one_longer_than_it_is_filled() -> None:
     q, k, v = drawn()
-    want = found((q, k, v), Reach(shift_hi=83))
+    want = found((q, k, v), Spans(shift_hi=83))
     room = [torch.full((2, 200, 2, 40), torch.nan) for _ in range(2)]
     for cache_, x in zip(room, (k, v), strict=True):
         cache_[:, :85] = x.transpose(1, 2)
     apart = [x[:, :85].transpose(1, 2) for x in room]
-    got = found((q.mT.contiguous().mT, apart[0], apart[1]), Reach(shift_hi=83))
+    got = found((q.mT.contiguous().mT, apart[0], apart[1]), Spans(shift_hi=83))
     for name, x in want.items():
         assert torch.equal(x, got[name]), name
 
 
 @check
 def check_scores_only_where_wanted_and_the_rest_the_same() -> None:
-    for reach in (Reach(shift_hi=83), Reach(shift_lo=20)):
+    for reach in (Spans(shift_hi=83), Spans(shift_lo=20)):
         want, got = (found(drawn(), reach, wants_scores=wants) for wants in (True, False))
         assert set(got) == {"output", "lse"}
         assert all(torch.equal(x, want[name]) for name, x in got.items())
@@ -205,43 +170,19 @@ def check_whatever_lay_in_the_outputs_is_overwritten() -> None:
     torch.empty = lambda *args, **options: empty(*args, **options).fill_(torch.nan)
     told = torch.full((2, 1, 3), 40, dtype=torch.int32)
     try:
-        for reach in (Reach(), Reach(shift_lo=20, shift_hi=60), Reach(lo=told, hi=told + 9), Reach(shift_lo=99)):
+        for reach in (Spans(), Spans(shift_lo=20, shift_hi=60), Spans(lo=told, hi=told + 9), Spans(shift_lo=99)):
             agrees(drawn(), reach)
     finally:
         torch.empty = empty
 
 
-@cache
-def outcomes() -> dict[str, str]:
-    """What each check said in the interpreter; nothing if all was well."""
-    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, __file__], capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == 0, f"the interpreter's process ended with {done.returncode}:\n{done.stderr[-3000:]}"
-    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-@pytest.mark.parametrize("name", list(CHECKS))
-def test_in_the_interpreter(name: str) -> None:
-    said = outcomes()[name]
-    assert not said, said
+def test_in_the_interpreter() -> None:
+    check.repeat()
 
 
 def test_too_many_rows_are_refused_in_words() -> None:
     with pytest.raises(ShapeError, match=f"33 queries of 2 heads that share keys, expected {MOST} together"):
-        decode(*drawn(T=33), Reach(), 1.0, False)
-
-
-def disassembled(cubin: bytes) -> str:
-    import triton  # type: ignore[import-untyped]
-
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "nvdisasm"
-    if not tool.exists():
-        pytest.skip("this Triton comes without nvdisasm")
-    with NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        return subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=True).stdout
+        decode(*drawn(T=33), Spans(), 1.0, False)
 
 
 @pytest.mark.parametrize("scores", [False, True])
@@ -273,17 +214,5 @@ def test_compiles_for_hopper_without_spills_and_fetches_ahead(D: int, scores: bo
     assert 2 * built.metadata.shared <= 227 * 1024, "two programs find room on a multiprocessor"
 
 
-def main() -> None:
-    said = {}
-    for name, function in CHECKS.items():
-        try:
-            function()
-            said[name] = ""
-        except Exception:  # noqa: BLE001 (the test of this name repeats it)
-            said[name] = traceback.format_exc()
-    print(json.dumps(said))
-
-
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    main()
+    check.run()

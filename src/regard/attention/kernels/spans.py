@@ -58,6 +58,16 @@ class Spans:
             lo, hi = torch.maximum(lo, self.lo), torch.minimum(hi, self.hi)
         return replace(self, lo=lo.contiguous(), hi=hi.contiguous())
 
+    def dense(self, T: int, S: int, device: torch.device | str = "cpu") -> Tensor:
+        """The same as booleans that broadcast to (B, H, T, S), where the spans lie."""
+        i, j = torch.arange(T, device=device)[:, None], torch.arange(S, device=device)
+        seen = ((j >= i + self.shift_lo) & (j < i + self.shift_hi))[None, None]
+        if self.lo is not None and self.hi is not None:
+            seen = seen & (j >= self.lo[..., None]) & (j < self.hi[..., None])
+        if self.asking is not None and self.asked is not None:
+            seen = seen & (self.asking[:, None, :, None] == self.asked[:, None, None, :])
+        return seen
+
     @property
     def told(self) -> bool:
         return self.lo is not None

@@ -17,7 +17,7 @@ float32. There `to_queries` also sums the weights that it makes, and both kernel
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 import triton  # type: ignore[import-untyped]
@@ -25,6 +25,7 @@ import triton.language as tl  # type: ignore[import-untyped]
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor  # type: ignore[import-untyped]
 
+from regard.attention.kernels.spans import Spans
 from regard.attention.kernels.triton_forward import ends
 
 LOG2E = 1.4426950408889634
@@ -66,25 +67,8 @@ EXACT = {
 }
 
 
-class Reach(Protocol):
-    """Which keys query i sees: from max(i + shift_lo, lo[i], 0) to min(i + shift_hi, hi[i], S), and of its document."""
-
-    @property
-    def shift_lo(self) -> int: ...
-    @property
-    def shift_hi(self) -> int: ...
-    @property
-    def lo(self) -> Tensor | None: ...  # int32 (B or 1, H or 1, T)
-    @property
-    def hi(self) -> Tensor | None: ...
-    @property
-    def asking(self) -> Tensor | None: ...  # the document of each query, int32 (B or 1, T)
-    @property
-    def asked(self) -> Tensor | None: ...  # and of each key, int32 (B or 1, S)
-
-
 def gradients(
-    do: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, dlse: Tensor | None, reach: Reach,
+    do: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, dlse: Tensor | None, reach: Spans,
     scale: float, tilings: Tilings | None = None, descriptors: bool | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """dq (B, H, T, D), dk and dv (B, H / GROUP, S, D), from do and out (B, H, T, D), lse and dlse (B, H, T).
@@ -130,7 +114,7 @@ def gradients(
     return dq, dk, dv
 
 
-def masking(reach: Reach) -> tuple[dict[str, Any], dict[str, bool]]:
+def masking(reach: Spans) -> tuple[dict[str, Any], dict[str, bool]]:
     """What a kernel is told of the ends of what queries see; and which of its masks are compiled."""
     limits: dict[str, Any] = {"LO": None, "HI": None, "stride_eb": 0, "stride_eh": 0}
     if reach.lo is not None and reach.hi is not None:
@@ -141,7 +125,7 @@ def masking(reach: Reach) -> tuple[dict[str, Any], dict[str, bool]]:
     return limits, {"TOLD": limits["LO"] is not None, "DOCUMENTS": reach.asking is not None}
 
 
-def documents(reach: Reach) -> dict[str, Any]:
+def documents(reach: Spans) -> dict[str, Any]:
     """The documents of queries and keys, as a kernel takes them."""
     if reach.asking is None or reach.asked is None:
         return {"ASKING": None, "ASKED": None, "stride_ab": 0, "stride_sb": 0}

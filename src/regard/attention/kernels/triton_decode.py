@@ -16,7 +16,8 @@ import triton  # type: ignore[import-untyped]
 import triton.language as tl  # type: ignore[import-untyped]
 from torch import Tensor
 
-from regard.attention.kernels.triton_backward import LOG2E, Reach, documents, masking, on_device
+from regard.attention.kernels.spans import Spans
+from regard.attention.kernels.triton_backward import LOG2E, documents, masking, on_device
 from regard.attention.kernels.triton_forward import ends
 from regard.errors import ShapeError
 
@@ -46,7 +47,7 @@ WALKS = {
 
 
 def decode(
-    q: Tensor, k: Tensor, v: Tensor, reach: Reach, scale: float, wants_scores: bool,
+    q: Tensor, k: Tensor, v: Tensor, reach: Spans, scale: float, wants_scores: bool,
     walk: Walk | None = None, splits: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
     """output (B, H, T, D), lse (B, H, T), and if wanted the scores (B, H, T, S), scaled, -inf where a key is hidden.
@@ -85,7 +86,7 @@ def decode(
     return out, lse, scores
 
 
-def _seen_by_any(reach: Reach, T: int, S: int, keys: int) -> tuple[int, int]:
+def _seen_by_any(reach: Spans, T: int, S: int, keys: int) -> tuple[int, int]:
     """The first key, rounded down to a tile, and one past the last that any query sees, as far as shifts tell."""
     first = min(max(reach.shift_lo, 0), S) // keys * keys
     return first, max(min(T - 1 + reach.shift_hi, S), first)

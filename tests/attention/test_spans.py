@@ -1,0 +1,86 @@
+"""Masks as runs of keys: the same booleans as the masks themselves, and bounds of blocks that leave nothing out."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from regard.attention import masks
+from regard.attention.grid import Grid
+from regard.attention.kernels.spans import Spans
+from regard.attention.masks import Mask
+
+T, S, B, H = 150, 333, 2, 3
+MASKS = {
+    "everything": masks.Everything(),
+    "causal": masks.Causal(),
+    "past": masks.Past(offset=0),
+    "window": masks.Window(20, 7),
+    "window that moves": masks.Window(20, 7, torch.tensor([3, 90])),
+    "padding": masks.Padding([S, 70], [T, 33]),
+    "padding on the left": masks.Padding([S, 70], side="left"),
+    "all of them": masks.Causal() & masks.Padding([300, 170]) & masks.Window(100, None),
+    "documents": masks.Documents(torch.arange(S) // 50, torch.arange(T) // 50),
+    "documents of each row": masks.Documents(torch.stack((torch.arange(S) // 50, torch.arange(S) % 3))),
+}
+
+
+def grid() -> Grid:
+    return Grid((B, H), T, S, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_spans_say_what_the_mask_says(name: str) -> None:
+    spans = Spans.of(MASKS[name], grid())
+    assert isinstance(spans, Spans)
+    assert torch.equal(spans.dense(T, S).expand(B, H, T, S), MASKS[name].dense(T, S, (B, H)))
+
+
+@pytest.mark.parametrize("lead", [(), (2,), (2, 1, 3)], ids=str)
+def test_any_leading_dimensions(lead: tuple[int, ...]) -> None:
+    mask = masks.Causal() & masks.Padding([S, 70]) if lead else masks.Causal()
+    spans = Spans.of(mask, Grid(lead, T, S, torch.device("cpu")))
+    assert isinstance(spans, Spans)
+    flat = mask.dense(T, S, lead).reshape(-1, lead[-1] if len(lead) > 1 else 1, T, S)
+    assert torch.equal(spans.dense(T, S).expand(flat.shape), flat)
+
+
+@pytest.mark.parametrize(
+    ("mask", "why"),
+    [
+        (masks.Dense(torch.ones(T, S, dtype=torch.bool)), "Dense is none of them"),
+        (~masks.Causal(), "Not is none of them"),
+        (masks.Documents(torch.arange(S)) & masks.Documents(torch.arange(S)), "those of several"),
+    ],
+)
+def test_what_is_no_run_of_keys_is_said_in_words(mask: Mask, why: str) -> None:
+    said = Spans.of(mask, grid())
+    assert isinstance(said, str) and why in said
+
+
+@pytest.mark.parametrize("name", ["padding", "padding on the left", "window that moves", "all of them"])
+def test_bounds_of_blocks_of_queries(name: str) -> None:
+    spans = Spans.of(MASKS[name], grid())
+    assert isinstance(spans, Spans)
+    bounds = spans.blocks(S, 64, B, H)
+    assert bounds is not None and bounds.shape == (B * H, 3, 4)
+    told = Spans(lo=spans.lo, hi=spans.hi).dense(T, S).expand(B, H, T, S).flatten(0, 1)
+    for head, block in [(head, block) for head in range(B * H) for block in range(3)]:
+        first, last, all_from, all_to = bounds[head, block].tolist()
+        seen = told[head, block * 64 : block * 64 + 64]
+        assert not seen[:, :first].any() and not seen[:, last:].any(), "a key outside is seen"
+        assert seen[:, all_from:all_to].all(), "a key inside is hidden"
+
+
+@pytest.mark.parametrize("name", ["padding", "padding on the left", "window that moves", "all of them"])
+def test_bounds_of_blocks_of_keys(name: str) -> None:
+    spans = Spans.of(MASKS[name], grid())
+    assert isinstance(spans, Spans)
+    bounds = spans.askers(S, 128, B, H)
+    assert bounds is not None and bounds.shape == (B * H, 3, 4)
+    told = Spans(lo=spans.lo, hi=spans.hi).dense(T, S).expand(B, H, T, S).flatten(0, 1)
+    for head, block in [(head, block) for head in range(B * H) for block in range(3)]:
+        first, last, all_from, all_to = (64 * tile for tile in bounds[head, block].tolist())
+        seen = told[head, :, block * 128 : block * 128 + 128]
+        assert not seen[:first].any() and not seen[last:].any(), "a query outside looks"
+        assert seen[all_from:all_to].all() or block * 128 + 128 > S, "a query inside does not"
