@@ -7,15 +7,18 @@ context alone (a ContextVar), never to the model.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial, reduce
 from operator import or_
+from threading import Lock
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from regard.attention.attend import attend, average, own_precision
@@ -41,6 +44,9 @@ _NOTHING = Observe()
 MOST_NAMED = 40  # places that an error lists
 
 _listeners: ContextVar[tuple[Listener, ...]] = ContextVar("regard_listeners", default=())
+_counting = Lock()
+_open = 0  # how many blocks let somebody hear, in all contexts together
+_anybody = False  # whether there are any: compilers know how to watch a global, not a ContextVar
 
 
 class Tap(nn.Module):
@@ -67,7 +73,7 @@ class Tap(nn.Module):
 
 def is_heard(who: nn.Module) -> bool:
     """Whether anybody listens to this module now."""
-    return any(who in listener.places for listener in _listeners.get())
+    return _anybody and any(who in listener.places for listener in _listeners.get())
 
 
 def report(
@@ -96,10 +102,26 @@ def report(
 def listening(listener: Listener) -> Iterator[None]:
     """Let this listener hear, and answer, until the block ends."""
     token = _listeners.set((*_listeners.get(), listener))
+    _opened(+1)
     try:
-        yield
+        with _uncompiled():
+            yield
     finally:
+        _opened(-1)
         _listeners.reset(token)
+
+
+def _uncompiled() -> AbstractContextManager[object]:
+    """Inside, what was compiled runs as it is written: a graph that was made when nobody listened has no ears."""
+    compiled = "torch._dynamo" in sys.modules  # slow to import, and whoever compiles has done it
+    return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
+
+
+def _opened(more: int) -> None:
+    global _open, _anybody
+    with _counting:
+        _open += more
+        _anybody = _open > 0
 
 
 def places_of(model: nn.Module, places: str | Sequence[str] = "*") -> dict[nn.Module, str]:

@@ -13,12 +13,14 @@ from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from regard.attention.layers import FeedForward
 from regard.attention.positions import Learned, Sinusoidal
 from regard.errors import SettingError
 from regard.models.blocks import BERT, Embedded, Style, gelu, readers
 from regard.models.encoder import Encoder
+from regard.models.surprise import Say
 
 STD, BASE = 0.02, 768  # of fresh weights, as published for this width; of narrower ones they are larger
 
@@ -109,8 +111,8 @@ class Bert(nn.Module):
         """(V, D): the vector of each token, which the vocabulary layer shares."""
         return self.encoder.embedded.tokens.weight
 
-    def forward(self, ids: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
-        """ids (B, T), of which the first `lengths` (B,) are real: the last states (B, T, D).
+    def forward(self, ids: Tensor, lengths: Tensor | None, segments: Tensor | None = None) -> Tensor:
+        """ids (B, T), of which the first `lengths` (B,) are real, None: all: the last states (B, T, D).
 
         `segments` (B, T): 0 in the first text, 1 in the second; all of it the first if not told.
         """
@@ -135,13 +137,14 @@ class MaskedWords(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         fresh(self, width)
 
-    def forward(self, states: Tensor, words: Tensor) -> Tensor:
-        """states (..., D), words (V, D): logits (..., V)."""
-        return nn.functional.linear(self.norm(self.activation(self.dense(states))), words, self.bias)
+    def forward(self, states: Tensor, words: Tensor, say: Say = linear) -> Tensor:
+        """states (..., D), words (V, D): logits (..., V), or what `say` makes of them."""
+        return say(self.norm(self.activation(self.dense(states))), words, self.bias)
 
 
 class Guesses(NamedTuple):
-    """Logits (M, V) of what is hidden at each masked place; and (B, 2), whether the second text follows the first."""
+    """Logits (M, V) of what is hidden at each masked place, or what was made instead of them; and (B, 2), whether the
+    second text follows the first."""
 
     words: Tensor
     next: Tensor
@@ -159,11 +162,16 @@ class MaskedLM(nn.Module):
         self.next = nn.Linear(bert.width, 2)
         fresh(self.next, bert.width)
 
-    def forward(self, ids: Tensor, lengths: Tensor, segments: Tensor | None, places: Tensor) -> Guesses:
-        """ids (B, T); places (M,): row * T + column of each token to guess. The vocabulary layer is for those alone."""
+    def forward(
+        self, ids: Tensor, lengths: Tensor | None, segments: Tensor | None, places: Tensor, say: Say = linear
+    ) -> Guesses:
+        """ids (B, T); places (M,): row * T + column of each token to guess. The vocabulary layer is for those alone.
+
+        `say`: what is made of their states and the words instead of logits: Surprise(targets), for training.
+        """
         states = self.bert(ids, lengths, segments)
         hidden = states.flatten(0, 1).index_select(0, places)
-        return Guesses(self.guess(hidden, self.bert.words), self.next(self.bert.pooled(states)))
+        return Guesses(self.guess(hidden, self.bert.words, say), self.next(self.bert.pooled(states)))
 
     def states(self, ids: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
         """(B, layers + 1, T, D), as Bert gives them."""

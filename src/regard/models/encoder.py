@@ -19,13 +19,13 @@ class Encoder(nn.Module):
         self.embedded, self.blocks = embedded, blocks
         self.last = nn.Identity() if last is None else last
 
-    def forward(self, ids: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
-        """ids (B, T), of which the first `lengths` (B,) of each row are real: the last states (B, T, D)."""
+    def forward(self, ids: Tensor, lengths: Tensor | None, segments: Tensor | None = None) -> Tensor:
+        """ids (B, T), of which the first `lengths` (B,) of each row are real, None: all: the last states (B, T, D)."""
         return self.layers(ids, lengths, segments)[-1]
 
-    def layers(self, ids: Tensor, lengths: Tensor, segments: Tensor | None = None) -> list[Tensor]:
+    def layers(self, ids: Tensor, lengths: Tensor | None, segments: Tensor | None = None) -> list[Tensor]:
         """The states of every layer, what was embedded first, the last one after its norm: layers + 1 of (B, T, D)."""
-        mask = Padding(lengths)
+        mask = None if lengths is None else Padding(lengths)
         states = [self.embedded(ids, segments=segments)]
         for block in self.blocks:
             states.append(block(states[-1], mask=mask))

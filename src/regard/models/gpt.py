@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,7 @@ from regard.attention.positions import Learned, Rotary, Sinusoidal
 from regard.errors import SettingError, ShapeError
 from regard.models.blocks import GPT2, Style, readers
 from regard.models.predictions import Logits
+from regard.models.surprise import Say
 
 Positions = Learned | Sinusoidal | Rotary
 STD = 0.02  # of fresh weights
@@ -81,17 +83,21 @@ class GPT(nn.Module):
         caches: Sequence[Cache] | None = None,
         padded: Tensor | None = None,
         last: int | None = None,
+        say: Say | None = None,
     ) -> Tensor:
         """inputs (B, T): logits (B, T, V) of the token after each, or of the `last` few only.
 
         `documents` (B, T): the text each token belongs to, for several in one row; they do not see each other.
         `caches`: what `caches()` gave, filled by the steps before; inputs go on where those ended, and `documents` are
         those of all tokens so far. `padded` (B,): how many tokens at the left end of a row, the first of all, are none.
+        `say`: what is made of the last states and the words instead of logits: Surprise(targets), for training.
         """
         states = self.layers(inputs, documents, caches, padded)[-1]
         states = states if last is None else states[:, states.size(1) - last :]
+        if say is not None:
+            return say(states, self.words, None)
         if self.output is None:
-            return nn.functional.linear(states, self.embedding.weight)
+            return nn.functional.linear(states, self.words)
         said: Tensor = self.output(states)
         return said
 
@@ -115,6 +121,11 @@ class GPT(nn.Module):
     def caches(self, longest: int | None = None) -> list[Cache]:
         """An empty cache for each layer, to go on step by step; with room for `longest` tokens, or growing."""
         return [Cache(longest) for _ in self.decoder]
+
+    @property
+    def words(self) -> Tensor:
+        """(V, D): the vector that a state is likened to for each token."""
+        return self.embedding.weight if self.output is None else cast(Tensor, self.output.weight)
 
     @property
     def longest(self) -> int | None:

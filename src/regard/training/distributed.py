@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -142,12 +142,19 @@ def _device(asked: str, number: int) -> torch.device:
 class Spread:
     """A model over the ranks: `module` is what the loss calls, `model` the bare one, whose weights may be shards.
 
-    "ddp" keeps all weights on every rank and sums the gradients; "fsdp" keeps a part of them on each.
+    "ddp" keeps all weights on every rank and sums the gradients; "fsdp" keeps a part of them on each. `graphs`: what
+    the module does on a GPU is recorded and replayed as a whole, for each shape of its inputs; what it gives is
+    overwritten when it is called again.
     """
 
-    def __init__(self, model: nn.Module, world: World, how: Literal["ddp", "fsdp"]) -> None:
-        self.model, self.world, self.how = model, world, how
+    def __init__(
+        self, model: nn.Module, world: World, how: Literal["ddp", "fsdp"] = "ddp", graphs: bool = False
+    ) -> None:
+        self.model, self.world, self.how, self.graphs = model, world, how, graphs
         self.module = model
+        if graphs:
+            _expect_one_gpu(world)
+            self.module = cast(nn.Module, torch.compile(model, mode="reduce-overhead"))
         if world.several and how == "ddp":
             self.module = nn.parallel.DistributedDataParallel(model)
         elif world.several:
@@ -166,6 +173,16 @@ class Spread:
         else:
             with self.module.no_sync():  # type: ignore[operator]
                 yield
+
+
+def _expect_one_gpu(world: World) -> None:
+    if world.several or world.device.type != "cuda":
+        raise SettingError(
+            f"train.compile = 'graphs' on {world.ranks} x {world.device.type}",
+            "one process on a GPU",
+            where="train.compile",
+            advice="Pass --set train.compile=true, which compiles everywhere.",
+        )
 
 
 def _shard(model: nn.Module, world: World) -> None:

@@ -16,7 +16,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -71,6 +71,8 @@ class Loop:
         self._stall = 0.0  # seconds, of the last save
         self._skips = 0  # in a row
         self._told = _Pace()
+        self._unread: _Done | None = None  # the last step, if nobody has asked what came of it
+        self._since = 0.0
 
     def resume(self, facts: Mapping[str, Any] = NO_FACTS) -> None:
         """Go on from the newest sound checkpoint; from the beginning, if the training ended before there was one."""
@@ -109,17 +111,19 @@ class Loop:
         return ended
 
     def _go(self, interruption: Interruption) -> str:
-        feed = _forever(self.state.batches)
+        feed = forever(self.state.batches)
         while True:
             if self._evaluation_due():
+                self.settle()
                 self._evaluate()
             over = self._over(interruption)
             if over or self._saving_due():
+                self.settle()
                 self._save(self.state.moment())
             self._look_after_saving()
             if over:
                 return over
-            self._advance(feed)
+            self.advance(feed)
 
     def _over(self, interruption: Interruption) -> str | None:
         patience = self.recipe.evaluate.patience
@@ -131,32 +135,58 @@ class Loop:
             return None  # ranks agree now and then only: it makes them wait for one another
         return "interrupted" if self.world.any(interruption.noted is not None) else None
 
-    def _advance(self, feed: Iterator[Batch]) -> None:
-        moment, begun = self.state.moment(), perf_counter()
-        batches = [next(feed) for _ in range(self.recipe.train.accumulate)]
+    def advance(self, feed: Iterator[Batch]) -> None:
+        """One step more. Where that may wait, what came of it is asked for while the next one is under way."""
+        self._since, progress, before = perf_counter(), self.progress, self._unread
+        was = _Was(self.state.moment(), progress.step, progress.tokens, progress.seconds)
+        batches, rate = [next(feed) for _ in range(self.recipe.train.accumulate)], self._rate()
+        unsure = before is not None and self.recipe.train.nonfinite == "stop"
         try:
             step = self.stepper.learn(batches)
+            self.stepper.move(step, rate, before.step if before and unsure else None)
         except Exception as error:
             if out_of_memory(error):
                 raise too_large(batches, self.recipe) from error
             raise
-        wrong = self.stepper.wrong(step)
-        if wrong is None:
-            self.stepper.move(step, self._rate())
-        elif self.recipe.train.nonfinite == "stop":
-            raise self._stopped(wrong, moment, batches)
         self.state.optimiser.zero_grad(set_to_none=True)
-        self.progress.step += 1
-        self.progress.tokens += step.tokens
+        progress.step += 1
+        progress.tokens += step.tokens
+        done = _Done(step, progress.step, progress.tokens, self.state.batches.epoch, rate, batches, was)
+        self._unread = done if self.stepper.may_wait(step) else None
+        for one in (before, None if self._unread else done):
+            if one is not None:
+                self._judge(one)
+        self._tick()
+
+    def settle(self) -> None:
+        """Ask what came of the last step, if nobody has."""
+        self._since = perf_counter()
+        done, self._unread = self._unread, None
+        if done is not None:
+            self._judge(done)
+
+    def _judge(self, done: _Done) -> None:
+        wrong = self.stepper.wrong(done.step)
+        self._tick()
+        if wrong is not None and self.recipe.train.nonfinite == "stop":
+            self._unread = None  # the step after it has moved nothing either
+            self.progress.step, self.progress.tokens = done.was.step, done.was.tokens
+            self.progress.seconds = done.was.seconds
+            raise self._stopped(wrong, done.was.moment, done.batches)
         self._skips = 0 if wrong is None else self._skips + 1
-        seconds = perf_counter() - begun
-        self.progress.seconds += seconds
         if wrong is not None:
-            self._skip(wrong)
+            self._skip(wrong, done.number)
             return
-        self._told.add(step, seconds)
-        if self.progress.step % self.recipe.log.every == 0 or self.progress.step == self.steps:
-            self._tell_pace(step)
+        self._told.add(done.step)
+        if done.number % self.recipe.log.every == 0 or done.number == self.steps:
+            self._tell_pace(done)
+
+    def _tick(self) -> None:
+        """Count the time that went by."""
+        now = perf_counter()
+        self.progress.seconds += now - self._since
+        self._told.seconds += now - self._since
+        self._since = now
 
     def _rate(self) -> float:
         return self.recipe.optimiser.rate * self.rate(self.progress.step + 1, self.progress.watched)
@@ -185,9 +215,9 @@ class Loop:
             return f"the batch could not be kept ({error.strerror})"
         return ", ".join(str(path) for path in paths)
 
-    def _skip(self, wrong: str) -> None:
+    def _skip(self, wrong: str, number: int) -> None:
         self.progress.skipped += 1
-        self._tell(Skipped(self.progress.step, wrong, self.progress.skipped))
+        self._tell(Skipped(number, wrong, self.progress.skipped))
         if self._skips >= HOPELESS:
             raise TrainingError(
                 f"{HOPELESS} steps in a row that were skipped, the last for {wrong}",
@@ -266,17 +296,17 @@ class Loop:
         for listener in self.listeners:
             listener.hear(event)
 
-    def _tell_pace(self, step: Step) -> None:
+    def _tell_pace(self, done: _Done) -> None:
         pace, self._told = self._told, _Pace()
-        loss = float(self.world.sum(pace.total)) / max(1, pace.tokens)
+        total = self.world.sum(torch.tensor(pace.total, dtype=torch.float64))
         self._tell(
             Trained(
-                step=self.progress.step,
-                epoch=self.state.batches.epoch,
-                loss=loss,
-                rate=self.state.optimiser.param_groups[0]["lr"],
-                norm=step.norm,
-                tokens=self.progress.tokens,
+                step=done.number,
+                epoch=done.epoch,
+                loss=float(total) / max(1, pace.tokens),
+                rate=done.rate,
+                norm=done.step.told.norm,
+                tokens=done.tokens,
                 tokens_per_second=pace.tokens / max(pace.seconds, 1e-9),
                 seconds=self.progress.seconds,
                 memory=_most_memory(self.world.device),
@@ -284,19 +314,39 @@ class Loop:
         )
 
 
+class _Was(NamedTuple):
+    """How things stood before a step."""
+
+    moment: Moment
+    step: int
+    tokens: int
+    seconds: float
+
+
+class _Done(NamedTuple):
+    """A step that was done: its number, what was trained on up to it, and how things stood before."""
+
+    step: Step
+    number: int
+    tokens: int
+    epoch: int
+    rate: float
+    batches: Sequence[Batch]
+    was: _Was
+
+
 class _Pace:
     """What happened since the last time somebody was told."""
 
     def __init__(self) -> None:
-        self.total, self.tokens, self.seconds = torch.zeros((), dtype=torch.float64), 0, 0.0
+        self.total, self.tokens, self.seconds = 0.0, 0, 0.0
 
-    def add(self, step: Step, seconds: float) -> None:
-        self.total = self.total.to(step.total.device) + step.total
+    def add(self, step: Step) -> None:
+        self.total += step.told.total
         self.tokens += step.tokens
-        self.seconds += seconds
 
 
-def _forever(batches: Any) -> Iterator[Batch]:
+def forever(batches: Any) -> Iterator[Batch]:
     """Epoch after epoch."""
     empty = 0
     while empty < 2:  # the rest of an epoch may be empty, a whole one may not

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.models.bert import Guesses
 from regard.models.predictions import Logits
+from regard.models.surprise import Surprise
 from regard.text.batches.batch import MaskedBatch
 from regard.text.store.columns import Flat
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -24,7 +25,7 @@ PORTION = 1 << 22  # tokens counted at once
 
 @dataclass(frozen=True, eq=False)
 class GuessHidden:
-    """The tokens behind masks, and next sentences, of a model (inputs, lengths, segments, places) -> Guesses.
+    """The tokens behind masks, and next sentences, of a model (inputs, lengths, segments, places, say) -> Guesses.
 
     `pair`: what a pair weighs in the loss, in hidden tokens; with as many as a pair has on average, the loss is the
     mean surprise of tokens plus the mean surprise of pairs, as published. None: rows are no pairs. Beside what the
@@ -42,13 +43,14 @@ class GuessHidden:
         return {**words, **follow, "unigram_accuracy": "higher", "unigram_perplexity": "lower"}
 
     def loss(self, model: nn.Module, batch: MaskedBatch, carry: Carry | None) -> Loss:
-        said: Guesses = model(batch.inputs, batch.lengths, batch.segments, batch.positions)
-        words, follow = _surprises(said, batch)
-        return Loss(words.sum() + (self.pair or 0.0) * follow.sum())
+        # where nothing is padded, that is told as None: a mask need not be asked, and kernels without one are quicker
+        lengths = batch.lengths if batch.padding else None
+        said: Guesses = model(batch.inputs, lengths, batch.segments, batch.positions, say=Surprise(batch.targets))
+        return Loss(said.words + (self.pair or 0.0) * _follow(said, batch).sum())
 
     def measure(self, model: nn.Module, batch: MaskedBatch, carry: Carry | None) -> Measured:
         said: Guesses = model(batch.inputs, batch.lengths, batch.segments, batch.positions)
-        words, follow = _surprises(said, batch)
+        words, follow = Logits(said.words).surprise(batch.targets), _follow(said, batch)
         unigram = self.unigram.to(batch.targets.device)
         sums = {
             "nll": words.double().sum(),
@@ -107,11 +109,9 @@ def unigram(text: Flat, vocabulary: int) -> Tensor:
     return torch.from_numpy(np.log(counts / counts.sum())).float()
 
 
-def _surprises(said: Guesses, batch: MaskedBatch) -> tuple[Tensor, Tensor]:
-    """Of hidden tokens (M,), and of pairs (B,): zeros where rows are no pairs."""
-    words = Logits(said.words).surprise(batch.targets)
-    follow = 0 * said.next.float().sum(-1) if batch.next is None else Logits(said.next).surprise(batch.next)
-    return words, follow
+def _follow(said: Guesses, batch: MaskedBatch) -> Tensor:
+    """The surprise of pairs (B,): zeros where rows are no pairs."""
+    return 0 * said.next.float().sum(-1) if batch.next is None else Logits(said.next).surprise(batch.next)
 
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy
 from regard.decoding.sample import Sample
 from regard.decoding.stepper import Stepper
 from regard.decoding.writing import Rules
+from regard.models.surprise import Surprise
 from regard.text.batches.batch import IGNORED, BlockBatch, LabelledBatch
 from regard.text.corpora.labels import Labels, Scale
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -115,7 +116,8 @@ class Estimate:
 
 @dataclass(frozen=True)
 class PredictNext:
-    """The next token at every place of a stream, of a model (inputs (B, T), documents) -> logits (B, T, V).
+    """The next token at every place of a stream, of a model (inputs (B, T), documents, say) -> what `say` makes of its
+    last states (GPT).
 
     `characters_per_token`: of the text it is measured on, for bits per character. `size`: the longest row the model
     takes; samples begin with a quarter of it and go on for `continuation` tokens, or as far as it reaches.
@@ -133,11 +135,10 @@ class PredictNext:
         return {"loss": "lower", "perplexity": "lower", "bits_per_character": "lower"}
 
     def loss(self, model: nn.Module, batch: BlockBatch, carry: Carry | None) -> Loss:
-        logits = model(batch.inputs, batch.documents)
-        return Loss(_surprise(logits, batch.targets, "sum", self.smoothing))
+        return Loss(model(batch.inputs, batch.documents, say=Surprise(batch.targets, self.smoothing)))
 
     def measure(self, model: nn.Module, batch: BlockBatch, carry: Carry | None) -> Measured:
-        nll = _surprise(model(batch.inputs, batch.documents), batch.targets).double().sum()
+        nll = model(batch.inputs, batch.documents, say=Surprise(batch.targets)).double()
         return Measured({"nll": nll, "tokens": (batch.targets != IGNORED).sum().double()})
 
     def summary(self, sums: Mapping[str, Tensor]) -> dict[str, float]:

@@ -127,7 +127,7 @@ class Train(Section):
     accumulate: Count = 1
     clip: Positive | None = 1.0
     precision: Literal["float32", "bf16", "fp16"] = "float32"
-    compile: bool = False
+    compile: bool | Literal["graphs"] = False
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Count | None = None
     shard: Literal["ddp", "fsdp"] = "ddp"

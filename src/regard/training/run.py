@@ -76,7 +76,7 @@ def _loop(recipe: Recipe, folder: Path, world: World, resume: bool, tell: Tell) 
     if recipe.start.weights is not None and not keeping.checkpoints.steps():
         _same_words(recipe.start.weights, folder)
         load_weights(prepared.model, recipe.start.weights)
-    if recipe.train.compile:
+    if recipe.train.compile is True:  # with "graphs" only what the loss calls is compiled (Spread)
         prepared.model.compile()
     for note in prepared.notes:
         tell(note)

@@ -65,7 +65,8 @@ class State:
                 where="train",
             )
         self.world, self.seed, self.threads = world, recipe.train.seed, recipe.train.threads
-        self.spread = Spread(prepared.model.to(world.device), world, recipe.train.shard)
+        graphs = recipe.train.compile == "graphs"
+        self.spread = Spread(prepared.model.to(world.device), world, recipe.train.shard, graphs)
         self.model = self.spread.model
         self.optimiser = optimisers.optimiser(recipe.optimiser, self.model)
         self.precision = Precision(recipe.train.precision, world.device)

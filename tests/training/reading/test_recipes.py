@@ -205,7 +205,7 @@ trains = st.builds(
     Train,
     steps=st.integers(1, 2**63 - 1) | st.just("3 epochs"),
     clip=st.none() | positive,
-    compile=st.booleans(),
+    compile=st.booleans() | st.just("graphs"),
     seed=st.just(7),
 )
 recipes = st.builds(

@@ -91,7 +91,7 @@ MODEL = "layers, heads, width, pair, sizes, inner, spare"
         ("[train]\nclip = 'a'", 4, 'got clip = "a" in [train], expected a number or none.'),
         ("[train]\nclip = -1", 4, "got clip = -1 in [train], expected a number above 0 or none."),
         ("[train]\nseed = 'none'", 4, 'got seed = "none" in [train], expected a whole number.'),
-        ("[train]\ncompile = 1", 4, "got compile = 1 in [train], expected true or false."),
+        ("[train]\ncompile = 1", 4, "got compile = 1 in [train], expected true or false or 'graphs'."),
         (
             "[train]\nprecision = 'bf61'",
             4,

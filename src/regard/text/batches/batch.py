@@ -95,6 +95,7 @@ class MaskedBatch(Batch):
     """Texts with some tokens hidden: `positions` are the places row * T + column to predict, `targets` what was there.
 
     `segments` are 0 up to and with the first [SEP], then 1; `next` is 1 where b truly follows a, None without pairs.
+    `padding`: how many of the inputs are none, a plain integer.
     """
 
     inputs: Tensor  # (B, T)
@@ -103,6 +104,12 @@ class MaskedBatch(Batch):
     positions: Tensor  # (M,)
     targets: Tensor  # (M,)
     next: Tensor | None = None  # (B,)
+    padding: int = field(default=UNCOUNTED, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.padding == UNCOUNTED:
+            object.__setattr__(self, "padding", self.inputs.numel() - int(self.lengths.sum()))
 
     def count(self) -> int:
         return len(self.positions)

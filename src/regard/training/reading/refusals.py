@@ -81,7 +81,7 @@ def _told(errors: Sequence[ErrorDetails], place: Place, written: Written, data: 
 
 def _expectations(errors: Sequence[ErrorDetails], place: Place) -> Iterator[str]:
     """What could have stood there; once a value is of a right type, what other types there are helps nobody."""
-    close = [one for one in errors if not one["type"].endswith("_type")]
+    close = [one for one in errors if not _of_another_type(one)]
     for one in close or errors:
         context = {name: _number(value) for name, value in one.get("ctx", {}).items()}
         if one["type"] in ("string_type", "string_pattern_mismatch") and (described := _described(place.field)):
@@ -94,6 +94,11 @@ def _expectations(errors: Sequence[ErrorDetails], place: Place) -> Iterator[str]
             yield str(context["error"]) if "error" in context else one["msg"]
     if place.may_be_none:
         yield "none"
+
+
+def _of_another_type(error: ErrorDetails) -> bool:
+    no_word = error["type"] == "literal_error" and not isinstance(error["input"], str)
+    return no_word or error["type"].endswith("_type")
 
 
 def _described(field: FieldInfo | None) -> str | None:

@@ -1,0 +1,228 @@
+"""What pre-training is quick by on a GPU: fused dropout, cuDNN's attention, surprises without logits, steps unseen."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where pytest is run without the project's settings
+from regard.attention import attend, masks
+from regard.attention.attend import choose
+from regard.errors import TrainingError
+from regard.models.gpt import GPT
+from regard.models.predictions import IGNORED
+from regard.models.surprise import Surprise
+from regard.text.batches.batch import BlockBatch
+from regard.training.distributed import World
+from regard.training.loop import Loop
+from regard.training.objective import Carry, Loss
+from regard.training.objectives import PredictNext
+from regard.training.recipe import Prepared
+from regard.training.weights import weights_of
+from training.little import Guess, little, recipe
+
+pytestmark = pytest.mark.gpu
+
+GPU = World(device=torch.device("cuda", 0))
+
+
+def inputs(T: int, dtype: torch.dtype, width: int = 64, heads: int = 4) -> list[Tensor]:
+    """Queries, keys and values cut from one projection, as layers do it."""
+    torch.manual_seed(0)
+    joint = torch.randn(2, T, 3 * heads * width, device="cuda").to(dtype)
+    return [x.unflatten(-1, (heads, width)).transpose(1, 2).detach().requires_grad_() for x in joint.chunk(3, -1)]
+
+
+def everything(q: Tensor, k: Tensor, v: Tensor, mask: masks.Mask | None, backend: str) -> list[Tensor]:
+    got = attend(q, k, v, mask=mask, backend=backend)
+    towards = torch.randn(got.output.shape, generator=torch.Generator("cuda").manual_seed(1), device="cuda")
+    slopes = torch.autograd.grad(got.output, [q, k, v], towards.to(got.output.dtype))
+    return [got.output.detach(), got.lse.detach(), *slopes]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("T", [63, 64, 65, 100, 127, 129, 500, 1000, 1023, 1024])
+@pytest.mark.parametrize("width", [64, 128, 80])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_lengths_of_all_kinds(dtype: torch.dtype, width: int, T: int, causal: bool) -> None:
+    """Output, log-sum-exp and gradients err at most twice as much as plain PyTorch in the same numbers."""
+    q, k, v = inputs(T, dtype, width)
+    mask = masks.Causal() if causal else None
+    assert choose(q, k, v, mask=mask).backend == "sdpa"
+    truth = everything(*(x.detach().double().requires_grad_() for x in (q, k, v)), mask, "plain")
+    usual = everything(q, k, v, mask, "plain")
+    got = everything(q, k, v, mask, "sdpa")
+    for number, (mine, plain, true) in enumerate(zip(got, usual, truth, strict=True)):
+        error, allowed = ((x.double() - true).abs().max() for x in (mine, plain))
+        floor = torch.finfo(torch.float32 if number == 1 else dtype).eps * float(true.abs().max())
+        assert error <= 2 * allowed + 4 * floor, number
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("T", [128, 48])
+@pytest.mark.parametrize("name", ["everything", "causal", "padding"])
+def test_dropout_is_right_on_average_and_leaves_the_log_sum_exp_alone(name: str, T: int, dtype: torch.dtype) -> None:
+    q, k, v = inputs(T, dtype)
+    mask = {"everything": None, "causal": masks.Causal(), "padding": masks.Padding([T, T // 2])}[name]
+    calm = attend(q, k, v, mask=mask)
+    torch.manual_seed(0)
+    drawn = [attend(q, k, v, mask=mask, dropout=0.3, backend="sdpa") for _ in range(400)]
+    for one in drawn[:3]:
+        torch.testing.assert_close(one.lse, calm.lse, rtol=0, atol=1e-5)
+    assert not torch.equal(drawn[0].output, drawn[1].output)
+    many = torch.stack([one.output.float() for one in drawn])
+    spread = many.std(0) / math.sqrt(len(many))
+    assert ((many.mean(0) - calm.output.float()).abs() <= 6 * spread + 1e-2).all()
+
+
+def test_dropout_drops_the_same_on_the_way_back() -> None:
+    """With v = identity the output is the dropped weights; what v learns must be their transpose."""
+    T = 64
+    q, k, _ = inputs(T, torch.bfloat16)
+    v = torch.eye(T, device="cuda", dtype=torch.bfloat16).expand(2, 4, T, T).clone().requires_grad_()
+    got = attend(q, k, v, dropout=0.5, backend="sdpa")
+    share = (got.output == 0).float().mean()
+    assert 0.45 < share < 0.55
+    towards = torch.randn_like(got.output)
+    (slope,) = torch.autograd.grad(got.output, v, towards)
+    torch.testing.assert_close(slope, got.output.detach().mT @ towards, atol=5e-2, rtol=5e-2)
+
+
+def test_dropout_goes_on_where_chance_was_put_back() -> None:
+    q, k, v = inputs(128, torch.bfloat16)
+    state = torch.cuda.get_rng_state()
+    first = attend(q, k, v, dropout=0.1).output
+    torch.cuda.set_rng_state(state)
+    assert torch.equal(first, attend(q, k, v, dropout=0.1).output)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("words", [50304, 30522, 65])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_surprise_errs_no_more_than_twice_the_usual(dtype: torch.dtype, words: int, smoothing: float) -> None:
+    torch.manual_seed(0)
+    places = 9000 if words > 1000 else 300
+    states, near = (torch.randn(n, 64, device="cuda", requires_grad=True) for n in (places, words))
+    bias = torch.randn(words, device="cuda", requires_grad=True)
+    targets = torch.randint(0, words, (places,), device="cuda")
+    targets[:40] = IGNORED
+
+    def usual(*leaves: Tensor) -> list[Tensor]:
+        logits = nn.functional.linear(*leaves)
+        total = nn.functional.cross_entropy(
+            logits.float() if logits.dtype != torch.float64 else logits,
+            targets,
+            reduction="sum",
+            ignore_index=IGNORED,
+            label_smoothing=smoothing,
+        )
+        return [total.detach(), *torch.autograd.grad(total, leaves)]
+
+    truth = usual(*(x.detach().double().requires_grad_() for x in (states, near, bias)))
+    with torch.autocast("cuda", torch.bfloat16, enabled=dtype == torch.bfloat16):
+        plain = usual(states, near, bias)
+        total = Surprise(targets, smoothing)(states, near, bias)
+    got = [total.detach(), *torch.autograd.grad(total, [states, near, bias])]
+    for mine, other, true in zip(got, plain, truth, strict=True):
+        error, allowed = ((x.double() - true).abs().max() for x in (mine, other))
+        assert error <= 2 * allowed + 1e-5 * true.abs().max()
+
+
+def test_surprise_never_holds_all_logits() -> None:
+    states, near = (torch.randn(n, 64, device="cuda", requires_grad=True) for n in (32768, 50304))
+    targets = torch.randint(0, 50304, (32768,), device="cuda")
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    with torch.autocast("cuda", torch.bfloat16):
+        Surprise(targets)(states, near, None).backward()
+    assert torch.cuda.max_memory_allocated() - before < 1.2 * 2**30  # all of them in bf16 would be 3.1 GB
+
+
+def test_a_gpt_compiled_as_one_graph_gives_the_same() -> None:
+    torch.manual_seed(0)
+    model = GPT(1000, 128, 2, 2, 128).cuda()
+    ids, targets = torch.randint(0, 1000, (2, 4, 128), device="cuda")
+    found = []
+    for called in (model, torch.compile(model, fullgraph=True)):
+        with torch.autocast("cuda", torch.bfloat16):
+            total = called(ids, say=Surprise(targets)) / targets.numel()
+        found.append((total, torch.autograd.grad(total, list(model.parameters()))))
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=2e-3, atol=2e-3)
+    for one, other in zip(found[0][1], found[1][1], strict=True):
+        torch.testing.assert_close(one, other, rtol=0.1, atol=2e-3)
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_a_training_by_graphs_is_the_compiled_one(accumulate: int) -> None:
+    """Of rows of one length, so that a graph is recorded and replayed."""
+    found = []
+    for how in (True, "graphs"):
+        torch._dynamo.reset()
+        plan = recipe(train={"compile": how, "accumulate": accumulate, "precision": "bf16", "clip": 1.0})
+        torch.manual_seed(0)
+        model = GPT(200, 64, 2, 2, 64)
+        batches = [torch.randint(0, 200, (4, 65)) for _ in range(12)]
+        blocks = [BlockBatch(torch.arange(4), ids[:, :-1].contiguous(), ids[:, 1:].contiguous()) for ids in batches]
+        loop = Loop(Prepared(plan, model, PredictNext(None, 1.0, 64), Endless(blocks), None), 20, GPU)  # type: ignore[arg-type]
+        if how is True:
+            model.compile()
+        loop.run()
+        found.append({name: tensor.clone() for name, tensor in weights_of(model).items()})
+    for name, tensor in found[0].items():
+        torch.testing.assert_close(found[1][name], tensor, rtol=0, atol=2e-3)  # a step is as long; 20 were done
+
+
+class Endless:
+    """The same batches in each epoch."""
+
+    epoch = 0
+
+    def __init__(self, batches: list[BlockBatch]) -> None:
+        self.batches = batches
+
+    def __iter__(self) -> Iterator[BlockBatch]:
+        return iter(self.batches)
+
+    def state_dict(self) -> dict[str, int]:
+        return {}
+
+
+class Poisoned(Guess):
+    """The third loss is not a number."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def loss(self, model: nn.Module, batch: object, carry: Carry | None) -> Loss:
+        self.count += 1
+        found = super().loss(model, batch, carry)  # type: ignore[arg-type]
+        return Loss(found.total * (math.nan if self.count == 3 else 1.0))
+
+
+@pytest.mark.parametrize("kind", ["adamw", "sgd"])
+def test_a_step_that_is_not_finite_moves_no_weight(kind: str) -> None:
+    """The weights are moved before anybody has looked; the device itself must leave them alone."""
+    plan = recipe(optimiser={"kind": kind}, train={"nonfinite": "stop"})
+    base = little(plan)
+    loop = Loop(Prepared(base.recipe, base.model, Poisoned(), base.train, None), 5, GPU)
+    with pytest.raises(TrainingError, match="a loss of nan in step 3"):
+        loop.run()
+    stopped = {name: tensor.clone() for name, tensor in weights_of(base.model).items()}
+    fine = little(plan)
+    Loop(Prepared(fine.recipe, fine.model, Guess(), fine.train, None), 2, GPU).run()
+    for name, tensor in weights_of(fine.model).items():
+        torch.testing.assert_close(stopped[name], tensor, rtol=0, atol=1e-6)  # a step is a thousand times that
+
+
+def test_a_skipped_step_is_left_out_on_a_gpu_too() -> None:
+    plan = recipe(train={"nonfinite": "skip"})
+    base = little(plan)
+    loop = Loop(Prepared(base.recipe, base.model, Poisoned(), base.train, None), 5, GPU)
+    assert loop.run().skipped == 1
+    assert all(tensor.isfinite().all() for tensor in weights_of(base.model).values())
