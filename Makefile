@@ -25,7 +25,7 @@ test-long: lint types  ## everything, with the long sweeps
 	@$(PYTEST) -m "not gpu" --hypothesis-profile=long --timeout=3600
 
 test-gpu:  ## what needs a CUDA device, with the Python that has it: make test-gpu PYTHON=python3
-	@PYTHONPATH=src:tests $(PYTHON) -m pytest -c /dev/null --rootdir . -p no:cacheprovider -q tests/gpu
+	@$(PYTHON) tests/gpu/run.py
 
 bench-gpu:  ## attention, additive scores, training and capture on a GPU, beside their rivals (PYTHON as above)
 	@PYTHONPATH=src $(PYTHON) benchmarks/h200.py
