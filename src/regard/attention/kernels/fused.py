@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.kernels import sdpa
+from regard.attention.kernels import sdpa, spans
 from regard.attention.kernels.shapes import as_four
 from regard.attention.kernels.spans import Spans
 from regard.attention.observe import Attended, Observe, Top, describe
@@ -55,8 +55,7 @@ def refuses(prepared: Prepared, v: Tensor, dropout: float) -> str | None:
         return "it needs at least one query and one key"
     if not SCALES[0] <= prepared.score.scale(k.size(-1)) <= SCALES[1]:
         return f"it needs a scale from {SCALES[0]} to {SCALES[1]}, and got {prepared.score.scale(k.size(-1))}"
-    found = Spans.of(prepared.mask, grid)
-    return found if isinstance(found, str) else None
+    return spans.refuses(prepared.mask)
 
 
 def refuses_vendor(prepared: Prepared, v: Tensor, dropout: float) -> str | None:
@@ -140,10 +139,10 @@ class Request:
     @classmethod
     def of(cls, prepared: Prepared, v: Tensor) -> Request:
         assert isinstance(prepared.score, Dot)
-        spans = Spans.of(prepared.mask, prepared.grid)
-        assert isinstance(spans, Spans)
         q, k, v = as_four(prepared, v)
-        return cls(q, k, v, spans, prepared.score.scale(k.size(-1)), prepared.grid.lead)
+        return cls(
+            q, k, v, Spans.of(prepared.mask, prepared.grid), prepared.score.scale(k.size(-1)), prepared.grid.lead
+        )
 
     @property
     def is_few(self) -> bool:
@@ -270,8 +269,8 @@ def _gradients(
     """Gradients of q, k and v."""
     from regard.attention.kernels import triton_launch as launch
 
-    spans = Spans(shift_lo, shift_hi, lo, hi, asking, asked)
-    return launch.gradients(grad, of_lse, q, k, v, output, lse, spans, scale)
+    seen = Spans(shift_lo, shift_hi, lo, hi, asking, asked)
+    return launch.gradients(grad, of_lse, q, k, v, output, lse, seen, scale)
 
 
 @_gradients.register_fake
@@ -293,8 +292,8 @@ def _statistics(
     asked for is empty."""
     from regard.attention.kernels import triton_launch as launch
 
-    spans = Spans(shift_lo, shift_hi, lo, hi, asking, asked)
-    return launch.statistics(q, k, lse, strips, best, spans, scale, launch.Wanted(received, rows, cols, top))
+    seen = Spans(shift_lo, shift_hi, lo, hi, asking, asked)
+    return launch.statistics(q, k, lse, strips, best, seen, scale, launch.Wanted(received, rows, cols, top))
 
 
 @_statistics.register_fake

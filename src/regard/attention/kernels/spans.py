@@ -27,23 +27,17 @@ class Spans:
     asked: Tensor | None = None  # (B or 1, S)
 
     @classmethod
-    def of(cls, mask: Mask, grid: Grid) -> Spans | str:
-        """The mask in this form, or why it has none, in words."""
+    def of(cls, mask: Mask, grid: Grid) -> Spans:
+        """The mask in this form, if `refuses` has nothing against it."""
         found = cls()
-        for part in mask.masks if isinstance(mask, All) else (mask,):
-            if isinstance(part, Everything):
-                continue
+        for part in _parts(mask):
             if isinstance(part, Window) and not isinstance(part.offset, Tensor):
                 found = found._shifted(part, grid)
-            elif part.solid:
-                found = found._told(part, grid)
-            elif isinstance(part, Documents) and found.asking is None and part.ids.dim() <= 2:
+            elif isinstance(part, Documents):
                 asking, asked = (_flat(ids, grid, heads=False).contiguous() for ids in part.both(grid))
                 found = replace(found, asking=asking, asked=asked)
-            elif isinstance(part, Documents):
-                return "it reads the documents of one mask, and got those of several"
-            else:
-                return f"it knows causal, window, padding and document masks, and {type(part).__name__} is none of them"
+            elif not isinstance(part, Everything):
+                found = found._told(part, grid)
         return found
 
     def _shifted(self, window: Window, grid: Grid) -> Spans:
@@ -113,6 +107,20 @@ class Spans:
         all_to = torch.where(~all_of & (tiles >= all_from.unsqueeze(-2)), tiles, none).amin(-2)
         bounds = torch.stack((first, torch.maximum(last, first), all_from, torch.maximum(all_to, all_from)), -1).int()
         return bounds.expand(B, H, -1, 4).reshape(B * H, -1, 4).contiguous()
+
+
+def refuses(mask: Mask) -> str | None:
+    """Why a mask has no such form, in words; None: it has."""
+    for part in _parts(mask):
+        if not part.solid and not isinstance(part, Documents):
+            return f"it knows causal, window, padding and document masks, and {type(part).__name__} is none of them"
+    if sum(isinstance(part, Documents) for part in _parts(mask)) > 1:
+        return "it reads the documents of one mask, and got those of several"
+    return None
+
+
+def _parts(mask: Mask) -> tuple[Mask, ...]:
+    return mask.masks if isinstance(mask, All) else (mask,)
 
 
 def _padded(ends: Tensor, rows: int) -> Tensor:
