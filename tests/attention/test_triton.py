@@ -178,6 +178,24 @@ def check_operators_are_known_to_the_compiler() -> None:
     torch.testing.assert_close(got(q, k, v), attend(q, k, v, mask=masks.Causal(), backend="plain").output)
 
 
+@checks
+def check_what_cannot_be_served_there_is_said_in_words() -> None:
+    many = torch.zeros(8192, 9, 1, 1)
+    q, k, v = drawn(4, 6, 16)
+    dense = masks.Dense(torch.ones(4, 6, dtype=torch.bool))
+    requests: list[tuple[str, list[Tensor], dict[str, object]]] = [
+        ("65535 heads", [many, many], {}),
+        ("no dropout", [q, k, v], {"dropout": 0.1}),
+        ("Dense is none of them", [q, k, v], {"mask": dense}),
+        ("a scale from", [q, k, v], {"score": scores.ScaledDot(-1.0)}),
+        ("Match is none", [q, k, v], {"score": scores.Match()}),
+        ("values as wide as keys", [q, k, v[..., :3]], {}),
+    ]
+    for why, tensors, how in requests:
+        with pytest.raises(BackendError, match=why):
+            attend(*tensors, backend="triton-fused", **how)  # type: ignore[arg-type]
+
+
 def test_in_the_interpreter() -> None:
     checks.repeat()
 

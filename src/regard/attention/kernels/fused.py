@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from math import prod
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ HAS_TRITON = find_spec("triton") is not None
 INTERPRETED = HAS_TRITON and os.environ.get("TRITON_INTERPRET") == "1"  # on any device, for tests
 HALF = (torch.bfloat16, torch.float16)
 WIDEST = 256
+MOST_HEADS = 65535  # what a grid of programs counts to
 TRACED = 8  # so many of the largest weights leave a trace in the forward pass
 FEW, MANY = 64, 512  # queries of the heads that share keys, and keys: the keys are shared out among programs
 SCALES = (1e-4, 1e4)  # a hidden key's score, times one of these, is still finite and hidden
@@ -53,6 +55,8 @@ def refuses(prepared: Prepared, v: Tensor, dropout: float) -> str | None:
         return f"it needs values as wide as keys, up to {WIDEST}, and got {v.size(-1)} and {k.size(-1)}"
     if 0 in (grid.T, grid.S, *grid.lead):
         return "it needs at least one query and one key"
+    if prod(grid.lead) > MOST_HEADS:
+        return f"it takes {MOST_HEADS} heads of all rows together at most, and got {prod(grid.lead)}"
     if not SCALES[0] <= prepared.score.scale(k.size(-1)) <= SCALES[1]:
         return f"it needs a scale from {SCALES[0]} to {SCALES[1]}, and got {prepared.score.scale(k.size(-1))}"
     return spans.refuses(prepared.mask)

@@ -41,7 +41,7 @@ def _walk(
         start = tl.multiple_of(start, BN)
         cols = start + tl.arange(0, BN)
         real = (cols[:, None] < S) & (wide[None, :] < D)
-        k_at = K + cols[:, None] * stride_kn + wide[None, :]
+        k_at = K + cols[:, None] * stride_kn + wide[None, :]  # 32 bits reach as far as one head does
         v_at = V + cols[:, None] * stride_vn + wide[None, :]
         if MASKED or D != BD:
             k = tl.load(k_at, mask=real, other=0.0)

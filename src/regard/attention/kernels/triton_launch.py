@@ -61,7 +61,7 @@ def suits_hopper(q: Tensor, k: Tensor, spans: Spans) -> bool:
         and q.dtype in (torch.bfloat16, torch.float16)
         and q.size(-1) in (64, 128)
         and spans.asking is None
-        and max(q.size(2), k.size(2)) < 2**24
+        and max(q.size(2), k.size(2)) < 2**22
         and q.size(0) * q.size(1) * max(q.size(2), k.size(2)) < 2**31
     )
 
@@ -89,6 +89,7 @@ def forward(
     if suits_hopper(q, k, spans):
         _hopper_forward(q, k, v, spans, scale, (output, lse, found, strips, best), entropy, top)
         return output, lse, found, strips, best
+    k, v = (x if x.size(2) * x.stride(2) < 2**31 else x.contiguous() for x in (k, v))
     tile = tile_of(D, q.dtype)
     general_forward[(triton.cdiv(T, tile.queries), B * H)](
         q, k, v, output, lse, found, *_told(spans, lse),
@@ -223,7 +224,8 @@ class _Pass:
         B, H, T, _ = self.q.shape
         row = ROOM * (STRIP + 1) * 4  # bytes of candidates
         inputs = 2 * (self.q.numel() + 2 * self.k.numel())
-        step = max(1, min(B * H, max(inputs, 2**26) * 3 // 4 // (row * T)))
+        most = min(max(inputs, 2**26) * 3 // 4 // row, 2**31 // (ROOM * STRIP))  # rows; places are counted in 32 bits
+        step = max(1, min(B * H, most // T))
         found = self.lse.new_empty(step * T * ROOM * STRIP)
         where = self.lse.new_empty(step * T * ROOM, dtype=torch.int32)
         for head in range(0, B * H, step):
