@@ -9,10 +9,8 @@ Both are operators of torch.library, so that torch.compile, autograd and export 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from math import prod
 from typing import Any
 
@@ -20,14 +18,13 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernels import sdpa, spans
+from regard.attention.kernels.devices import INTERPRETED, no_kernels, on_device
 from regard.attention.kernels.shapes import as_four
 from regard.attention.kernels.spans import Spans
 from regard.attention.observe import Attended, Observe, Top, describe
 from regard.attention.prepared import Prepared
 from regard.attention.scores import Dot
 
-HAS_TRITON = find_spec("triton") is not None
-INTERPRETED = HAS_TRITON and os.environ.get("TRITON_INTERPRET") == "1"  # on any device, for tests
 HALF = (torch.bfloat16, torch.float16)
 WIDEST = 256
 MOST_HEADS = 65535  # what a grid of programs counts to
@@ -68,24 +65,6 @@ def refuses_vendor(prepared: Prepared, v: Tensor, dropout: float) -> str | None:
     if why is None and sdpa.mask_size(prepared):
         return "the vendor's kernel would need this mask written out; 'triton-fused' does not"
     return why
-
-
-def no_kernels(q: Tensor) -> str | None:
-    """Why nothing of Triton's runs where q lies."""
-    if q.device.type != "cuda" and not INTERPRETED:
-        return f"it runs on cuda, not on {q.device.type}"
-    if not HAS_TRITON:
-        return "it needs the package triton (pip install 'regard[gpu]')"
-    if q.device.type == "cuda" and _too_old(q.device.index):
-        return "it needs a GPU of compute capability 8.0 or newer"
-    return None
-
-
-def _too_old(device: int) -> bool:
-    return torch.version.hip is None and torch.cuda.get_device_capability(device) < (8, 0)
-
-
-_too_old._dynamo_marked_constant = True  # type: ignore[attr-defined]  # to compilers: as in sdpa.py
 
 
 def compute(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> Attended:
@@ -203,7 +182,9 @@ def _forward(
     each lies in; what is not asked for is empty."""
     from regard.attention.kernels import triton_launch as launch
 
-    return launch.forward(q, k, v, Spans(shift_lo, shift_hi, lo, hi, asking, asked), scale, entropy, top)
+    seen = Spans(shift_lo, shift_hi, lo, hi, asking, asked)
+    with on_device(q):
+        return launch.forward(q, k, v, seen, scale, entropy, top)
 
 
 @_forward.register_fake
@@ -274,7 +255,8 @@ def _gradients(
     from regard.attention.kernels import triton_launch as launch
 
     seen = Spans(shift_lo, shift_hi, lo, hi, asking, asked)
-    return launch.gradients(grad, of_lse, q, k, v, output, lse, seen, scale)
+    with on_device(q):
+        return launch.gradients(grad, of_lse, q, k, v, output, lse, seen, scale)
 
 
 @_gradients.register_fake
@@ -297,7 +279,8 @@ def _statistics(
     from regard.attention.kernels import triton_launch as launch
 
     seen = Spans(shift_lo, shift_hi, lo, hi, asking, asked)
-    return launch.statistics(q, k, lse, strips, best, seen, scale, launch.Wanted(received, rows, cols, top))
+    with on_device(q):
+        return launch.statistics(q, k, lse, strips, best, seen, scale, launch.Wanted(received, rows, cols, top))
 
 
 @_statistics.register_fake

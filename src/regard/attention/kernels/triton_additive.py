@@ -7,7 +7,6 @@ triton_additive_backward.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from math import prod
 from typing import Any
 
@@ -16,9 +15,10 @@ from torch import Tensor
 
 from regard.attention.grid import Grid
 from regard.attention.kernels.blocks import Block
+from regard.attention.kernels.devices import no_kernels, on_device
 from regard.attention.kernels.statistics import Statistics
 from regard.attention.kernels.triton_additive_backward import gradient, remember
-from regard.attention.kernels.triton_additive_parts import Tiles, interpreted, on_device, parts, whole_turns
+from regard.attention.kernels.triton_additive_parts import Tiles, parts, whole_turns
 from regard.attention.masks import Everything
 from regard.attention.observe import Attended, Observe, Top
 from regard.attention.prepared import Prepared, share_heads
@@ -32,10 +32,8 @@ def refuses(prepared: Prepared, v: Tensor, dropout: float) -> str | None:
     q, grid = prepared.q, prepared.grid
     if not isinstance(prepared.score, Additive):
         return f"it computes the additive score, and {type(prepared.score).__name__} is another"
-    if find_spec("triton") is None:
-        return "Triton is not installed"
-    if q.device.type != "cuda" and not (q.device.type == "cpu" and interpreted()):
-        return f"it runs on cuda, not on {q.device.type}"
+    if why := no_kernels(q):
+        return why
     if torch.float64 in (q.dtype, prepared.k.dtype, v.dtype):
         return "it computes in float32"
     if prepared.window is not None:

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from regard.attention.kernels.devices import on_device
 from regard.attention.kernels.triton_additive_parts import (
     Part,
     Tiles,
-    on_device,
     parts,
     tiling_for,
     whole_turns,

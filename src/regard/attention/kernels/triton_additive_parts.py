@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from math import prod
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from regard.attention.kernels.devices import INTERPRETED
 
 
 class Tiling(NamedTuple):
@@ -162,24 +162,14 @@ class Tiles(NamedTuple):
 
     def compiled(self) -> dict[str, Any]:
         """What all kernels with hot loops are compiled with."""
-        return {"ASM": not interpreted(), "num_warps": self.tiling.warps, "num_stages": 1}
+        return {"ASM": not INTERPRETED, "num_warps": self.tiling.warps, "num_stages": 1}
 
     def limited(self) -> dict[str, int]:
         """For kernels that would take more registers than make them quick."""
-        return {} if interpreted() else {"maxnreg": self.tiling.registers}
+        return {} if INTERPRETED else {"maxnreg": self.tiling.registers}
 
 
 def whole_turns(vector: Tensor) -> Tensor:
     """The vector with zeros at its end, up to a multiple of 16."""
     missing = -vector.numel() % 16
     return torch.nn.functional.pad(vector, (0, missing)) if missing else vector.contiguous()
-
-
-def interpreted() -> bool:
-    """Whether Triton runs its kernels in Python, on the CPU: to test them where there is no GPU."""
-    return os.environ.get("TRITON_INTERPRET", "0") == "1"
-
-
-def on_device(x: Tensor) -> AbstractContextManager[object]:
-    """Kernels are launched on the current device: here it is the one that x lies on."""
-    return torch.cuda.device(x.device) if x.device.type == "cuda" else nullcontext()

@@ -16,7 +16,6 @@ float32. There `to_queries` also sums the weights that it makes, and both kernel
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -25,6 +24,7 @@ import triton.language as tl  # type: ignore[import-untyped]
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor  # type: ignore[import-untyped]
 
+from regard.attention.kernels.devices import on_device
 from regard.attention.kernels.spans import Spans
 from regard.attention.kernels.triton_forward import ends
 
@@ -132,11 +132,6 @@ def documents(reach: Spans) -> dict[str, Any]:
     asking, asked = reach.asking.contiguous(), reach.asked.contiguous()
     strides = (x.size(1) if x.size(0) > 1 else 0 for x in (asking, asked))
     return {"ASKING": asking, "ASKED": asked} | dict(zip(("stride_ab", "stride_sb"), strides, strict=True))
-
-
-def on_device(x: Tensor) -> AbstractContextManager[object]:
-    """Kernels are launched on the current device: here it is the one that x lies on."""
-    return torch.cuda.device(x.device) if x.device.type == "cuda" else nullcontext()
 
 
 def _options(tiling: Tiling) -> dict[str, int]:

@@ -16,8 +16,9 @@ import triton  # type: ignore[import-untyped]
 import triton.language as tl  # type: ignore[import-untyped]
 from torch import Tensor
 
+from regard.attention.kernels.devices import on_device
 from regard.attention.kernels.spans import Spans
-from regard.attention.kernels.triton_backward import LOG2E, documents, masking, on_device
+from regard.attention.kernels.triton_backward import LOG2E, documents, masking
 from regard.attention.kernels.triton_forward import ends
 from regard.errors import ShapeError
 

@@ -15,6 +15,7 @@ import triton  # type: ignore[import-untyped]
 from torch import Tensor
 
 from regard.attention.kernels import triton_statistics as general
+from regard.attention.kernels.devices import INTERPRETED
 from regard.attention.kernels.spans import Spans
 from regard.attention.kernels.triton_backward import gradients as general_gradients
 from regard.attention.kernels.triton_forward import forward as general_forward
@@ -46,7 +47,7 @@ class Wanted:
 
 def tile_of(width: int, dtype: torch.dtype) -> Tile:
     """Tiles of the general kernels, by the width of a vector and its numbers'."""
-    if _interpreted():
+    if INTERPRETED:
         return Tile(16, 16, 1, 1)
     wide = triton.next_power_of_2(width) * dtype.itemsize
     if wide <= 128:
@@ -69,10 +70,6 @@ def suits_hopper(q: Tensor, k: Tensor, spans: Spans) -> bool:
 @cache
 def _has_hopper(device: torch.device) -> bool:
     return device.type == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device)[0] == 9
-
-
-def _interpreted() -> bool:
-    return bool(triton.knobs.runtime.interpret)
 
 
 def forward(
