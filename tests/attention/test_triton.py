@@ -164,6 +164,69 @@ def check_outputs_are_wholly_written() -> None:
 
 
 @checks
+def check_candidates_are_put_in_order() -> None:
+    """What Hopper's passes leave behind for small kernels that run anywhere: strips, and the key each begins at."""
+    from regard.attention.kernels import triton_statistics as kernels
+
+    source = torch.Generator().manual_seed(0)
+    lines, room, strip, top = 37, 32, 8, 5
+    count = torch.randint(0, room + 2, (lines,), generator=source, dtype=torch.int32)
+    found = torch.randn(lines, room, strip, generator=source)
+    found[3] = found[3].round()  # equal ones
+    where = torch.stack([torch.randperm(room * 9, generator=source)[:room] * 32 for _ in range(lines)]).int()
+    values, places = torch.full((lines, top), torch.nan), torch.full((lines, top), -7)
+    sizes = {"ROOM": room, "STRIP": strip, "BM": 16}
+    kernels.chosen[(3,)](found, where, count, torch.zeros(lines), values, places, lines, top, 1.0, **sizes)
+    inner = torch.tensor([0, 1, 8, 9, 16, 17, 24, 25])
+    for line, some in enumerate(count.tolist()):
+        if some > room:  # left for `largest`
+            assert values[line].isnan().all()
+            continue
+        keys = (where[line, :some, None] + inner).flatten().tolist()
+        ordered = sorted(zip((-found[line, :some].flatten()).tolist(), keys, strict=True))[:top]
+        assert places[line].tolist() == [key for _, key in ordered] + [-1] * (top - len(ordered))
+    strips, floor = torch.randn(70, 16, generator=source), torch.full((70,), torch.nan)
+    kernels.floors[(2,)](strips, floor, 70, TOP=8, BM=64)
+    assert torch.equal(floor, strips.sort(-1, descending=True).values[:, 7])
+
+
+@checks
+def check_only_rows_with_too_many_candidates_are_gone_through_again() -> None:
+    from regard.attention.kernels.spans import Spans
+    from regard.attention.kernels.triton_launch import ROOM, _Pass
+
+    q, k, v = drawn(40, 50, 16, few=4)
+    want = attend(q, k, v, mask=masks.Causal(), observe=Observe(top=3), backend="plain")
+    assert want.top is not None
+    count = torch.zeros(2, 4, 40, dtype=torch.int32)
+    count[1, 2, 17] = ROOM + 1
+    values, places = torch.full((2, 4, 40, 3), torch.nan), torch.full((2, 4, 40, 3), -7)
+    _Pass(q, k, want.lse, Spans(shift_hi=11), 0.25).largest(values, places, 3, count)
+    again = count > ROOM
+    assert torch.equal(places[again], want.top.indices[again]) and bool((places[~again] == -7).all())
+    torch.testing.assert_close(values[again], want.top.values[again])
+
+
+@checks
+def check_the_largest_is_found_from_its_class_and_block() -> None:
+    from regard.attention.kernels.spans import Spans
+    from regard.attention.kernels.triton_launch import _Pass
+
+    q, k, v = (x.mul(2).round() for x in drawn(40, 256, 16, few=4))  # so that scores are exact, and some equal
+    want = attend(q, k, v, mask=masks.Causal(), observe=Observe(top=1), backend="plain")
+    assert want.top is not None
+    hidden = ~masks.Causal().dense(40, 256)
+    raw = (q @ k.mT).masked_fill(hidden, -1e34).unflatten(-1, (2, 4, 4, 4, 2))  # block, part, step, lane, pair
+    strips, block = raw.amax((-1, -3)).max(-3)  # of equal maxima that of the first block
+    best = (block * 128).int()
+    values, places = torch.full((2, 4, 40, 1), torch.nan), torch.full((2, 4, 40, 1), -7)
+    each = (x.flatten(-2).contiguous() for x in (strips, best))
+    _Pass(q, k, want.lse, Spans(shift_hi=217), 0.25)._first(values, places, *each)
+    assert torch.equal(places, want.top.indices)
+    torch.testing.assert_close(values, want.top.values)
+
+
+@checks
 def check_operators_are_known_to_the_compiler() -> None:
     from regard.attention.kernels import fused
 
