@@ -111,12 +111,12 @@ def received() -> list[Row]:
         spans = Spans(-FAR, 1 if causal else FAR)
         lse = attend(q, k, v, mask=mask_of(causal), backend="triton-fused").lse
         none, wanted = lse.new_empty(0), launch.Wanted(True, 0, 0, 0)
-        given = median(lambda: launch.statistics(q, k, lse, none, none.int(), spans, width**-0.5, wanted))
+        given = median(lambda: launch.statistics(q, k, lse, none, spans, width**-0.5, wanted))
         both = median(lambda: attend(q, k, v, mask=mask_of(causal), observe=Observe(received=True), backend="triton"))
         theirs = None
         if rival is not None:
             theirs = median(lambda: rival(q, k, reduction="sum", is_causal=bool(causal)), rep=30)
-            ours = launch.statistics(q, k, lse, none, none.int(), spans, width**-0.5, wanted)[0]
+            ours = launch.statistics(q, k, lse, none, spans, width**-0.5, wanted)[0]
             apart = float(
                 (ours - rival(q, k, reduction="sum", is_causal=bool(causal)).float()).abs().max() / ours.max()
             )

@@ -2,7 +2,8 @@
 
 "triton-fused" computes output, log-sum-exp, entropy and the traces of the largest weights in one pass of our own;
 "triton" leaves the output to the vendor's kernel. What each key received, the thumbnail and the k largest weights come
-from a second pass that recomputes the scores. On Hopper both passes have twins in Gluon (gluon_*.py). Memory is linear.
+from a second pass that recomputes the scores. On Hopper both passes have twins in Gluon (triton_hopper_*.py). Memory is
+linear.
 
 Both are operators of torch.library, so that torch.compile, autograd and export know them.
 """
@@ -99,7 +100,7 @@ def observe_again(prepared: Prepared, v: Tensor, lse: Tensor, observe: Observe) 
     grid = prepared.grid
     top = observe.top if observe.top <= TRACED else 0
     nothing = lse.new_empty(0)
-    flat, strips, best, entropy = lse.detach().reshape(request.q.shape[:3]), nothing, nothing.int(), nothing
+    flat, strips, best, entropy = lse.detach().reshape(request.q.shape[:3]), nothing, nothing.long(), nothing
     if observe.entropy or top:
         _, flat, entropy, strips, best = _forward(*request.tensors(), *request.numbers(), observe.entropy, top)
     found = request.observed(observe, flat, strips, best)
@@ -158,10 +159,13 @@ class Request:
         if not (observe.top or observe.received or observe.thumbnail):
             return {}
         told, (R, C) = self.tensors()[3:], observe.thumbnail or (0, 0)
-        q, k = self.q.detach(), self.k.detach()
-        received, thumbnail, values, places = _statistics(
-            q, k, lse, strips, best, *told, *self.numbers(), observe.received, R, C, observe.top
-        )
+        q, k, values, places = self.q.detach(), self.k.detach(), strips, best
+        again = 0 if observe.top == 1 else observe.top  # the largest alone came with the output
+        if again or observe.received or observe.thumbnail:
+            received, thumbnail, several, theirs = _statistics(
+                q, k, lse, strips, *told, *self.numbers(), observe.received, R, C, again
+            )
+            values, places = (several, theirs) if again else (values, places)
         T, S, found = self.q.size(2), self.k.size(2), {}
         if observe.received:
             found["received"] = received.reshape(*self.lead, S)
@@ -178,8 +182,8 @@ def _forward(
     q: Tensor, k: Tensor, v: Tensor, lo: Tensor | None, hi: Tensor | None, asking: Tensor | None, asked: Tensor | None,
     shift_lo: int, shift_hi: int, scale: float, entropy: bool, top: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """output (B, H, T, D), lse (B, H, T), entropy (B, H, T), maxima of classes of keys (B, H, T, 16) and the block that
-    each lies in; what is not asked for is empty."""
+    """output (B, H, T, D), lse, entropy (B, H, T), and of the largest weights: the one and its key, (B, H, T, 1), or
+    maxima of classes of keys (B, H, T, 16); what is not asked for is empty."""
     from regard.attention.kernels import triton_launch as launch
 
     seen = Spans(shift_lo, shift_hi, lo, hi, asking, asked)
@@ -195,13 +199,12 @@ def _(
     B, H, T, _ = q.shape
     output = q.new_empty(B, T, H, v.size(-1)).transpose(1, 2)
     lse = q.new_empty(B, H, T, dtype=torch.float32)
-    traces = (B, H, T, 16) if top else (0,)
     return (
         output,
         lse,
         torch.empty_like(lse) if entropy else lse.new_empty(0),
-        lse.new_empty(traces),
-        lse.new_empty(traces if top == 1 else (0,), dtype=torch.int32),
+        lse.new_empty((B, H, T, 16 if top > 1 else 1) if top else (0,)),
+        lse.new_empty((B, H, T, 1) if top == 1 else (0,), dtype=torch.int64),
     )
 
 
@@ -270,7 +273,7 @@ def _(
 
 @torch.library.custom_op("regard::attend_statistics", mutates_args=())
 def _statistics(
-    q: Tensor, k: Tensor, lse: Tensor, strips: Tensor, best: Tensor,
+    q: Tensor, k: Tensor, lse: Tensor, strips: Tensor,
     lo: Tensor | None, hi: Tensor | None, asking: Tensor | None, asked: Tensor | None,
     shift_lo: int, shift_hi: int, scale: float, received: bool, rows: int, cols: int, top: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
@@ -280,12 +283,12 @@ def _statistics(
 
     seen = Spans(shift_lo, shift_hi, lo, hi, asking, asked)
     with on_device(q):
-        return launch.statistics(q, k, lse, strips, best, seen, scale, launch.Wanted(received, rows, cols, top))
+        return launch.statistics(q, k, lse, strips, seen, scale, launch.Wanted(received, rows, cols, top))
 
 
 @_statistics.register_fake
 def _(
-    q: Tensor, k: Tensor, lse: Tensor, strips: Tensor, best: Tensor,
+    q: Tensor, k: Tensor, lse: Tensor, strips: Tensor,
     lo: Tensor | None, hi: Tensor | None, asking: Tensor | None, asked: Tensor | None,
     shift_lo: int, shift_hi: int, scale: float, received: bool, rows: int, cols: int, top: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip

@@ -18,10 +18,19 @@ from triton.experimental.gluon.language.nvidia.hopper import (  # type: ignore[i
     warpgroup_mma_wait,
 )
 
-NEVER = gl.constexpr(-1.0e34)  # a score that nobody sees: finite, so that 0 x NEVER is not NaN
+from regard.attention.kernels.triton_hopper_lanes import (
+    LANES,
+    NEVER,
+    apart,
+    as_halves,
+    first,
+    once_known,
+    packed,
+    unless_hidden,
+)
+
 NOTHING = gl.constexpr(-1.0e28)  # the maximum before anything was seen: far above NEVER, so that hidden keys weigh 0
-SUBS = gl.constexpr(4)  # parts of a key block whose maxima are kept apart
-LANES = gl.constexpr(4)  # lanes that share a row of a tile, each with 2 neighbouring columns of every 8
+SUBS = gl.constexpr(4)  # with LANES: classes of keys whose maxima are kept apart
 LN2 = gl.constexpr(0.6931471805599453)
 
 
@@ -93,23 +102,29 @@ def _fetch(
 
 
 @gluon.jit
+def _of_classes(s, BN: gl.constexpr):
+    """The largest score of each row and class of keys (64, SUBS, LANES): each has some of any 32 neighbouring keys."""
+    return gl.max(gl.max(s.reshape([64, BN // SUBS // 8, SUBS, LANES, 2]), axis=4), axis=1)
+
+
+@gluon.jit
 def _softmax(
     s, mc, total, e, strips, best, lo, hi, start, c,
     BN: gl.constexpr, ENTROPY: gl.constexpr, TOP: gl.constexpr, MASKED: gl.constexpr, SCORES: gl.constexpr,
 ):  # fmt: skip
     """One block of scores (64, BN): weights before division, the new state, and what the old one is worth."""
     if MASKED:
-        cols = start + gl.arange(0, BN, layout=gl.SliceLayout(0, SCORES))
-        seen = (cols[None, :] - lo[:, None]).to(gl.uint32, bitcast=True) < (hi - lo).to(gl.uint32, bitcast=True)[
-            :, None
-        ]
-        s = gl.where(seen, s, NEVER)
-    if TOP > 0:
-        here = gl.max(gl.max(s.reshape([64, SUBS, BN // SUBS // 8, LANES, 2]), axis=4), axis=2)
-        if TOP == 1:
-            best = gl.where(here >= strips, start, best)  # blocks come from the last to the first
+        s = unless_hidden(s, start, lo, hi - lo)
+    if TOP > 1:
+        here = _of_classes(s, BN)
         strips = gl.maximum(strips, here)
         largest = gl.convert_layout(gl.max(gl.max(here, axis=1), axis=1), gl.SliceLayout(1, SCORES))
+    elif TOP == 1:
+        TWO: gl.constexpr = strips.type.layout
+        limit = gl.convert_layout(mc, gl.SliceLayout(1, TWO))[:, None] + gl.zeros([64, LANES], gl.float32, TWO)
+        lane = start + 2 * gl.arange(0, LANES, layout=gl.SliceLayout(0, TWO))[None, :] + gl.zeros_like(best)
+        here, strips, best = first(apart(s), strips, best, c + gl.zeros_like(limit), limit, lane)
+        largest = gl.convert_layout(gl.max(here, axis=1), gl.SliceLayout(1, SCORES))
     else:
         largest = gl.max(s, axis=1)
     mc_new = gl.maximum(mc, largest * c)
@@ -138,16 +153,19 @@ def _steps(
             q, k_room.index(stage).reshape([BN, D]).permute((1, 0)), gl.zeros([64, BN], gl.float32, SCORES),
             use_acc=False, is_async=True)  # fmt: skip
         mbarrier.wait(v_ready.index(before), ((n + at - 1) // STAGES) & 1)
-        acc = warpgroup_mma(p, v_room.index(before).reshape([BN, D]), acc, is_async=True)
+        weights = as_halves(p, v_room.dtype, WEIGHTS)
+        acc = warpgroup_mma(weights, v_room.index(before).reshape([BN, D]), acc, is_async=True)
         s = warpgroup_mma_wait(1, deps=(s,))
         mbarrier.arrive(k_free.index(stage), count=1)
-        weights, mc, total, e, strips, best, alpha = _softmax(
+        fresh, mc, total, e, strips, best, alpha = _softmax(
             s, mc, total, e, strips, best, lo, hi, (last_block - at) * BN, c, BN, ENTROPY, TOP, MASKED, SCORES
         )
-        acc, p = warpgroup_mma_wait(0, deps=(acc, p))
+        if not ENTROPY:  # the softmax is taken while the product is under way; with entropy it is too long for that
+            total = once_known(total)
+        acc, weights, fresh = warpgroup_mma_wait(0, deps=(acc, weights, fresh))
         mbarrier.arrive(v_free.index(before), count=1)
         acc = acc * gl.convert_layout(alpha, gl.SliceLayout(1, OUTPUT))[:, None]
-        p = gl.convert_layout(weights.to(v_room.dtype), WEIGHTS)
+        p = packed(gl.convert_layout(fresh, WEIGHTS), v_room.dtype)
     return acc, p, mc, total, e, strips, best
 
 
@@ -212,9 +230,12 @@ def _attend(
         total = gl.zeros([64], gl.float32, ROWS)
         e = gl.zeros([64], gl.float32, ROWS)
         mc = gl.full([64], NOTHING, gl.float32, ROWS)
-        nothing = gl.full([64, BN], NEVER, gl.float32, SCORES).reshape([64, SUBS, BN // SUBS // 8, LANES, 2])
-        strips = gl.max(gl.max(nothing, axis=4), axis=2)
-        best = gl.zeros_like(strips, dtype=gl.int32)
+        nothing = gl.full([64, BN], NEVER, gl.float32, SCORES)
+        if TOP == 1:
+            strips = apart(nothing)[0][0]
+        else:
+            strips = _of_classes(nothing, BN)
+        best = gl.full_like(strips, -1, dtype=gl.int32)
         two = turn % 2
         q = q_room.index(two * GROUPS + group).reshape([64, D])
         mbarrier.wait(q_ready.index(two), (turn // 2) & 1)
@@ -230,7 +251,7 @@ def _attend(
             weights, mc, total, e, strips, best, alpha = _softmax(
                 s, mc, total, e, strips, best, lo, hi, (last_block - skip) * BN, c, BN, ENTROPY, TOP, True, SCORES
             )
-            p = gl.convert_layout(weights.to(v_room.dtype), WEIGHTS)
+            p = packed(gl.convert_layout(weights, WEIGHTS), v_room.dtype)
             acc, p, mc, total, e, strips, best = _steps(
                 skip + 1, right, n, acc, p, mc, total, e, strips, best, q, lo, hi, last_block, c, k_room, v_room,
                 k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, True, SCORES, OUTPUT, WEIGHTS
@@ -245,7 +266,8 @@ def _attend(
             )  # fmt: skip
             stage = (n + stop - 1) % STAGES
             mbarrier.wait(v_ready.index(stage), ((n + stop - 1) // STAGES) & 1)
-            acc = warpgroup_mma(p, v_room.index(stage).reshape([BN, D]), acc, is_async=True)
+            weights = as_halves(p, v_room.dtype, WEIGHTS)
+            acc = warpgroup_mma(weights, v_room.index(stage).reshape([BN, D]), acc, is_async=True)
             acc = warpgroup_mma_wait(0, deps=(acc,))
             mbarrier.arrive(v_free.index(stage), count=1)
         mbarrier.arrive(q_free.index(two), count=1)
@@ -260,15 +282,23 @@ def _attend(
         gl.store(LSE + at, gl.where(nowhere, float("-inf"), (mc + logs) * LN2), mask=inside)
         if ENTROPY:
             gl.store(ENT + at, gl.where(nowhere, 0.0, (logs - e / whole) * LN2), mask=inside)
-        if TOP > 0:
+        if TOP > 1:
             lane = gl.arange(0, LANES, layout=gl.SliceLayout(0, gl.SliceLayout(1, strips.type.layout)))
             sub = gl.arange(0, SUBS, layout=gl.SliceLayout(0, gl.SliceLayout(2, strips.type.layout)))
             line = row + gl.arange(0, 64, layout=gl.SliceLayout(1, gl.SliceLayout(2, strips.type.layout)))
             place = (bh.to(gl.int64) * T + line)[:, None, None] * (SUBS * LANES)
             place = place + (sub * LANES)[None, :, None] + lane[None, None, :]
             gl.store(STRIPS + place, strips, mask=(line < T)[:, None, None])
-            if TOP == 1:
-                gl.store(BEST + place, best, mask=(line < T)[:, None, None])
+        if TOP == 1:
+            most = gl.max(strips, axis=1)
+            key = gl.min(gl.where((strips == most[:, None]) & (best >= 0), best, 2147483647), axis=1)
+            line = row + gl.arange(0, 64, layout=most.type.layout)
+            place = bh.to(gl.int64) * T + line
+            seen = most > NEVER * 0.5
+            base = gl.convert_layout(mc + logs, most.type.layout)
+            weight = gl.minimum(gl.exp2(most * c - base), 1.0)
+            gl.store(STRIPS + place, gl.where(seen, weight, 0.0), mask=line < T)
+            gl.store(BEST + place, gl.where(seen, key, -1).to(gl.int64), mask=line < T)
         share = gl.convert_layout(gl.where(nowhere, 0.0, 1.0 / whole), gl.SliceLayout(1, OUTPUT))
         line = row + gl.arange(0, 64, layout=gl.SliceLayout(1, OUTPUT))
         wide = gl.arange(0, D, layout=gl.SliceLayout(0, OUTPUT))

@@ -21,9 +21,19 @@ from triton.experimental.gluon.language.nvidia.hopper import (  # type: ignore[i
     warpgroup_mma_wait,
 )
 
-NEVER = gl.constexpr(-1.0e34)
-SUBS = gl.constexpr(4)
-LANES = gl.constexpr(4)
+from regard.attention.kernels.triton_hopper_lanes import (
+    KEYS,
+    LANES,
+    NEVER,
+    NOTES,
+    for_all,
+    gather,
+    hand_over,
+    none_noted,
+    note,
+    unless_hidden,
+)
+
 LOG2E = gl.constexpr(1.4426950408889634)
 LARGER = gl.constexpr(14)  # weights are held times 2^14
 WHOLE = gl.constexpr(2.0**26)  # and counted in units of 2^-40
@@ -63,106 +73,140 @@ def _fetch(Q, b, h, tile, index, end, q_room, q_ready, STAGES: gl.constexpr):
 
 @gluon.jit
 def _tiles(
-    tile, until, first, last, acc, k, cells, Q, LSE, FLOOR, COUNT, FOUND, WHERE, THUMB, LO, HI,
+    first, last, all_from, all_to, acc, many, notes, k, cells, Q, LSE, FLOOR, COUNT, FOUND, THUMB, LO, HI,
     b, h, line_base, told_base, thumb_base, T, S, R, C, high, c, shift_lo, shift_hi, start, cell, q_room, q_ready,
     D: gl.constexpr, BN: gl.constexpr, STAGES: gl.constexpr, CELLS: gl.constexpr,
-    EVEN: gl.constexpr, RECEIVED: gl.constexpr, TOP: gl.constexpr, ROOM: gl.constexpr, TOLD: gl.constexpr,
-    MASKED: gl.constexpr, SCORES: gl.constexpr,
+    EVEN: gl.constexpr, ALONE: gl.constexpr, RECEIVED: gl.constexpr, TOP: gl.constexpr, ROOM: gl.constexpr,
+    TOLD: gl.constexpr, SCORES: gl.constexpr,
 ):  # fmt: skip
-    """Tiles of queries from `tile` to `until`."""
+    """Tiles of queries from `first` to `last`; those from `all_from` to `all_to` see all keys."""
     ROWS: gl.constexpr = gl.SliceLayout(1, SCORES)
-    for at in range(tile, until):
+    rows = first * 64 + gl.arange(0, 64, layout=ROWS)
+    lse_next, floor_next = _of_rows(LSE, FLOOR, line_base, rows, T, RECEIVED or CELLS > 0, TOP)
+    for at in range(first, last):
         index = at - first
         stage = index % STAGES
         rows = at * 64 + gl.arange(0, 64, layout=ROWS)
-        inside = rows < T
-        if RECEIVED or CELLS > 0:
-            lse = gl.load(LSE + line_base + rows, mask=inside, other=float("-inf"))
-        if MASKED:
-            lo = gl.maximum(rows + shift_lo, 0)
-            hi = gl.minimum(rows + shift_hi, S)
-            if TOLD:
-                lo = gl.maximum(lo, gl.load(LO + told_base + rows, mask=inside, other=0))
-                hi = gl.minimum(hi, gl.load(HI + told_base + rows, mask=inside, other=0))
-            count = gl.where(inside, gl.maximum(hi - lo, 0), 0).to(gl.uint32, bitcast=True)
+        lse = lse_next
+        floor = floor_next
+        lse_next, floor_next = _of_rows(LSE, FLOOR, line_base, rows + 64, T, RECEIVED or CELLS > 0, TOP)
         mbarrier.wait(q_ready.index(stage), (index // STAGES) & 1)
-        nothing = gl.zeros([64, BN], gl.float32, SCORES)
-        here = warpgroup_mma(q_room.index(stage).reshape([64, D]), k, nothing, use_acc=False, is_async=True)
+        here = gl.zeros([64, BN], gl.float32, SCORES)
+        here = warpgroup_mma(q_room.index(stage).reshape([64, D]), k, here, use_acc=False, is_async=True)
         here = warpgroup_mma_wait(0, deps=(here,))
         together()  # all warps are done with this place
         _fetch(Q, b, h, at + STAGES, index + STAGES, last - first, q_room, q_ready, STAGES)
-        if MASKED:
-            cols = start + gl.arange(0, BN, layout=gl.SliceLayout(0, SCORES))
-            seen = (cols[None, :] - lo[:, None]).to(gl.uint32, bitcast=True) < count[:, None]
-            here = gl.where(seen, here, NEVER)
+        if (at < all_from) | (at >= all_to):
+            here = _hidden(here, rows, start, T, S, LO, HI, told_base, shift_lo, shift_hi, TOLD)
         if TOP:
-            slot, hit = _claim(here, at * 64, line_base, T, FLOOR, COUNT, BN)
+            many, nothing = _note(here, floor, many, at * 64, line_base, start, COUNT, FOUND, notes, ROOM)
         if RECEIVED or CELLS > 0:
             base = gl.where(lse == float("-inf"), FAR, lse * LOG2E - LARGER)
-            p = gl.exp2(gl.fma(here, c, -base[:, None]))
+            below = gl.zeros_like(here) - base[:, None]
+            if TOP:  # not before the candidates are noted: scores and weights together do not fit into registers
+                below += for_all(nothing, SCORES)
+            p = gl.exp2(gl.fma(here, c, below))
             if EVEN or RECEIVED:
                 pairs = gl.sum(p.reshape([4, 2, 8, BN]), axis=1)  # (warp, lane row, key): nothing crosses lanes
             if RECEIVED:
                 acc += pairs
             if CELLS > 0:
                 if EVEN:
-                    _shrink_even(pairs, at * 64, cell, thumb_base, THUMB, T, C, high, BN, CELLS)
+                    _shrink_even(pairs, at * 64, cell, thumb_base, THUMB, T, C, high, BN, CELLS, ALONE)
                 else:
                     _shrink(p, cells, at * 64, cell, thumb_base, THUMB, T, R, C, CELLS)
-        if TOP:  # after the exponentials: by now the claims have been answered
-            _keep(here, slot, hit, at * 64, line_base, start, FOUND, WHERE, BN, ROOM)
-    return acc
+    return acc, many
 
 
 @gluon.jit
-def _claim(s, row, line_base, T, FLOOR, COUNT, BN: gl.constexpr):
-    """Strips of the keys of one lane, whose maximum reaches the row's floor: each is given a place of its row's."""
-    here = gl.max(gl.max(s.reshape([64, SUBS, BN // SUBS // 8, LANES, 2]), axis=4), axis=2)
-    THREE: gl.constexpr = here.type.layout
-    rows = row + gl.arange(0, 64, layout=gl.SliceLayout(1, gl.SliceLayout(2, THREE)))
-    floor = gl.load(FLOOR + line_base + rows, mask=rows < T, other=float("inf"))
-    hit = (here >= floor[:, None, None]) & (here > NEVER * 0.5)
-    line = (line_base + rows)[:, None, None] + gl.zeros([64, SUBS, LANES], gl.int32, THREE)
-    one = gl.full([64, SUBS, LANES], 1, gl.int32, THREE)
-    return gl.atomic_add(COUNT + line, one, mask=hit, sem="relaxed"), hit
+def _hidden(s, rows, start, T, S, LO, HI, told_base, shift_lo, shift_hi, TOLD: gl.constexpr):
+    """Scores, without those that a query does not look at."""
+    inside = rows < T
+    lo = gl.maximum(rows + shift_lo, 0)
+    hi = gl.minimum(rows + shift_hi, S)
+    if TOLD:
+        lo = gl.maximum(lo, gl.load(LO + told_base + rows, mask=inside, other=0))
+        hi = gl.minimum(hi, gl.load(HI + told_base + rows, mask=inside, other=0))
+    return unless_hidden(s, start, lo, gl.where(inside, gl.maximum(hi - lo, 0), 0))
 
 
 @gluon.jit
-def _keep(s, slot, hit, row, line_base, start, FOUND, WHERE, BN: gl.constexpr, ROOM: gl.constexpr):
-    """The claimed strips, whole, and where each begins."""
-    parts = s.reshape([64, SUBS, BN // SUBS // 8, LANES, 2])
-    THREE: gl.constexpr = slot.type.layout
-    FIVE: gl.constexpr = parts.type.layout
-    WIDE: gl.constexpr = gl.SliceLayout(2, gl.SliceLayout(4, FIVE))
-    rows = row + gl.arange(0, 64, layout=gl.SliceLayout(1, gl.SliceLayout(2, THREE)))
-    lane = gl.arange(0, LANES, layout=gl.SliceLayout(0, gl.SliceLayout(1, THREE)))
-    sub = gl.arange(0, SUBS, layout=gl.SliceLayout(0, gl.SliceLayout(2, THREE)))
-    kept = hit & (slot < ROOM)
-    place = (line_base + rows)[:, None, None] * ROOM + slot
-    key = start + (sub * (BN // SUBS))[None, :, None] + (lane * 2)[None, None, :] + gl.zeros_like(slot)
-    gl.store(WHERE + place, key, mask=kept)
-    base = gl.convert_layout(place * (BN // SUBS // LANES), WIDE, assert_trivial=True).expand_dims(2).expand_dims(4)
-    keep = gl.convert_layout(kept, WIDE, assert_trivial=True).expand_dims(2).expand_dims(4)
-    STEP: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(1, gl.SliceLayout(3, gl.SliceLayout(4, FIVE))))
-    PAIR: gl.constexpr = gl.SliceLayout(0, gl.SliceLayout(1, gl.SliceLayout(2, gl.SliceLayout(3, FIVE))))
-    step = gl.arange(0, BN // SUBS // 8, layout=STEP)
-    pair = gl.arange(0, 2, layout=PAIR)
-    gl.store(FOUND + base + (step * 2)[None, None, :, None, None] + pair[None, None, None, None, :], parts, mask=keep)
+def _of_rows(LSE, FLOOR, line_base, rows, T, WEIGHTS: gl.constexpr, TOP: gl.constexpr):
+    """Log-sum-exp and floors of a tile's queries; asked for a tile ahead, since they are long on their way."""
+    lse = gl.full_like(rows, 0.0, dtype=gl.float32)
+    floor = lse
+    if WEIGHTS:
+        lse = gl.load(LSE + line_base + rows, mask=rows < T, other=float("-inf"))
+    if TOP:
+        floor = gl.load(FLOOR + line_base + rows, mask=rows < T, other=float("inf"))
+    return lse, floor
+
+
+@gluon.jit
+def _note(s, floor, many, row, line_base, start, COUNT, FOUND, notes, ROOM: gl.constexpr):
+    """Scores that reach their rows' floors: noted, and put on their rows' lists as soon as the notes are half full."""
+    LANE: gl.constexpr = many.type.layout
+    warp = gl.arange(0, 4, layout=gl.SliceLayout(1, gl.SliceLayout(2, LANE)))
+    line = gl.arange(0, 8, layout=gl.SliceLayout(0, gl.SliceLayout(2, LANE)))
+    lane = gl.arange(0, LANES, layout=gl.SliceLayout(0, gl.SliceLayout(1, LANE)))
+    rows = row + (warp * 16)[:, None, None] + line[None, :, None] + (lane * 0)[None, None, :]
+    counter = (COUNT + line_base + rows).to(gl.int64)
+    many, nothing = note(
+        s, many, gl.maximum(floor, NEVER * 0.5), notes, counter, rows * KEYS + (lane * 2)[None, None, :]
+    )
+    return _hand_over(many, NOTES // 2, line_base, start, COUNT, FOUND, notes, ROOM), nothing
+
+
+@gluon.jit
+def _hand_over(many, LEAST: gl.constexpr, line_base, start, COUNT, FOUND, notes, ROOM: gl.constexpr):
+    none = gl.zeros_like(many)
+    base = line_base.to(gl.int64)
+    return hand_over(
+        many, none + LEAST, notes, (COUNT + base).to(gl.int64) + none, (FOUND + base * ROOM).to(gl.int64) + none,
+        none + ROOM, none + start)  # fmt: skip
 
 
 @gluon.jit
 def _shrink_even(
-    pairs, row, cell, thumb_base, THUMB, T, C, high, BN: gl.constexpr, CELLS: gl.constexpr,
+    pairs, row, cell, thumb_base, THUMB, T, C, high, BN: gl.constexpr, CELLS: gl.constexpr, ALONE: gl.constexpr,
 ):  # fmt: skip
     """Cells that are whole multiples of 16 queries and of 8 keys: sums of what a lane holds, then over the lanes."""
     across = pairs.reshape([4, 8, CELLS, BN // CELLS // 8, LANES, 2])
     mine = gl.sum(gl.sum(across, axis=5), axis=3)  # (warp, lane row, cell, lane)
-    down = gl.sum(gl.sum(mine, axis=3), axis=1)  # (warp, cell)
-    which = row + 16 * gl.arange(0, 4, layout=gl.SliceLayout(1, down.type.layout))
-    col = cell + gl.arange(0, CELLS, layout=gl.SliceLayout(0, down.type.layout))
-    at = thumb_base + (which // high)[:, None] * C + col[None, :]
-    real = (which < T)[:, None] & (col < C)[None, :]
-    gl.atomic_add(THUMB + at, (down * WHOLE).to(gl.int64), mask=real & (down > 0), sem="relaxed")
+    if CELLS == 16:
+        left, right = gl.split(mine.reshape([4, 8, 2, 8, LANES]).permute((0, 1, 3, 4, 2)))
+        _add_eight(left, row, cell, thumb_base, THUMB, T, C, high, BN // CELLS, ALONE)
+        _add_eight(right, row, cell + 8, thumb_base, THUMB, T, C, high, BN // CELLS, ALONE)
+    elif CELLS == 8:
+        _add_eight(mine, row, cell, thumb_base, THUMB, T, C, high, BN // CELLS, ALONE)
+    else:
+        down = gl.sum(gl.sum(mine, axis=3), axis=1)  # (warp, cell)
+        which = row + 16 * gl.arange(0, 4, layout=gl.SliceLayout(1, down.type.layout))
+        col = cell + gl.arange(0, CELLS, layout=gl.SliceLayout(0, down.type.layout))
+        at = thumb_base + (which // high)[:, None] * C + col[None, :]
+        _add(THUMB, at, down, (which < T)[:, None] & (col < C)[None, :], BN // CELLS, ALONE)
+
+
+@gluon.jit
+def _add_eight(mine, row, cell, thumb_base, THUMB, T, C, high, WIDE: gl.constexpr, ALONE: gl.constexpr):
+    """Eight cells of each warp's 16 queries."""
+    down = gather(mine)  # (warp, cell, lane), alike in the last
+    LAY: gl.constexpr = down.type.layout
+    which = row + 16 * gl.arange(0, 4, layout=gl.SliceLayout(1, gl.SliceLayout(2, LAY)))
+    col = cell + gl.arange(0, 8, layout=gl.SliceLayout(0, gl.SliceLayout(2, LAY)))
+    lane = gl.arange(0, LANES, layout=gl.SliceLayout(0, gl.SliceLayout(1, LAY)))
+    at = thumb_base + ((which // high) * C)[:, None, None] + col[None, :, None] + (lane * 0)[None, None, :]
+    real = (which < T)[:, None, None] & (col < C)[None, :, None] & (lane == 0)[None, None, :]
+    _add(THUMB, at, down, real, WIDE, ALONE)
+
+
+@gluon.jit
+def _add(THUMB, at, down, real, WIDE: gl.constexpr, ALONE: gl.constexpr):
+    """ALONE: a cell is 16 queries of one warp and this program's keys: its mean is written, nobody adds to it."""
+    if ALONE:
+        gl.store(THUMB + at, down * (2.0**-LARGER / (16 * WIDE)), mask=real)
+    else:
+        gl.atomic_add(THUMB + at, (down * WHOLE).to(gl.int64), mask=real & (down > 0), sem="relaxed")
 
 
 @gluon.jit
@@ -191,10 +235,10 @@ SIZES = (
 
 @gluon.jit(do_not_specialize=SIZES)
 def statistics(
-    Q, K, LSE, FLOOR, COUNT, FOUND, WHERE, THUMB, GOT, LO, HI, BOUNDS,
+    Q, K, LSE, FLOOR, COUNT, FOUND, NOTED, THUMB, GOT, LO, HI, BOUNDS,
     H, GROUP, T, S, R, C, high, c, shift_lo, shift_hi, BLOCKS, head, stride_eb, stride_eh, line_from,
     D: gl.constexpr, BN: gl.constexpr, STAGES: gl.constexpr, CELLS: gl.constexpr, EVEN: gl.constexpr,
-    RECEIVED: gl.constexpr, TOP: gl.constexpr, ROOM: gl.constexpr, TOLD: gl.constexpr,
+    ALONE: gl.constexpr, RECEIVED: gl.constexpr, TOP: gl.constexpr, ROOM: gl.constexpr, TOLD: gl.constexpr,
 ):  # fmt: skip
     """BN keys of one head, counted from `head` on. Q, K are descriptors of (B, H, length, D)."""
     SCORES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
@@ -232,20 +276,25 @@ def statistics(
         together()
         cells = table.permute((1, 0))
     acc = gl.sum(gl.zeros([64, BN], gl.float32, SCORES).reshape([4, 2, 8, BN]), axis=1)
+    many = none_noted(SCORES)
+    notes = many.to(gl.int64)
+    if TOP:
+        LANE: gl.constexpr = many.type.layout
+        warp = gl.arange(0, 4, layout=gl.SliceLayout(1, gl.SliceLayout(2, LANE)))
+        line = gl.arange(0, 8, layout=gl.SliceLayout(0, gl.SliceLayout(2, LANE)))
+        lane = gl.arange(0, LANES, layout=gl.SliceLayout(0, gl.SliceLayout(1, LANE)))
+        mine = (gl.program_id(1) * gl.num_programs(0) + block).to(gl.int64) * (128 * NOTES)
+        notes += (NOTED + mine).to(gl.int64) + 8 * (
+            (warp * (32 * NOTES))[:, None, None] + (line * LANES)[None, :, None] + lane[None, None, :]
+        )
     mbarrier.wait(k_ready, 0)
     k = k_room.reshape([BN, D]).permute((1, 0))
-    acc = _tiles(
-        first, all_from, first, last, acc, k, cells, Q, LSE, FLOOR, COUNT, FOUND, WHERE, THUMB, LO, HI,
+    acc, many = _tiles(
+        first, last, all_from, all_to, acc, many, notes, k, cells, Q, LSE, FLOOR, COUNT, FOUND, THUMB, LO, HI,
         b, h, line_base, told_base, thumb_base, T, S, R, C, high, c, shift_lo, shift_hi, start, cell, q_room, q_ready,
-        D, BN, STAGES, CELLS, EVEN, RECEIVED, TOP, ROOM, TOLD, True, SCORES)  # fmt: skip
-    acc = _tiles(
-        all_from, all_to, first, last, acc, k, cells, Q, LSE, FLOOR, COUNT, FOUND, WHERE, THUMB, LO, HI,
-        b, h, line_base, told_base, thumb_base, T, S, R, C, high, c, shift_lo, shift_hi, start, cell, q_room, q_ready,
-        D, BN, STAGES, CELLS, EVEN, RECEIVED, TOP, ROOM, TOLD, False, SCORES)  # fmt: skip
-    acc = _tiles(
-        all_to, last, first, last, acc, k, cells, Q, LSE, FLOOR, COUNT, FOUND, WHERE, THUMB, LO, HI,
-        b, h, line_base, told_base, thumb_base, T, S, R, C, high, c, shift_lo, shift_hi, start, cell, q_room, q_ready,
-        D, BN, STAGES, CELLS, EVEN, RECEIVED, TOP, ROOM, TOLD, True, SCORES)  # fmt: skip
+        D, BN, STAGES, CELLS, EVEN, ALONE, RECEIVED, TOP, ROOM, TOLD, SCORES)  # fmt: skip
+    if TOP:
+        _hand_over(many, 1, line_base, start, COUNT, FOUND, notes, ROOM)
     if RECEIVED:
         got = gl.sum(gl.sum(acc, axis=0), axis=0) * (2.0**-LARGER)
         cols = start + gl.arange(0, BN, layout=got.type.layout)

@@ -21,8 +21,10 @@ from regard.attention.kernels.triton_backward import gradients as general_gradie
 from regard.attention.kernels.triton_forward import forward as general_forward
 
 LOG2E = 1.4426950408889634
-ROOM, STRIP = 32, 8  # candidates that are kept of a row: strips (10 on average, of random rows), and scores in each
+ROOM = 32  # candidates for its largest that are kept of a row: 10.6 on average, of random rows
 KEYS = 128  # in a block of Hopper's kernels
+NOTED = 128 * 16  # candidates that a program of the statistics pass notes before it puts them on lists
+AHEAD = 2  # tiles of queries that the statistics pass has under way
 HELD = 24 * 2**20  # bytes of keys and values that heads worked on together may have: the second-level cache's half
 
 
@@ -75,14 +77,14 @@ def _has_hopper(device: torch.device) -> bool:
 def forward(
     q: Tensor, k: Tensor, v: Tensor, spans: Spans, scale: float, entropy: bool, top: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """output (B, H, T, D), lse, entropy (B, H, T), traces of the largest (B, H, T, 16) and their blocks, which Hopper's
-    kernel alone leaves."""
+    """output (B, H, T, D), lse, entropy (B, H, T). top 1: the largest weight of each row, its key, both (B, H, T, 1);
+    more: traces of the largest (B, H, T, 16), which Hopper's kernel alone leaves."""
     B, H, T, D = q.shape
     output = q.new_empty(B, T, H, D).transpose(1, 2)
     lse = q.new_empty(B, H, T, dtype=torch.float32)
     found = torch.empty_like(lse) if entropy else lse.new_empty(0)
-    strips = lse.new_empty((B, H, T, 16) if top else (0,))
-    best = lse.new_empty((B, H, T, 16) if top == 1 else (0,), dtype=torch.int32)
+    strips = lse.new_empty((B, H, T, 16 if top > 1 else 1) if top else (0,))
+    best = lse.new_empty((B, H, T, 1) if top == 1 else (0,), dtype=torch.int64)
     if suits_hopper(q, k, spans):
         _hopper_forward(q, k, v, spans, scale, (output, lse, found, strips, best), entropy, top)
         return output, lse, found, strips, best
@@ -96,6 +98,8 @@ def forward(
         D=D, BD=_room(D), BM=tile.queries, BN=tile.keys, ENTROPY=entropy, TOLD=spans.told,
         DOCUMENTS=spans.asking is not None, num_warps=tile.warps, num_stages=tile.ahead,
     )  # fmt: skip
+    if top == 1:
+        _Pass(q, k, lse, spans, scale).largest(strips, best, 1)
     return output, lse, found, strips, best
 
 
@@ -106,7 +110,7 @@ def _hopper_forward(
 
     B, H, T, D = q.shape
     output, lse, found, strips, best = out
-    groups = 3 if D == 64 and T >= 8192 else 2  # of 64 queries each; more of them share fewer registers
+    groups = _groups(D, T)
     rows = 64 * groups
     blocks = triton.cdiv(T, rows)
     whole = lse.view(torch.int32)
@@ -122,8 +126,13 @@ def _hopper_forward(
     )  # fmt: skip
 
 
+def _groups(width: int, length: int) -> int:
+    """How many groups of 64 queries work together: more of them share fewer registers."""
+    return 3 if width == 64 and length >= 1024 else 2
+
+
 def statistics(
-    q: Tensor, k: Tensor, lse: Tensor, strips: Tensor, best: Tensor, spans: Spans, scale: float, wanted: Wanted
+    q: Tensor, k: Tensor, lse: Tensor, strips: Tensor, spans: Spans, scale: float, wanted: Wanted
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """received (B, H, S), thumbnail (B, H, R, C), the largest weights (B, H, T, top) and their keys."""
     B, H, T, _ = q.shape
@@ -131,18 +140,20 @@ def statistics(
     lse = lse.contiguous()
     received = lse.new_empty((B, H, S) if wanted.received else (0,))
     cells = (B, H, min(wanted.rows, T), min(wanted.cols, S)) if wanted.rows else (0,)
-    counted = torch.zeros(cells, dtype=torch.int64, device=q.device)
     most = (B, H, T, wanted.top) if wanted.top else (0,)
     values, places = lse.new_empty(most), lse.new_empty(most, dtype=torch.int64)
     pass_by = _Pass(q, k, lse, spans, scale)
-    if suits_hopper(q, k, spans):
-        pass_by.hopper(received, counted, values, places, strips, best, wanted)
+    hopper = suits_hopper(q, k, spans)
+    alone = hopper and wanted.rows > 0 and _cells(T, S, *cells[2:])[2]
+    counted = torch.zeros(cells, dtype=torch.float32 if alone else torch.int64, device=q.device)
+    if hopper:
+        pass_by.hopper(received, counted, values, places, strips, wanted)
     else:
         if wanted.received or wanted.rows:
             pass_by.columns(received, counted, wanted)
         if wanted.top:
             pass_by.largest(values, places, wanted.top)
-    return received, _means(counted, T, S), values, places
+    return received, counted if alone else _means(counted, T, S), values, places
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,32 +191,21 @@ class _Pass:
         )  # fmt: skip
 
     def hopper(
-        self,
-        received: Tensor,
-        counted: Tensor,
-        values: Tensor,
-        places: Tensor,
-        strips: Tensor,
-        best: Tensor,
-        wanted: Wanted,
+        self, received: Tensor, counted: Tensor, values: Tensor, places: Tensor, strips: Tensor, wanted: Wanted
     ) -> None:
         """The same by Hopper's kernel, some heads at a time where candidates need room."""
-        traced = wanted.top if wanted.top > 1 and strips.numel() else 0
-        count = floor = self.lse
-        if traced:
+        if wanted.top and strips.numel():
             lines = self.lse.numel()
             count = torch.zeros(lines, dtype=torch.int32, device=self.q.device)
             floor = torch.empty_like(self.lse)
-            general.floors[(triton.cdiv(lines, 64),)](strips, floor, lines, TOP=traced, BM=64, num_warps=4)
+            general.floors[(triton.cdiv(lines, 64),)](strips, floor, lines, TOP=wanted.top, BM=64, num_warps=4)
             self._collected(received, counted, values, places, floor, count, wanted)
-            self.largest(values, places, traced, count)
+            self.largest(values, places, wanted.top, count)
             return
         if wanted.received or wanted.rows:
-            rooms = (self.lse, self.lse, self.lse.view(torch.int32))
-            self._hopper(received, counted, floor, *rooms, 0, self.q.size(0) * self.q.size(1), wanted, False)
-        if wanted.top == 1:
-            self._first(values, places, strips, best)
-        elif wanted.top:
+            heads, unread = self.q.size(0) * self.q.size(1), self.lse
+            self._hopper(received, counted, unread, unread, unread, unread.view(torch.int32), 0, heads, wanted, False)
+        if wanted.top:
             self.largest(values, places, wanted.top)
 
     def _collected(
@@ -219,25 +219,24 @@ class _Pass:
         wanted: Wanted,
     ) -> None:
         B, H, T, _ = self.q.shape
-        row = ROOM * (STRIP + 1) * 4  # bytes of candidates
         inputs = 2 * (self.q.numel() + 2 * self.k.numel())
-        most = min(max(inputs, 2**26) * 3 // 4 // row, 2**31 // (ROOM * STRIP))  # rows; places are counted in 32 bits
+        most = max(inputs, 2**26) * 3 // 4 // (ROOM * 8)  # rows whose candidates there is room for, at 8 bytes each
         step = max(1, min(B * H, most // T))
-        found = self.lse.new_empty(step * T * ROOM * STRIP)
-        where = self.lse.new_empty(step * T * ROOM, dtype=torch.int32)
+        found = torch.empty(step * T * ROOM, dtype=torch.int64, device=self.q.device)
+        noted = found.new_empty(step * triton.cdiv(self.k.size(2), KEYS) * NOTED)
         for head in range(0, B * H, step):
             heads = min(step, B * H - head)
             lines, at = heads * T, head * T
             part = count[at : at + lines]
-            self._hopper(received, counted, floor.flatten()[at:], found, where, part, head, heads, wanted, True)
+            self._hopper(received, counted, floor.flatten()[at:], found, noted, part, head, heads, wanted, True)
             general.chosen[(triton.cdiv(lines, 16),)](
-                found, where, part, self.lse.flatten()[at:], values.flatten()[at * wanted.top :],
+                found, part, self.lse.flatten()[at:], values.flatten()[at * wanted.top :],
                 places.flatten()[at * wanted.top :], lines, wanted.top, self.scale * LOG2E,
-                ROOM=ROOM, STRIP=STRIP, BM=16, num_warps=4,
+                ROOM=ROOM, BM=16, num_warps=4,
             )  # fmt: skip
 
     def _hopper(
-        self, received: Tensor, counted: Tensor, floor: Tensor, found: Tensor, where: Tensor, count: Tensor,
+        self, received: Tensor, counted: Tensor, floor: Tensor, found: Tensor, noted: Tensor, count: Tensor,
         head: int, heads: int, wanted: Wanted, collect: bool,
     ) -> None:  # fmt: skip
         from regard.attention.kernels.triton_hopper_statistics import statistics as kernel
@@ -245,28 +244,18 @@ class _Pass:
         B, H, T, D = self.q.shape
         S, whole = self.k.size(2), self.lse.view(torch.int32)
         R, C = counted.shape[2:] if wanted.rows else (1, 1)
-        cells, even = _cells(T, S, R, C) if wanted.rows else (0, False)
+        cells, even, alone = _cells(T, S, R, C) if wanted.rows else (0, False, False)
         lo, hi = (_or(end, whole) for end in (self.spans.lo, self.spans.hi))
         bounds = _or(self.spans.askers(S, KEYS, B, H), whole)
         blocks = triton.cdiv(S, KEYS)
         lse = self.lse.flatten()[head * T :] if collect else self.lse
         kernel[(blocks, heads)](
-            _tensor(self.q, 64), _tensor(self.k, KEYS), lse, floor, count, found, where, counted, received, lo, hi,
-            bounds,
+            _tensor(self.q, 64), _tensor(self.k, KEYS), lse, floor, count, found, noted, counted, received, lo,
+            hi, bounds,
             H, H // self.k.size(1), T, S, R, C, max(T // R, 1), self.scale * LOG2E,
             self.spans.shift_lo, self.spans.shift_hi, blocks, head, *self.spans.strides(), head * T if collect else 0,
-            D=D, BN=KEYS, STAGES=2, CELLS=cells, EVEN=even, RECEIVED=wanted.received, TOP=collect, ROOM=ROOM,
-            TOLD=self.spans.told, num_warps=4, maxnreg=168 if collect or D == 128 else 128,
-        )  # fmt: skip
-
-    def _first(self, values: Tensor, places: Tensor, strips: Tensor, best: Tensor) -> None:
-        B, H, T, D = self.q.shape
-        lo, hi, _, _ = _told(self.spans, self.lse)
-        general.first[(triton.cdiv(T, 32), B * H)](
-            self.q, self.k, strips, best, self.lse, values, places, H, H // self.k.size(1), T, self.k.size(2),
-            self.scale * LOG2E, self.spans.shift_lo, self.spans.shift_hi, lo, hi, *self.spans.strides(),
-            *self.q.stride()[:3], *self.k.stride()[:3],
-            D=D, SUBS=4, LANES=4, STRIP=STRIP, BM=32, TOLD=self.spans.told, num_warps=4,
+            D=D, BN=KEYS, STAGES=AHEAD, CELLS=cells, EVEN=even, ALONE=alone, RECEIVED=wanted.received, TOP=collect,
+            ROOM=ROOM, TOLD=self.spans.told, num_warps=4, maxnreg=_registers(wanted, collect),
         )  # fmt: skip
 
     def _strides(self) -> tuple[int, ...]:
@@ -306,28 +295,28 @@ def _suits_vendor(q: Tensor, k: Tensor, spans: Spans) -> bool:
     )
 
 
-def _cells(T: int, S: int, R: int, C: int) -> tuple[int, bool]:
-    """How many columns of cells a block of keys may touch; whether cells are whole multiples of what a lane holds."""
-    width = S // C
-    if S % C == 0 and T % R == 0 and (T // R) % 16 == 0 and width % 8 == 0 and (KEYS % width == 0 or width % KEYS == 0):
-        return max(1, KEYS // width), True
+def _registers(wanted: Wanted, collects: bool) -> int:
+    """Of a lane in the statistics pass: the fewer, the more programs share a multiprocessor."""
+    return 168 if collects and (wanted.received or wanted.rows) else 128
+
+
+def _cells(T: int, S: int, R: int, C: int) -> tuple[int, bool, bool]:
+    """How many columns of cells a block of keys may touch; whether cells are whole multiples of what a lane holds; and
+    whether a cell is no more than 16 queries of one warp and keys of one block."""
+    wide = S // C
+    if S % C == 0 and T % R == 0 and (T // R) % 16 == 0 and wide % 8 == 0 and (KEYS % wide == 0 or wide % KEYS == 0):
+        return max(1, KEYS // wide), True, T // R == 16 and wide <= KEYS
     most = KEYS * C // S if KEYS * C % S == 0 else min(-(-KEYS * C // S) + 1, KEYS)
-    return max(8, triton.next_power_of_2(most)), False
+    return max(8, triton.next_power_of_2(most)), False, False
 
 
 def _means(counted: Tensor, T: int, S: int) -> Tensor:
     """Means of the thumbnail's cells from their sums in units of 2^-40."""
-    if counted.dim() < 4:
-        return counted.float()
-    R, C = counted.shape[2:]
-    high, wide = (_sizes(size, count, counted) for size, count in ((T, R), (S, C)))
-    return (counted.double() / (high[:, None] * wide * 2.0**40)).float()
-
-
-def _sizes(size: int, count: int, like: Tensor) -> Tensor:
-    """How many of `size` places lie in each of `count` cells; place i is in cell floor(i count / size)."""
-    edges = -(-torch.arange(count + 1, device=like.device) * size // count)
-    return edges.diff().double()
+    found = torch.empty_like(counted, dtype=torch.float32)
+    if cells := counted.numel():
+        R, C = counted.shape[2:]
+        general.means[(triton.cdiv(cells, 1024),)](counted, found, T, S, R, C, cells, BLOCK=1024, num_warps=4)
+    return found
 
 
 def _tensor(x: Tensor, rows: int) -> Any:

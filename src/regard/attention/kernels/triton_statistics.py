@@ -2,7 +2,8 @@
 
     columns   what each key received and the thumbnail, one program for each block of keys
     largest   the k largest weights of each query, one walk over its keys for each of the k
-    floors, chosen, first   the same from what the forward pass and the statistics pass of Hopper leave behind
+    floors, chosen   the same from what the forward pass and the statistics pass of Hopper leave behind
+    means     the thumbnail from its sums
 
 Sums that several programs share are whole numbers in units of 2^-40, so that their order does not matter.
 """
@@ -160,83 +161,46 @@ def floors(STRIPS, FLOOR, lines, TOP: tl.constexpr, BM: tl.constexpr):
 
 
 @triton.jit
-def chosen(
-    FOUND, WHERE, COUNT, LSE, VALUES, PLACES, lines, top, c,
-    ROOM: tl.constexpr, STRIP: tl.constexpr, BM: tl.constexpr,
-):  # fmt: skip
-    """The `top` largest of the candidates that were collected: strips of STRIP scores and the key each begins at."""
+def chosen(FOUND, COUNT, LSE, VALUES, PLACES, lines, top, c, ROOM: tl.constexpr, BM: tl.constexpr):
+    """The `top` largest of a row's list of candidates, each a key and above it the score's bits. The place of one among
+    them is how many of the others come before it."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     inside = rows < lines
-    count = tl.load(COUNT + rows, mask=inside, other=0)
+    many = tl.load(COUNT + rows, mask=inside, other=0)
+    fits = inside & (many <= ROOM)  # the others are gone through again, see `largest`
     slot = tl.arange(0, ROOM)
-    inner = tl.arange(0, STRIP)
-    real = (slot[None, :] < count[:, None]) & inside[:, None]
-    strip = rows[:, None].to(tl.int64) * ROOM + slot[None, :]
-    s = tl.load(FOUND + strip[:, :, None] * STRIP + inner[None, None, :], mask=real[:, :, None], other=NEVER)
-    start = tl.load(WHERE + strip, mask=real, other=0)
-    key = start[:, :, None] + (inner // 2 * 8 + inner % 2)[None, None, :]
-    base = _log2(LSE, rows, inside)
-    fits = inside & (count <= ROOM)  # the others are gone through again, see `largest`
-    best = tl.max(s, 2)  # of each strip: a row's next one is looked for among those
-    for t in range(top):
-        most = tl.max(best, 1)
-        here = s == most[:, None, None]
-        place = tl.min(tl.min(tl.where(here, key, 2147483647), 2), 1)
-        found = most > NEVER * 0.5
-        weight = tl.minimum(tl.exp2(most * c - base), 1.0)
-        tl.store(VALUES + rows.to(tl.int64) * top + t, tl.where(found, weight, 0.0), mask=fits)
-        tl.store(PLACES + rows.to(tl.int64) * top + t, tl.where(found, place, -1).to(tl.int64), mask=fits)
-        s = tl.where(here & (key == place[:, None, None]), NEVER, s)
-        best = tl.max(s, 2)
+    real = (slot[None, :] < many[:, None]) & fits[:, None]
+    line = FOUND + rows.to(tl.int64) * ROOM
+    pair = tl.load(line[:, None] + slot[None, :], mask=real, other=0)
+    key = pair.to(tl.int32)
+    s = (pair >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+    before = tl.zeros((BM, ROOM), tl.int32)
+    for start in range(0, tl.max(tl.where(fits, many, 0), 0), 4):
+        for i in tl.static_range(4):  # on their way together
+            there = fits & (start + i < many)
+            other = tl.load(line + start + i, mask=there, other=0)
+            its_key = tl.where(there, other.to(tl.int32), 2147483647)
+            its = tl.where(there, (other >> 32).to(tl.int32).to(tl.float32, bitcast=True), NEVER)
+            sooner = (its[:, None] > s) | ((its[:, None] == s) & (its_key[:, None] < key))
+            before += sooner.to(tl.int32)
+    weight = tl.minimum(tl.exp2(s * c - _log2(LSE, rows, inside)[:, None]), 1.0)
+    at = rows[:, None].to(tl.int64) * top + before
+    taken = real & (before < top)
+    tl.store(VALUES + at, weight, mask=taken)
+    tl.store(PLACES + at, key.to(tl.int64), mask=taken)
+    none = (slot[None, :] >= many[:, None]) & (slot[None, :] < top) & fits[:, None]  # fewer keys than asked for
+    empty = rows[:, None].to(tl.int64) * top + slot[None, :]
+    tl.store(VALUES + empty, 0.0, mask=none)
+    tl.store(PLACES + empty, -1, mask=none)
 
 
 @triton.jit
-def first(
-    Q, K, STRIPS, BEST, LSE, VALUES, PLACES, H, GROUP, T, S, c, shift_lo, shift_hi, LO, HI, stride_eb, stride_eh,
-    stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn,
-    D: tl.constexpr, SUBS: tl.constexpr, LANES: tl.constexpr, STRIP: tl.constexpr, BM: tl.constexpr, TOLD: tl.constexpr,
-):  # fmt: skip
-    """The largest weight of each query: its class of keys and block are known, so its few keys are scored once more."""
-    rows = tl.program_id(0) * BM + tl.arange(0, BM)
-    bh = tl.program_id(1)
-    b = bh // H
-    h = bh % H
-    inside = rows < T
-    line = bh.to(tl.int64) * T + rows
-    each = tl.arange(0, SUBS * LANES)
-    at = line[:, None] * (SUBS * LANES) + each[None, :]
-    strips = tl.load(STRIPS + at, mask=inside[:, None], other=NEVER)
-    start = tl.load(BEST + at, mask=inside[:, None], other=0) + (each // LANES * (STRIP * LANES))[None, :]
-    most = tl.max(strips, 1)
-    is_most = strips == most[:, None]
-    begin = tl.min(tl.where(is_most, start, 2147483647), 1)  # of equal ones that which begins first
-    here = is_most & (start == begin[:, None])
-    lane = tl.min(tl.where(here, each % LANES, LANES)[:, :], 1)
-    several = tl.sum(here.to(tl.int32), 1) > 1
-    wide = tl.arange(0, D)
-    q_at = b.to(tl.int64) * stride_qb + h.to(tl.int64) * stride_qh + rows[:, None].to(tl.int64) * stride_qm
-    q = tl.load(Q + q_at + wide[None, :], mask=inside[:, None], other=0.0).to(tl.float32)
-    k_base = K + b.to(tl.int64) * stride_kb + (h // GROUP).to(tl.int64) * stride_kh
-    lo, hi = ends(rows, b, h, T, S, LO, HI, stride_eb, stride_eh, shift_lo, shift_hi, TOLD)
-    best = tl.full((BM,), NEVER, tl.float32)
-    place = tl.full((BM,), -1, tl.int32)
-    if tl.max((several & inside).to(tl.int32), 0) > 0:
-        for j in range(STRIP * LANES):
-            key = begin + j
-            mine = (several | (j % 8 // 2 == lane)) & inside & (key >= lo) & (key < hi)
-            k = tl.load(k_base + key[:, None].to(tl.int64) * stride_kn + wide[None, :], mask=mine[:, None], other=0.0)
-            s = tl.where(mine, tl.sum(q * k.to(tl.float32), 1), NEVER)
-            place = tl.where(s > best, key, place)
-            best = tl.maximum(s, best)
-    else:
-        for j in range(STRIP):
-            key = begin + j // 2 * 8 + lane * 2 + j % 2
-            mine = inside & (key >= lo) & (key < hi)
-            k = tl.load(k_base + key[:, None].to(tl.int64) * stride_kn + wide[None, :], mask=mine[:, None], other=0.0)
-            s = tl.where(mine, tl.sum(q * k.to(tl.float32), 1), NEVER)
-            place = tl.where(s > best, key, place)
-            best = tl.maximum(s, best)
-    found = most > NEVER * 0.5
-    weight = tl.minimum(tl.exp2(most * c - _log2(LSE, line, inside)), 1.0)
-    tl.store(VALUES + line, tl.where(found, weight, 0.0), mask=inside)
-    tl.store(PLACES + line, tl.where(found, place, -1).to(tl.int64), mask=inside)
+def means(COUNTED, MEANS, T, S, R, C, cells, BLOCK: tl.constexpr):
+    """Means of the thumbnail's cells from their sums; place i of T is in row floor(i R / T) of R."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    r = at // C % R
+    c = at % C
+    high = ((r + 1) * T + R - 1) // R - (r * T + R - 1) // R
+    wide = ((c + 1) * S + C - 1) // C - (c * S + C - 1) // C
+    total = tl.load(COUNTED + at, mask=at < cells, other=0)
+    tl.store(MEANS + at, total.to(tl.float32) / UNIT / (high * wide).to(tl.float32), mask=at < cells)
