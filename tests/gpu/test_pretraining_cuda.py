@@ -1,10 +1,10 @@
-"""What pre-training is quick by on a GPU: fused dropout, cuDNN's attention, surprises without logits, steps unseen."""
+"""What pre-training is quick by on a GPU: dropout in attention, cuDNN's kernels, surprises without logits, our own."""
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,11 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where pytest is run without the project's settings
 from regard.attention import attend, masks
 from regard.attention.attend import choose
+from regard.attention.residual import _added_norm
 from regard.errors import TrainingError
+from regard.models import surprise
+from regard.models.bends import _bent
+from regard.models.blocks import gelu
 from regard.models.gpt import GPT
 from regard.models.predictions import IGNORED
 from regard.models.surprise import Surprise
@@ -54,7 +58,7 @@ def test_lengths_of_all_kinds(dtype: torch.dtype, width: int, T: int, causal: bo
     """Output, log-sum-exp and gradients err at most twice as much as plain PyTorch in the same numbers."""
     q, k, v = inputs(T, dtype, width)
     mask = masks.Causal() if causal else None
-    assert choose(q, k, v, mask=mask).backend == "sdpa"
+    assert choose(q, k, v, mask=mask).backend == "triton"  # the same kernel, and statistics if they are asked for
     truth = everything(*(x.detach().double().requires_grad_() for x in (q, k, v)), mask, "plain")
     usual = everything(q, k, v, mask, "plain")
     got = everything(q, k, v, mask, "sdpa")
@@ -134,6 +138,21 @@ def test_surprise_errs_no_more_than_twice_the_usual(dtype: torch.dtype, words: i
         assert error <= 2 * allowed + 1e-5 * true.abs().max()
 
 
+def test_surprise_of_many_portions_is_that_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What words want is added up inside the products."""
+    torch.manual_seed(0)
+    states, near = (torch.randn(n, 64, device="cuda", requires_grad=True) for n in (1000, 5000))
+    targets, found = torch.randint(0, 5000, (1000,), device="cuda"), []
+    for held in (2**29, 2**20):
+        monkeypatch.setitem(surprise.HELD, "cuda", held)
+        with torch.autocast("cuda", torch.bfloat16):
+            total = Surprise(targets)(states, near, None)
+        found.append([total.detach(), *torch.autograd.grad(total, [states, near])])
+    assert len(surprise._portions(1000, 5056, "cuda")) > 3
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5 * float(one.abs().max()))
+
+
 def test_surprise_never_holds_all_logits() -> None:
     states, near = (torch.randn(n, 64, device="cuda", requires_grad=True) for n in (32768, 50304))
     targets = torch.randint(0, 50304, (32768,), device="cuda")
@@ -158,6 +177,66 @@ def test_a_gpt_compiled_as_one_graph_gives_the_same() -> None:
         torch.testing.assert_close(one, other, rtol=0.1, atol=2e-3)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu_errs_no_more_than_twice_what_torch_does(approximate: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x = torch.linspace(-14, 14, 3000 * 333, device="cuda").to(dtype).view(3000, 333)
+    towards, bias = torch.randn_like(x), torch.randn(333, device="cuda")
+
+    def usual(x: Tensor, bias: Tensor) -> Tensor:
+        return nn.functional.gelu(x + bias.to(x.dtype), approximate=approximate)
+
+    def all_of(bend: Callable[..., Tensor], x: Tensor, bias: Tensor) -> list[Tensor]:
+        leaves = [x.clone().requires_grad_(), bias.clone().requires_grad_()]
+        found = bend(*leaves)
+        return [found.detach(), *torch.autograd.grad(found, leaves, towards.to(x.dtype))]
+
+    truth, plain = all_of(usual, x.double(), bias.double()), all_of(usual, x, bias)
+    mine = all_of(lambda x, bias: _bent(x, bias, approximate == "tanh"), x, bias)
+    for got, other, true in zip(mine, plain, truth, strict=True):
+        assert got.dtype == other.dtype
+        error, allowed = (((one - true).abs() / (1e-3 + true.abs())).max() for one in (got, other))
+        assert error <= 2 * allowed
+
+
+def test_a_compiled_feed_forward_layer_gives_the_same() -> None:
+    torch.manual_seed(0)
+    layer, x = gelu(64, 256).cuda(), torch.randn(5, 77, 64, device="cuda", requires_grad=True)
+    found = []
+    for called in (layer, torch.compile(layer, fullgraph=True)):
+        with torch.autocast("cuda", torch.bfloat16):
+            out = called(x)
+        found.append([out, *torch.autograd.grad(out.float().square().sum(), [x, *layer.parameters()])])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=0.05, atol=0.02 * float(one.abs().max()))
+
+
+def test_a_residual_sum_and_its_norm_err_no_more_than_twice_the_plain_lines() -> None:
+    torch.manual_seed(0)
+    x, more = 3 + torch.randn(5000, 768, device="cuda"), torch.randn(5000, 768, device="cuda").bfloat16()
+    weight, bias = 1 + 0.3 * torch.randn(2, 768, device="cuda")
+    towards = torch.randn(5000, 768, device="cuda"), torch.randn(5000, 768, device="cuda").bfloat16()
+
+    def plain(x: Tensor, more: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        total = x + more
+        return total, nn.functional.layer_norm(total, (768,), weight, bias).to(more.dtype)
+
+    def all_of(way: Callable[..., tuple[Tensor, ...]], *leaves: Tensor) -> list[Tensor]:
+        leaves = tuple(one.clone().requires_grad_() for one in leaves)
+        found = way(*leaves)[:2]
+        wanted = [one.to(other.dtype) for one, other in zip(towards, found, strict=True)]
+        return [*(one.detach() for one in found), *torch.autograd.grad(found, leaves, wanted)]
+
+    leaves = (x, more, weight, bias)
+    truth, usual = all_of(plain, *(one.double() for one in leaves)), all_of(plain, *leaves)
+    mine = all_of(lambda *all: _added_norm(*all, 1e-5), *leaves)
+    assert torch.equal(mine[0], usual[0])
+    for got, other, true in zip(mine, usual, truth, strict=True):
+        error, allowed = ((one - true).abs().max() for one in (got, other))
+        assert got.dtype == other.dtype and error <= 2 * allowed + 1e-6 * true.abs().max()
+
+
 @pytest.mark.parametrize("accumulate", [1, 3])
 def test_a_training_by_graphs_is_the_compiled_one(accumulate: int) -> None:
     """Of rows of one length, so that a graph is recorded and replayed."""
@@ -175,7 +254,10 @@ def test_a_training_by_graphs_is_the_compiled_one(accumulate: int) -> None:
         loop.run()
         found.append({name: tensor.clone() for name, tensor in weights_of(model).items()})
     for name, tensor in found[0].items():
-        torch.testing.assert_close(found[1][name], tensor, rtol=0, atol=2e-3)  # a step is as long; 20 were done
+        other = found[1][name]
+        if name.endswith("joint.bias"):  # that of keys changes no weight, so its gradient is rounding alone
+            tensor, other = (torch.cat([x[:64], x[128:]]) for x in (tensor, other))
+        torch.testing.assert_close(other, tensor, rtol=0, atol=2e-3, msg=name)  # a step is as long; 20 were done
 
 
 class Endless:

@@ -6,16 +6,20 @@ Every layer attends through a Tap and leaves nothing on itself. Vectors are (B, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention.masks import Mask
 from regard.attention.positions import Rotary
+from regard.attention.residual import Residual
 from regard.attention.scores import Score
 from regard.attention.tap import Tap
 from regard.errors import SettingError, ShapeError
+
+Stream = TypeVar("Stream", Tensor, Residual)
+"""What blocks take and give back: vectors (B, T, D), or such to which the last branch is added later."""
 
 
 class MultiHead(nn.Module):
@@ -200,6 +204,13 @@ class Cache:
             self._k, self._v = self._k.index_select(0, rows), self._v.index_select(0, rows)
 
 
+class Dropout(nn.Dropout):
+    """torch's, which copies also where nothing is dropped: compiled code would write the copy out."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) if self.training and self.p > 0 else x
+
+
 class FeedForward(nn.Module):
     """Two matrices with a bend between them, applied to every vector alike."""
 
@@ -209,7 +220,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner, self.outer = nn.Linear(dim, hidden, bias=bias), nn.Linear(hidden, dim, bias=bias)
         self.activation = nn.ReLU() if activation is None else activation
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.outer(self.dropout(self.activation(self.inner(x))))
@@ -227,12 +238,21 @@ class AddNorm(nn.Module):
         super().__init__()
         if order not in ("post", "pre"):
             raise SettingError(f"order={order!r}", "'post' or 'pre'", where="AddNorm")
-        self.order, self.norm, self.dropout = order, norm(dim), nn.Dropout(dropout)
+        self.order, self.norm, self.dropout = order, norm(dim), Dropout(dropout)
 
-    def forward(self, x: Tensor, work: Callable[[Tensor], Tensor]) -> Tensor:
+    def forward(self, x: Stream, work: Callable[[Tensor], Tensor]) -> Stream:
+        if isinstance(x, Residual):
+            return self._later(x, work)
         if self.order == "pre":
             return x + self.dropout(work(self.norm(x)))
         return self.norm(x + self.dropout(work(x)))
+
+    def _later(self, x: Residual, work: Callable[[Tensor], Tensor]) -> Residual:
+        if self.order == "pre":
+            total, normed = x.normed(self.norm)
+            return Residual(total, self.dropout(work(normed)))
+        whole = x.whole()
+        return Residual(self.norm(whole + self.dropout(work(whole))))
 
 
 AddNorms = Callable[[int], AddNorm]
@@ -249,13 +269,13 @@ class EncoderBlock(nn.Module):
 
     def forward(
         self,
-        x: Tensor,
+        x: Stream,
         *,
         mask: Mask | None = None,
         bias: object | None = None,
         cache: Cache | None = None,
         offset: int | Tensor | None = None,
-    ) -> Tensor:
+    ) -> Stream:
         """x (B, T, D) to (B, T, D); with mask=Causal() this is GPT's block. `cache`, `offset`: as of MultiHead."""
         x = self.after_self(x, lambda y: self.self(y, mask=mask, bias=bias, cache=cache, offset=offset))
         return self.after_feed(x, self.feed)

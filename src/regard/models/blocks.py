@@ -14,9 +14,19 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from regard.attention.layers import AddNorm, DecoderBlock, EncoderBlock, FeedForward, Fused, MultiHead, Separate
+from regard.attention.layers import (
+    AddNorm,
+    DecoderBlock,
+    Dropout,
+    EncoderBlock,
+    FeedForward,
+    Fused,
+    MultiHead,
+    Separate,
+)
 from regard.attention.positions import Rotary
 from regard.errors import SettingError
+from regard.models.bends import GeluFeed
 
 
 class Gated(nn.Module):
@@ -72,7 +82,7 @@ class Style:
 
 def gelu(width: int, hidden: int, approximate: str = "none", bias: bool = True) -> FeedForward:
     """BERT's feed-forward layer; GPT-2's with approximate="tanh"."""
-    return FeedForward(width, hidden, nn.GELU(approximate), bias=bias)
+    return GeluFeed(width, hidden, approximate, bias)
 
 
 PUBLISHED = Style()
@@ -131,7 +141,7 @@ class Embedded(nn.Module):
         self.positions, self.scale = positions, scale
         self.segments = nn.Embedding(segments, width) if segments else None
         self.norm = nn.Identity() if norm is None else norm
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, ids: Tensor, offset: int | Tensor = 0, segments: Tensor | None = None) -> Tensor:
         """ids (B, T), the first of which stands at `offset`; segments (B, T), all 0 if not told: (B, T, width)."""

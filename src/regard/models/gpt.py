@@ -14,9 +14,11 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from regard.attention.layers import Cache
+from regard.attention.compiled import compiled_half
+from regard.attention.layers import Cache, Dropout
 from regard.attention.masks import Causal, Documents, Everything, Mask, Padding
 from regard.attention.positions import Learned, Rotary, Sinusoidal
+from regard.attention.residual import Residual
 from regard.errors import SettingError, ShapeError
 from regard.models.blocks import GPT2, Style, readers
 from regard.models.predictions import Logits
@@ -67,7 +69,7 @@ class GPT(nn.Module):
         rotary = where if isinstance(where, Rotary) else None
         self.embedding = nn.Embedding(vocabulary, width)
         self.positions = None if isinstance(where, Rotary) else where
-        self.dropout = nn.Dropout(style.dropout)
+        self.dropout = Dropout(style.dropout)
         self.decoder = readers(layers, width, heads, hidden or 4 * width, style, rotary)
         self.norm = style.last(width)
         self.output: nn.Module | None = None if tied else nn.Linear(width, vocabulary, bias=False)
@@ -113,10 +115,12 @@ class GPT(nn.Module):
         mask = _mask(inputs.size(1), before, documents, padded)
         offset: int | Tensor = before if padded is None else before - padded
         x = self.embedding(inputs)
-        states = [self.dropout(x if self.positions is None else self.positions(x, offset))]
+        x = self.dropout(x if self.positions is None else self.positions(x, offset))
+        states = [Residual(x) if compiled_half(x) else x]
         for layer, block in enumerate(self.decoder):
             states.append(block(states[-1], mask=mask, cache=caches[layer] if caches else None, offset=offset))
-        return [*states[:-1], self.norm(states[-1])]
+        added = [state.whole() if isinstance(state, Residual) else state for state in states]
+        return [*added[:-1], self.norm(added[-1])]
 
     def caches(self, longest: int | None = None) -> list[Cache]:
         """An empty cache for each layer, to go on step by step; with room for `longest` tokens, or growing."""

@@ -82,15 +82,12 @@ def _summed(
         logits = states[places] @ near.mT if shift is None else torch.addmm(shift, states[places], near.mT)
         some, slope = _of_logits(logits, targets[places], size, smoothing)
         total += some.sum()
-        if not slopes:
-            continue
-        torch.mm(slope, near, out=for_states[places])
-        if dtype == precise:
-            for_words.addmm_(slope.mT, states[places])
-        else:
-            for_words += slope.mT @ states[places]
-        if bias is not None:
-            for_bias += slope.sum(0, dtype=precise)
+        if slopes:
+            torch.mm(slope, near, out=for_states[places])
+            _accumulate(for_words, slope.mT, states[places])
+            if bias is not None:
+                for_bias += slope.sum(0, dtype=precise)
+        del logits, slope  # there is never more than one portion in memory
     for_bias = for_bias[:size] if bias is not None else for_bias[:0]
     return total, for_states, for_words[:size].to(words.dtype), for_bias.to(words.dtype)
 
@@ -106,6 +103,16 @@ def _(
     total = states.new_empty((), dtype=wide(words[:0]).dtype)
     for_bias = words.new_empty(0 if bias is None else len(words))
     return total, torch.empty_like(states), words.new_empty(words.shape), for_bias
+
+
+def _accumulate(total: Tensor, one: Tensor, other: Tensor) -> None:
+    """total += one @ other; on a GPU inside the product also where that is of half precision and the total is not."""
+    if total.dtype == one.dtype:
+        total.addmm_(one, other)
+    elif total.device.type == "cuda":
+        torch.addmm(total, one, other, out_dtype=total.dtype, out=total)
+    else:
+        total += one @ other
 
 
 def _aligned(words: Tensor, bias: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
