@@ -19,7 +19,7 @@ from torch import Tensor
 
 from attention.interpreting import Checks, disassembled
 from regard.attention import Attended, Observe, attend, masks, scores
-from regard.attention.attend import _prepare
+from regard.attention.attend import prepare
 from regard.attention.kernels import triton_additive, triton_additive_parts
 from regard.attention.kernels.triton_additive_parts import TILINGS
 
@@ -46,7 +46,7 @@ def drawn(q: tuple[int, ...], k: tuple[int, ...], *, units: int = 5, values: int
 
 
 def kernel(q: Tensor, k: Tensor, v: Tensor, score: scores.Additive, mask: masks.Mask | None = None) -> Attended:
-    prepared, v, dropout = _prepare(q, k, v, score, mask, None, None, 0.0)
+    prepared, v, dropout = prepare(q, k, v, score, mask, None, None, 0.0)
     assert triton_additive.refuses(prepared, v, dropout) is None
     return triton_additive.compute(prepared, v, dropout, STATISTICS)
 
@@ -352,7 +352,7 @@ def test_refusals_are_in_words() -> None:
 
     def said(**changes: Any) -> str | None:
         asked = {"score": score, "mask": None, "bias": None, "window": None, "dropout": 0.0} | changes
-        return triton_additive.refuses(*_prepare(q, k, v, *asked.values()))
+        return triton_additive.refuses(*prepare(q, k, v, *asked.values()))
 
     assert said() == "it runs on cuda, not on cpu"
     assert (

@@ -1,19 +1,40 @@
 """The ways to copy: each typed out, all mass dealt out, and words outside the vocabulary said by copying alone."""
 
+from contextlib import contextmanager
+from typing import NamedTuple
+from unittest.mock import patch
+
 import pytest
 import torch
+from torch import Tensor
 
-from models.readers import HIDDEN, VOCABULARY, attentive, shares, tokens
+from attention.cases import Largest
+from models.readers import HIDDEN, UNKNOWN, VOCABULARY, attentive, shares, tokens
 from regard.attention import attend, capture
 from regard.attention.masks import Past
 from regard.attention.observe import Observe
-from regard.attention.scores import Additive, Dot
+from regard.attention.scores import Additive, Bilinear, Cosine, Dot
 from regard.errors import SettingError
+from regard.inspection.intervene import intervene
+from regard.models import attentive as attentive_model
+from regard.models.attentive import AttentiveLM, LookBack
+from regard.models.cache import NeuralCache
 from regard.models.copying import Average, Gate, Sentinel
-from regard.models.predictions import IGNORED
+from regard.models.looked import Looked
+from regard.models.predictions import IGNORED, sayable
+from regard.models.recurrence import Recurrence
+from regard.models.words import Words
+from regard.training.reading_on import closed_surprise
 
 WAYS = {"average": Average, "gate": lambda: Gate(HIDDEN), "sentinel": lambda: Sentinel(HIDDEN)}
 by_way = pytest.mark.parametrize("way", list(WAYS))
+
+
+class Dealt(NamedTuple):
+    """The softmax's share (B, T), and what each seen token gets, (B, T, S)."""
+
+    share: Tensor
+    copied: Tensor
 
 
 def attended(copy, score=None):
@@ -25,7 +46,8 @@ def attended(copy, score=None):
         for parameter in copy.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator))
     got = attend(states, states, score=score or Dot(), mask=Past(), observe=Observe(weights=True))
-    return states, got, copy, copy(states, got)
+    share, rest = copy(states, got)
+    return states, got, copy, Dealt(share, got.weights * rest.unsqueeze(-1))
 
 
 @by_way
@@ -95,3 +117,82 @@ def test_what_cannot_be_is_refused_in_words() -> None:
     for way in (Gate, Sentinel):
         with pytest.raises(SettingError, match="width=0"):
             way(0)
+
+
+@contextmanager
+def nothing_held():
+    """Weights are never held where a model can do without."""
+    with patch.object(attentive_model, "SMALL", -1):
+        yield
+
+
+LOOKS = {"average": None, "gate": Bilinear(HIDDEN), "sentinel": Cosine(0.3)}
+DOCUMENTS = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 2, 2], [3, 3, 3, 3, 3, 3, 3, 3, 3]])
+
+
+def read_twice(model, text, documents):
+    """A prediction that was carried to, from the tokens before."""
+    before = None if documents is None else documents[:, :4]
+    _, carry = model(text[:, :4], before)
+    return model(text[:, 4:], None if documents is None else documents[:, 4:], carry)[0]
+
+
+@pytest.mark.parametrize("documents", [None, DOCUMENTS], ids=["one text", "texts"])
+@pytest.mark.parametrize("carried", [False, True])
+@by_way
+def test_weights_that_are_not_held_say_the_same(way, carried, documents) -> None:
+    model, text = attentive("lstm", LOOKS[way], WAYS[way]()), tokens(2, 9)
+    targets = text.roll(-1, 1)
+    targets[0, 5], targets[1, 1] = IGNORED, VOCABULARY + 50
+    read = read_twice if carried else lambda model, text, documents: model(text, documents)[0]
+    targets = targets[:, 4:] if carried else targets
+    held = read(model, text, documents)
+    with nothing_held():
+        loose = read(model, text, documents)
+    assert isinstance(held.copied, Tensor) and isinstance(loose.copied, Looked)
+    assert torch.equal(sayable(loose, targets, UNKNOWN), sayable(held, targets, UNKNOWN))
+    torch.testing.assert_close(loose.log_probs(), held.log_probs())
+    torch.testing.assert_close(closed_surprise(loose, targets, UNKNOWN), closed_surprise(held, targets, UNKNOWN))
+    found = []
+    for said in (held, loose):
+        total = said.surprise(sayable(said, targets, UNKNOWN), 0.1)
+        found.append((total, torch.autograd.grad(total.sum(), list(model.parameters()))))
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_weights_that_are_not_held_are_told_to_whoever_listens() -> None:
+    model, text = attentive("lstm", Dot(), Sentinel(HIDDEN)), tokens(2, 9)
+    want = model(text)[0]
+    with nothing_held():
+        with capture(model) as heard:
+            got = model(text)[0]
+        with intervene(model, "past", weights="uniform"):
+            other = model(text)[0]
+    assert isinstance(got.copied, Tensor) and torch.equal(got.copied, want.copied)
+    assert heard["past"].weights is not None
+    copied = other.weights()[0, 5, :5]  # an answer to what it looks at is copied from
+    torch.testing.assert_close(copied, copied[:1].expand(5))
+
+
+def test_a_score_that_is_no_dot_product_holds_its_weights() -> None:
+    with nothing_held():
+        assert isinstance(attentive("gru", Additive(HIDDEN, 4), Average())(tokens(2, 5))[0].copied, Tensor)
+
+
+def test_a_cache_around_weights_that_are_not_held() -> None:
+    cache, text = NeuralCache(attentive("lstm", Dot(), Sentinel(HIDDEN)), 20, share=0.3).double(), tokens(2, 9)
+    want = cache(text)[0].log_probs()
+    with nothing_held():
+        torch.testing.assert_close(cache(text)[0].log_probs(), want)
+
+
+def test_a_long_segment_holds_no_map() -> None:
+    """More than 2^22 weights: no tensor of both passes has half as many numbers."""
+    torch.manual_seed(0)
+    look = LookBack(Bilinear(8), copy=Gate(8))
+    model = AttentiveLM(Words(20, 8), Recurrence("gru", 8, 8), look)
+    text = torch.randint(20, (4, 1100))
+    with Largest() as largest:
+        said = model(text)[0]
+        said.surprise(text.roll(-1, 1)).sum().backward()
+    assert isinstance(said.copied, Looked) and largest.numel < 4 * 1100**2 / 2

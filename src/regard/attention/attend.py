@@ -89,7 +89,7 @@ def attend(
     observe = Observe() if observe is None else observe
     if not isinstance(observe, Observe):
         raise DtypeError(f"observe={observe!r}", "an Observe(...)", where="attend")
-    prepared, v, dropout = _prepare(q, k, v, score, mask, bias, window, dropout)
+    prepared, v, dropout = prepare(q, k, v, score, mask, bias, window, dropout)
     name, _ = _choose(prepared, v, dropout, backend)
     with own_precision(v):
         got = BACKENDS[name].compute(prepared, v, dropout, observe)
@@ -140,7 +140,7 @@ def choose(
     backend: str = "auto",
 ) -> Choice:
     """What `attend` would pick for the same request, without computing it."""
-    prepared, v, dropout = _prepare(q, k, v, score, mask, bias, window, dropout)
+    prepared, v, dropout = prepare(q, k, v, score, mask, bias, window, dropout)
     return Choice(*_choose(prepared, v, dropout, backend), _refused(prepared, v, dropout))
 
 
@@ -223,7 +223,7 @@ def _refused(prepared: Prepared, v: Tensor, dropout: float) -> dict[str, str]:
     return {name: reason for name, reason in said.items() if reason is not None}
 
 
-def _prepare(
+def prepare(
     q: Tensor,
     k: Tensor,
     v: Tensor | None,

@@ -15,12 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from regard.attention.masks import Mask, Past
+from regard.attention.attend import SMALL
+from regard.attention.masks import Documents, Mask, Past
 from regard.attention.observe import Attended, Observe
-from regard.attention.scores import Score
+from regard.attention.scores import Dot, Score, as_score
 from regard.attention.tap import Tap
 from regard.errors import SettingError
 from regard.models.copying import Copy
+from regard.models.looked import Looked
 from regard.models.predictions import Logits, Mixture, Prediction
 from regard.models.recurrence import Carry, Recurrence
 from regard.models.recurrent import Reading
@@ -95,10 +97,12 @@ class AttentiveLM(nn.Module):
         here = Seen.of(states, inputs, documents)
         keys = here if carry is None else Seen.carried(carry).then(here)
         mask: Mask = Past()
+        texts: Documents | None = None
         if carry is not None or documents is not None:  # else there is one text, and no empty place
-            mask = mask & keys.mask(documents, inputs.size(1))
-        got = self._look(states, keys, mask)
-        prediction, hidden = self._said(states, got, keys.tokens)
+            texts = keys.mask(documents, inputs.size(1))
+            mask = mask & texts
+        got = self._look(states, keys, mask, weights=self.copies and not self._too_many(states, keys))
+        prediction, hidden = self._said(states, got, keys, texts)
         return Reading(prediction, hidden, after | keys.last(self.memory).carry)
 
     def start(self, inputs: Tensor, lengths: Tensor, end: int | None = None) -> Read:
@@ -115,7 +119,7 @@ class AttentiveLM(nn.Module):
         text = state.text if state.end is None else state.text + (tokens == state.end)
         states, recurrent = self.recurrence(self.words(inputs), state.recurrent)
         got = self._look(states, memory, memory.mask(text.unsqueeze(-1), 1), weights=True)
-        prediction, _ = self._said(states, got, memory.tokens)
+        prediction, _ = self._said(states, got, memory)
         log_probs, width = prediction.log_probs().squeeze(1), self._wide(state.width, inputs)
         log_probs = pad(log_probs, (0, width - log_probs.size(-1)), value=-torch.inf)
         assert got.weights is not None
@@ -128,18 +132,31 @@ class AttentiveLM(nn.Module):
             state, recurrent=recurrent, memory=state.memory.rows(rows), text=state.text.index_select(0, rows)
         )
 
-    def _look(self, states: Tensor, keys: Seen, mask: Mask, weights: bool = False) -> Attended:
-        observe = Observe(weights=weights or self.copies)
+    def _look(self, states: Tensor, keys: Seen, mask: Mask, weights: bool) -> Attended:
+        observe = Observe(weights=weights)
         got: Attended = self.past(states, keys.states, score=self.score, mask=mask, observe=observe)
         return got
 
-    def _said(self, states: Tensor, got: Attended, tokens: Tensor) -> tuple[Prediction, Tensor]:
-        """The prediction, and the vectors (B, T, D) that the softmax saw."""
+    def _too_many(self, states: Tensor, keys: Seen) -> bool:
+        """Whether the weights had better not be held: more than `attend` itself holds, of a score that can do without,
+        and nobody listens, who might answer with others."""
+        many = states.size(0) * states.size(1) * keys.tokens.size(1) > SMALL
+        return many and isinstance(as_score(self.score), Dot) and not self.past.listened
+
+    def _said(
+        self, states: Tensor, got: Attended, keys: Seen, texts: Documents | None = None
+    ) -> tuple[Prediction, Tensor]:
+        """The prediction, and the vectors (B, T, D) that the softmax saw. `texts`: who sees whom, without weights."""
         hidden = self.dropout(self.join(torch.cat((states, got.output), -1)).tanh())
         logits = self.softmax(hidden)
         if self.copy is None:
             return Logits(logits), hidden
-        return Mixture(logits, *self.copy(states, got), tokens), hidden
+        share, rest = self.copy(states, got)
+        if got.weights is not None:
+            return Mixture(logits, share, got.weights * rest.unsqueeze(-1), keys.tokens), hidden
+        score = as_score(self.score)
+        assert isinstance(score, Dot), "other scores hold their weights"
+        return Mixture(logits, share, Looked.by(score, states, keys.states, rest, texts), keys.tokens), hidden
 
     def _wide(self, width: int, tokens: Tensor) -> int:
         """How many columns a distribution needs after these tokens."""

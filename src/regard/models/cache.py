@@ -114,7 +114,7 @@ class NeuralCache(nn.Module):
         copied = got.weights * share.unsqueeze(-1)
         if not isinstance(prediction, Mixture):
             return Mixture(cast(Logits, prediction).logits, 1 - share, copied, nexts)
-        copied = torch.cat((prediction.copied * (1 - share).unsqueeze(-1), copied), -1)
+        copied = torch.cat((prediction.weights() * (1 - share).unsqueeze(-1), copied), -1)
         return Mixture(
             prediction.logits, prediction.share * (1 - share), copied, torch.cat((prediction.seen, nexts), -1)
         )

@@ -1,6 +1,6 @@
 """Copying: attention's weights as a distribution over the tokens that were seen, beside the softmax over all words.
 
-p(w) = share softmax(w) + sum of copied_i over the seen tokens i that are w
+p(w) = share softmax(w) + rest (the sum of the weights of the seen tokens that are w)
 
 The three ways differ in who decides how much is copied: nobody (Average), a gate that looks at what was found (Gate),
 or attention itself, for which "I look at nothing" is one more thing to look at (Sentinel).
@@ -18,14 +18,14 @@ from regard.errors import SettingError
 
 
 class Shares(NamedTuple):
-    """How the mass is dealt out: share (B, T) to the softmax, copied (B, T, S) to the seen tokens; together 1."""
+    """How the mass is dealt out: share (B, T) to the softmax, the rest (B, T) to the seen tokens; together 1."""
 
     share: Tensor
-    copied: Tensor
+    rest: Tensor
 
 
 class Copy(Protocol):
-    """A way to share: from the states (B, T, D) that asked, and what they attended to, weights and all.
+    """A way to share: from the states (B, T, D) that asked, and what they attended to.
 
     Where nothing was seen, the softmax gets everything.
     """
@@ -65,18 +65,12 @@ class Sentinel(nn.Module):
     def forward(self, states: Tensor, got: Attended) -> Shares:
         own = (states @ self.vector.to(states.dtype)).to(got.lse.dtype)  # (B, T)
         total = torch.logaddexp(got.lse, own)
-        copied = _weights(got) * (got.lse - total).exp().unsqueeze(-1)
-        return Shares((own - total).exp(), copied)
+        return Shares((own - total).exp(), (got.lse - total).exp())
 
 
 def _dealt(share: Tensor, got: Attended) -> Shares:
     share = torch.where(got.lse == -torch.inf, 1.0, share)
-    return Shares(share, _weights(got) * (1 - share).unsqueeze(-1))
-
-
-def _weights(got: Attended) -> Tensor:
-    assert got.weights is not None, "copying needs attend(..., observe=Observe(weights=True))"
-    return got.weights
+    return Shares(share, 1 - share)
 
 
 def _width(width: int, where: str) -> int:

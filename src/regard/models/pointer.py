@@ -52,7 +52,7 @@ class PointerGenerator(Seq2Seq):
         words = self.dropout(self.words(target))
         found = self.decoder.run(words, self.decoder.begin(read), WEIGHTS)
         said = self._mixed(found, source)
-        mixture = Mixture(*(part[:rows] for part in said))
+        mixture = Mixture(said.logits[:rows], said.share[:rows], said.weights()[:rows], said.seen[:rows])
         return mixture, self._again(found)[:rows] if self.charged else None
 
     @property

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.attention.scores import wide
+from regard.models.looked import Looked
 
 IGNORED = -100  # a target that carries no loss, as in torch's cross_entropy
 
@@ -100,11 +101,12 @@ class Mixture(NamedTuple):
     """p(w) = share softmax(logits)(w) + the copied weight of every seen token that is w; copied sums to 1 - share.
 
     logits (B, T, V), share (B, T), copied (B, T, S), seen (B, S) or, where rows of T saw different tokens, (B, T, S).
+    Where (B, T, S) numbers are too many to hold, `copied` is a Looked, that knows what each token gets.
     """
 
     logits: Tensor
     share: Tensor
-    copied: Tensor
+    copied: Tensor | Looked
     seen: Tensor
 
     def surprise(self, targets: Tensor, smoothing: float = 0.0) -> Tensor:
@@ -113,8 +115,7 @@ class Mixture(NamedTuple):
         known = (targets >= 0) & (targets < size)
         logs = wide(self.logits).log_softmax(-1)
         generated = logs.gather(-1, targets.where(known, 0).unsqueeze(-1)).squeeze(-1).exp() * known * self.share
-        seen = self.seen if self.seen.dim() == 3 else self.seen.unsqueeze(-2)
-        copied = (self.copied * (seen == targets.unsqueeze(-1))).sum(-1)
+        copied = self._copied(targets)
         # the smallest normal number keeps a target that nobody can say finite, and its gradient zero
         nll = -(generated + copied).clamp(min=torch.finfo(torch.float32).tiny).log()
         if smoothing:
@@ -127,9 +128,29 @@ class Mixture(NamedTuple):
         width = max(size, int(self.seen.max()) + 1) if self.seen.numel() else size
         shares = wide(self.logits).softmax(-1) * self.share.unsqueeze(-1)
         shares = torch.nn.functional.pad(shares, (0, width - size))
-        seen = self.seen if self.seen.dim() == 3 else self.seen.unsqueeze(-2)
-        places = seen.clamp(min=0).expand_as(self.copied)  # what was not seen at all (-1) has no weight
-        return shares.scatter_add(-1, places, self.copied.to(shares.dtype)).log()
+        copied = self.weights()
+        places = self._places().clamp(min=0).expand_as(copied)  # what was not seen at all (-1) has no weight
+        return shares.scatter_add(-1, places, copied.to(shares.dtype)).log()
+
+    def weights(self) -> Tensor:
+        """What each seen token gets, (B, T, S)."""
+        return self.copied.weights() if isinstance(self.copied, Looked) else self.copied
+
+    def sees(self, targets: Tensor) -> Tensor:
+        """Whether the targets (B, T) can be said by copying."""
+        if isinstance(self.copied, Looked):
+            with torch.no_grad():
+                return self._copied(targets) > 0
+        return ((self._places() == targets.unsqueeze(-1)) & (self.copied > 0)).any(-1)
+
+    def _copied(self, targets: Tensor) -> Tensor:
+        """What the targets (B, T) get by copying, (B, T)."""
+        if isinstance(self.copied, Looked):
+            return self.copied.mass(self.seen, targets)
+        return (self.copied * (self._places() == targets.unsqueeze(-1))).sum(-1)
+
+    def _places(self) -> Tensor:
+        return self.seen if self.seen.dim() == 3 else self.seen.unsqueeze(-2)
 
 
 def sayable(prediction: Prediction, targets: Tensor, unknown: int | None) -> Tensor:
@@ -141,6 +162,5 @@ def sayable(prediction: Prediction, targets: Tensor, unknown: int | None) -> Ten
     if unknown is None or not bool(outside.any()):
         return targets
     if isinstance(prediction, Mixture):
-        seen = prediction.seen if prediction.seen.dim() == 3 else prediction.seen.unsqueeze(-2)
-        outside = outside & ~((seen == targets.unsqueeze(-1)) & (prediction.copied > 0)).any(-1)
+        outside = outside & ~prediction.sees(targets)
     return targets.masked_fill(outside, unknown)

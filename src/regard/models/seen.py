@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from regard.attention.masks import Documents, Mask
+from regard.attention.masks import Documents
 
 NO_TOKEN = -1
 NO_TEXT = -2  # of a place without a state: no token belongs to it, not even padding
@@ -60,7 +60,7 @@ class Seen(NamedTuple):
     def rows(self, rows: Tensor) -> Seen:
         return Seen(*(tensor.index_select(0, rows) for tensor in self))
 
-    def mask(self, documents: Tensor | None, size: int) -> Mask:
+    def mask(self, documents: Tensor | None, size: int) -> Documents:
         """Queries (B, size), in these documents or all in text 0, look at states of their own text."""
         asking = self.documents.new_zeros(len(self.documents), size) if documents is None else documents
         return Documents(self.documents, asking)

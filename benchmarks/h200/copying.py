@@ -1,0 +1,348 @@
+"""What the share of one token in the attention costs on a GPU: our kernels beside composition, in one run.
+
+    PYTHONPATH=src python3 benchmarks/h200/copying.py [--tiny] [--seconds 120] [--out FILE]
+
+Every query looks strictly back and names a token; asked is ln of the weight of all keys that stand for it, with the
+gradients of queries and keys. Composition holds all weights and adds them up by token (`scatter`) or where they match
+(`matched`, what the models do with short texts), as it is written and by torch.compile. `two attends` is the difference
+of two log-sum-exps of `attend`. Then the training step of a language model that copies, weights held or not, and other
+tilings. Times are medians of CUDA events with the cache swept in between and the host ahead, milliseconds of the
+forward pass and of both; memory is the peak over what was there before. `--tiny` runs every path in Triton's
+interpreter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+if "--tiny" in sys.argv:
+    os.environ["TRITON_INTERPRET"] = "1"  # read when kernels are defined
+
+import torch
+from torch import Tensor
+
+from regard.attention import attend
+from regard.attention.copied import copied
+from regard.attention.kernels import triton_copied_tiles as tiles
+from regard.attention.kernels.spans import Spans
+from regard.attention.kernels.triton_copied_tiles import Tiling, Tilings
+from regard.attention.masks import Documents, Past
+from regard.attention.scores import Bilinear
+from regard.models import attentive
+from regard.models.copying import Gate
+from regard.models.recurrence import Recurrence
+from regard.models.words import Words
+
+DEVICE = "cpu" if "--tiny" in sys.argv else "cuda"
+VOCABULARY = 1500
+Report = Callable[[str], None]
+Way = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Case:
+    """B rows of T tokens, vectors of D numbers."""
+
+    B: int
+    T: int
+    D: int
+    dtype: torch.dtype
+
+    def inputs(self, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Queries and keys, the token of each key, and the one that comes after."""
+        source = torch.Generator(DEVICE).manual_seed(0)
+        q, k = (torch.randn(self.B, self.T, self.D, generator=source, device=DEVICE).to(self.dtype) for _ in range(2))
+        drawn = torch.rand(self.B, self.T + 1, generator=source, device=DEVICE)
+        ids = (VOCABULARY**drawn).long() - 1  # the n-th word comes about 1 / n times as often as the first
+        return *(x.to(dtype or self.dtype).requires_grad_() for x in (q, k)), ids[:, :-1], ids[:, 1:]  # type: ignore[return-value]
+
+    def __str__(self) -> str:
+        return f"{self.B} x {self.T} x {self.T}, width {self.D}, {str(self.dtype).removeprefix('torch.')}"
+
+
+BF16, F32 = torch.bfloat16, torch.float32
+CASES = [Case(B, T, 128, dtype) for dtype in (BF16, F32) for B, T in ((16, 512), (8, 2048), (2, 8192))]
+EXACT = [Case(2, 700, 128, BF16), Case(2, 700, 128, F32), Case(2, 333, 64, torch.float16)]
+TINY_CASES, TINY_EXACT = [Case(2, 40, 16, F32)], [Case(1, 33, 16, F32), Case(1, 33, 16, torch.float16)]
+
+
+def weights(q: Tensor, k: Tensor) -> Tensor:
+    """All of them, (B, T, S), in float32; the first query sees nothing."""
+    scores = (
+        (q.float() * q.size(-1) ** -0.5 @ k.float().mT) if q.dtype == F32 else (q @ k.mT).float() * q.size(-1) ** -0.5
+    )
+    hidden = torch.ones(q.size(1), k.size(1), dtype=torch.bool, device=q.device).triu()
+    return scores.masked_fill(hidden, -1e30).softmax(-1).masked_fill(hidden, 0.0)
+
+
+def logarithm(share: Tensor) -> Tensor:
+    """Of a share, with a gradient of zero where there is none; finite, as the models have it."""
+    return share.clamp(min=torch.finfo(F32).tiny).log()
+
+
+def scatter(q: Tensor, k: Tensor, ids: Tensor, targets: Tensor) -> Tensor:
+    found = weights(q, k)
+    shares = found.new_zeros(*found.shape[:2], VOCABULARY)
+    shares = shares.scatter_add(-1, ids.unsqueeze(1).expand_as(found), found)
+    return logarithm(shares.gather(-1, targets.unsqueeze(-1)).squeeze(-1))
+
+
+def matched(q: Tensor, k: Tensor, ids: Tensor, targets: Tensor) -> Tensor:
+    return logarithm((weights(q, k) * (ids.unsqueeze(1) == targets.unsqueeze(-1))).sum(-1))
+
+
+def two_attends(q: Tensor, k: Tensor, ids: Tensor, targets: Tensor) -> Tensor:
+    own, whole = (attend(q, k, mask=mask).lse for mask in (Past() & Documents(ids, targets), Past()))
+    return (own - whole.masked_fill(whole == -torch.inf, 0.0)).clamp(min=-87.0)
+
+
+def ours(backend: str) -> Way:
+    return lambda q, k, ids, targets: copied(q, k, ids, targets, mask=Past(), backend=backend).clamp(min=-87.0)
+
+
+def ways(*, tiny: bool) -> Iterator[tuple[str, Way]]:
+    yield "scatter", scatter
+    yield "matched", matched
+    for name, way in (("scatter, compile", scatter), ("matched, compile", matched)):
+        torch.compiler.reset()
+        yield name, torch.compile(way, dynamic=False, backend="eager" if tiny else "inductor")
+    yield "two attends", two_attends
+    yield "ours, stream", ours("stream")
+    yield "ours", ours("triton")
+
+
+def run(report: Report, *, tiny: bool, seconds: float) -> list[dict[str, Any]]:
+    """Errors, then each case by all ways, then the model, then tilings as long as there is time."""
+    end = time.perf_counter() + seconds
+    rows = [row for case in (TINY_EXACT if tiny else EXACT) for row in errors(case, report)]
+    for case in TINY_CASES if tiny else CASES:
+        rows += race(case, report, tiny=tiny)
+    rows += training(report, tiny=tiny)
+    for case in TINY_CASES if tiny else [Case(8, 2048, width, BF16) for width in (128, 64)] + [Case(8, 2048, 128, F32)]:
+        rows += tilings(case, report, end)
+    return rows
+
+
+def errors(case: Case, report: Report) -> list[dict[str, Any]]:
+    """The largest error against float64 of shares and gradients, by composition and by ours."""
+    exact = told(ours("plain"), case, torch.float64)
+    report(
+        f"\n{case}: largest error against float64\n{'':26}" + "".join(f"{name:>10}" for name in ("ln p", "dq", "dk"))
+    )
+    rows = []
+    for name, way in (("matched", matched), ("ours", ours("triton"))):
+        off = [float((x.double() - y).abs().max()) for x, y in zip(told(way, case, case.dtype), exact, strict=True)]
+        report(f"{name:26}" + "".join(f"{value:10.1e}" for value in off))
+        rows.append({"kind": "error", "case": str(case), "name": name, "off": off})
+    return rows
+
+
+def told(way: Way, case: Case, dtype: torch.dtype) -> list[Tensor]:
+    """Shares and gradients, of queries whose token was seen."""
+    q, k, ids, targets = case.inputs(dtype)
+    found = way(q, k, ids, targets)
+    there = found > -80
+    come = torch.randn(found.shape, generator=torch.Generator(DEVICE).manual_seed(1), device=DEVICE)
+    slopes = torch.autograd.grad(found, (q, k), (come * there).to(found.dtype))
+    return [found.detach() * there, *slopes]
+
+
+def race(case: Case, report: Report, *, tiny: bool) -> list[dict[str, Any]]:
+    """Every way, forward alone, then forward and backward."""
+    report(f"\n{case}\n{'':26}" + "".join(f"{word:>12}" for word in ("forward ms", "both ms", "in a row", "peak MB")))
+    rows = []
+    for name, way in ways(tiny=tiny):
+        found = measure(way, case)
+        report(f"{name:26}" + "".join(f"{value:12.3f}" for value in found.values()))
+        rows.append({"kind": "race", "case": str(case), "name": name, **found})
+    best = min(row["both ms"] for row in rows if not row["name"].startswith("ours"))
+    report(f"ours: {best / rows[-1]['both ms']:.2f}x the best of the others")
+    return rows
+
+
+def measure(way: Way, case: Case) -> dict[str, float]:
+    q, k, ids, targets = case.inputs()
+    come = torch.randn(case.B, case.T, device=DEVICE)
+
+    def forward() -> None:
+        with torch.no_grad():
+            way(q, k, ids, targets)
+
+    def both() -> None:
+        torch.autograd.grad(way(q, k, ids, targets), (q, k), come)
+
+    return {
+        "forward ms": milliseconds(forward),
+        "both ms": milliseconds(both),
+        "in a row": in_a_row(both),
+        "peak MB": peak(both) / 1e6,
+    }
+
+
+def training(report: Report, *, tiny: bool) -> list[dict[str, Any]]:
+    """Loss and gradients of a model that copies, with all weights held and with none."""
+    report(
+        f"\n{'a step of AttentiveLM':26}"
+        + "".join(f"{word:>12}" for word in ("held ms", "not held", "peak MB", "not held"))
+    )
+    rows = []
+    sizes = ((2, 12),) if tiny else ((32, 32), (16, 128), (16, 256), (16, 512), (8, 2048), (2, 8192))
+    for (B, T), half in product(sizes, (False,) if tiny else (False, True)):
+        found = {name: _step(B, T, half, most) for name, most in (("held", 2**62), ("not held", -1))}
+        title = f"{B} x {T}{', bf16' if half else ''}"
+        cells = [one[of] for of in ("ms", "MB") for one in found.values()]
+        report(f"{title:26}" + "".join(f"{value:12.3f}" for value in cells))
+        rows.append({"kind": "training", "case": title, **found})
+    return rows
+
+
+def _step(B: int, T: int, half: bool, most: int) -> dict[str, float]:
+    torch.manual_seed(0)
+    look = attentive.LookBack(Bilinear(128), copy=Gate(128))
+    model = attentive.AttentiveLM(Words(VOCABULARY, 128), Recurrence("lstm", 128, 128), look).to(DEVICE)
+    text = torch.randint(VOCABULARY, (B, T + 1), device=DEVICE)
+    texts = torch.arange(T, device=DEVICE).expand(B, T) * 4 // T
+
+    def step() -> None:
+        with patch.object(attentive, "SMALL", most), torch.autocast(DEVICE, BF16, enabled=half):
+            total = model(text[:, :-1], texts)[0].surprise(text[:, 1:]).sum()
+        total.backward()
+
+    return {"ms": milliseconds(step), "MB": peak(step) / 1e6}
+
+
+def tilings(case: Case, report: Report, end: float) -> list[dict[str, Any]]:
+    """Our kernels one by one, by other tilings, the one that ships first."""
+    q, k, ids, targets = case.inputs()
+    q, k = (x.detach().unsqueeze(1) for x in (q, k))
+    given, scale = (ids, targets), case.D**-0.5
+    reach, come = Spans(shift_hi=0), torch.randn(case.B, 1, case.T, device=DEVICE)
+    ship = tiles.tilings_for(q)
+    _, left = tiles.forward(q, k, *given, reach, scale, ship)
+    others = [ship.forward] if DEVICE == "cpu" else list(_others(case.dtype))
+    report(f"\n{case}: {'tiling':32}" + "".join(f"{word:>14}" for word in ("forward ms", "back ms, dq", "back ms, dk")))
+    rows = []
+    for one in (None, *others):
+        if time.perf_counter() > end:
+            report(f"{one!s:48} not reached")
+            continue
+        found = []
+        for part in Tilings._fields:
+            chosen = ship if one is None else ship._replace(**{part: one})
+            found.append(_kernel(part, chosen, lambda: (q, k, *given, reach, scale), come, left))
+        report(f"{'as it ships' if one is None else str(tuple(one)):48}" + "".join(f"{value:14.3f}" for value in found))
+        rows.append({"kind": "tiling", "case": str(case), "name": str(one), "ms": found})
+    return rows
+
+
+def _others(dtype: torch.dtype) -> Iterator[Tiling]:
+    if dtype == F32:
+        yield from (Tiling(*one) for one in ((64, 32, 4, 1), (32, 32, 4, 1), (64, 64, 8, 1), (32, 64, 8, 1)))
+        return
+    for queries, keys, warps in ((128, 64, 4), (128, 64, 8), (64, 64, 4), (128, 128, 8), (64, 128, 8), (32, 128, 8)):
+        yield from (Tiling(queries, keys, warps, stages) for stages in (2, 3))
+
+
+def _kernel(part: str, chosen: Tilings, given: Callable[[], tuple[Any, ...]], come: Tensor, left: Tensor) -> float:
+    """Milliseconds of one kernel; NaN where a tiling does not fit the device. The way back is timed without the other
+    of its two kernels."""
+    q, k, ids, targets, reach, scale = given()
+    name = "to_keys" if part == "to_queries" else "to_queries"
+    try:
+        if part == "forward":
+            return milliseconds(lambda: tiles.forward(q, k, ids, targets, reach, scale, chosen))
+        with patch.object(tiles, name, _Silent()):
+            return milliseconds(lambda: tiles.gradients(come, q, k, ids, targets, left, reach, scale, chosen))
+    except Exception as error:  # noqa: BLE001 (shared memory or registers that a device does not have; told in the table)
+        print(f"  {part} {chosen}: {type(error).__name__}", flush=True)
+        return float("nan")
+
+
+class _Silent:
+    """A kernel that does nothing."""
+
+    def __getitem__(self, grid: object) -> Callable[..., None]:
+        return lambda *args, **options: None
+
+
+def milliseconds(step: Callable[[], object]) -> float:
+    """The median time of one step, the cache full of something else at its start."""
+    step()  # compiles
+    if DEVICE == "cpu":
+        start = time.perf_counter()
+        step()
+        return 1e3 * (time.perf_counter() - start)
+    step()
+    times = []
+    for _ in range(12):
+        _sweeper().zero_()
+        torch.cuda._sleep(8_000_000)  # the host gets ahead by 4 ms, so that launches are not what is timed
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        step()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
+    return statistics.median(times)
+
+
+def in_a_row(step: Callable[[], None], times: int = 20) -> float:
+    """Milliseconds of a step among many, by the clock on the wall."""
+    if DEVICE == "cpu":
+        return 0.0
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(times):
+        step()
+    torch.cuda.synchronize()
+    return 1e3 * (time.perf_counter() - start) / times
+
+
+@cache
+def _sweeper() -> Tensor:
+    return torch.empty(2**26, device=DEVICE)  # 256 MB, five times the cache
+
+
+def peak(step: Callable[[], None]) -> float:
+    """Bytes at the peak over what is held before."""
+    if DEVICE == "cpu":
+        step()
+        return 0.0
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    step()
+    torch.cuda.synchronize()
+    return float(torch.cuda.max_memory_allocated() - before)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tiny", action="store_true", help="small sizes, in Triton's interpreter")
+    parser.add_argument("--seconds", type=float, default=120, help="no new tiling is tried after so long")
+    parser.add_argument("--out", type=Path, help="where to write all figures as JSON")
+    asked = parser.parse_args()
+    where = "the interpreter" if asked.tiny else torch.cuda.get_device_name()
+    print(f"torch {torch.__version__} on {where}")
+    started = time.perf_counter()
+    rows = run(lambda line: print(line, flush=True), tiny=asked.tiny, seconds=asked.seconds)
+    print(f"\n{time.perf_counter() - started:.0f} s")
+    if asked.out:
+        asked.out.parent.mkdir(parents=True, exist_ok=True)
+        asked.out.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
