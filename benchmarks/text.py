@@ -214,7 +214,8 @@ def goals(result: dict[str, Any]) -> list[str]:
     ]
     for name, waste in result["padding"].items():
         goal = "" if "one side" in name else "  (goal <= 5%)"
-        said.append(f"padding:          {waste:.1%} of {name} at 4,096 tokens{goal}")
+        size = "" if "a batch" in name else " at 4,096 tokens"
+        said.append(f"padding:          {waste:.1%} of {name}{size}{goal}")
     for name, rates in result["drawing"].items():
         best, median = max(rates), statistics.median(rates)
         said.append(f"built-in corpus:  {best:,.0f} pairs/s, best ({median:,.0f} median), {name}  (goal > 20,000)")
