@@ -173,7 +173,8 @@ BACKENDS = MappingProxyType(
 
 SMALL = 2**22  # numbers: a map of this size is quicker to hold than to walk through
 MASKED = 2**24  # numbers: a mask of this size may be written out for a fused kernel
-LONG = 8192  # queries and keys from which on our own kernel is as quick as the vendor's (measured on an H200)
+LONG = 8192  # queries and keys from which on our own kernel is as quick as the vendor's (measured on an H200),
+LONG_64 = 4096  # and the same for vectors of 64
 
 
 def _choose(prepared: Prepared, v: Tensor, dropout: float, backend: str) -> tuple[str, str]:
@@ -187,7 +188,8 @@ def _choose(prepared: Prepared, v: Tensor, dropout: float, backend: str) -> tupl
 
     grid = prepared.grid
     if prepared.q.device.type == "cuda":
-        long = min(grid.T, grid.S) >= LONG and serves("triton-fused")
+        enough = LONG_64 if prepared.k.size(-1) == 64 else LONG
+        long = min(grid.T, grid.S) >= enough and serves("triton-fused")
         if not long and serves("triton"):
             return "triton", "a score and a mask that have kernels"
         if long or serves("triton-fused"):

@@ -36,21 +36,34 @@ SCALES = (1e-4, 1e4)  # a hidden key's score, times one of these, is still finit
 
 def refuses(prepared: Prepared, v: Tensor, dropout: float) -> str | None:
     """Why "triton-fused" cannot serve the request, in words; None: it can."""
+    k, precisions = prepared.k, (*HALF, torch.float32) if INTERPRETED else HALF
+    if why := refuses_dots(prepared, precisions):
+        return why
+    if prepared.window is not None:
+        return "it has no predicted window"
+    if dropout > 0:
+        return "it draws no dropout"
+    if v.dtype not in precisions:
+        return f"it computes in bfloat16 and float16, and got {v.dtype}"
+    if v.size(-1) != k.size(-1):
+        return f"it needs values as wide as keys, and got {v.size(-1)} and {k.size(-1)}"
+    return None
+
+
+def refuses_dots(prepared: Prepared, precisions: tuple[torch.dtype, ...]) -> str | None:
+    """Why kernels for dot products, of these precisions, cannot take its queries, keys and mask; None: they can."""
     q, k, grid = prepared.q, prepared.k, prepared.grid
     if not isinstance(prepared.score, Dot):
         return f"it computes dot products, and {type(prepared.score).__name__} is none"
     if why := no_kernels(q):
         return why
-    if prepared.window is not None:
-        return "it has no predicted window"
     if prepared.bias is not None:
         return "it adds no bias"
-    if dropout > 0:
-        return "it draws no dropout"
-    if not INTERPRETED and not {q.dtype, k.dtype, v.dtype} <= set(HALF):
-        return f"it computes in bfloat16 and float16, and got {q.dtype}"
-    if v.size(-1) != k.size(-1) or not 1 <= k.size(-1) <= WIDEST:
-        return f"it needs values as wide as keys, up to {WIDEST}, and got {v.size(-1)} and {k.size(-1)}"
+    if not {q.dtype, k.dtype} <= set(precisions):
+        named = " and ".join(str(one).removeprefix("torch.") for one in precisions)
+        return f"it computes in {named}, and got {q.dtype}"
+    if not 1 <= k.size(-1) <= WIDEST:
+        return f"it takes keys of a width up to {WIDEST}, and got {k.size(-1)}"
     if 0 in (grid.T, grid.S, *grid.lead):
         return "it needs at least one query and one key"
     if prod(grid.lead) > MOST_HEADS:

@@ -5,15 +5,12 @@ An operator of torch.library, so that torch.compile, autograd and export know it
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.attention.kernels import spans
-from regard.attention.kernels.devices import no_kernels
-from regard.attention.kernels.fused import MOST_HEADS, SCALES, WIDEST
+from regard.attention.kernels.fused import refuses_dots
 from regard.attention.kernels.shapes import as_four
 from regard.attention.kernels.spans import Spans
 from regard.attention.masks import Documents
@@ -25,24 +22,7 @@ PRECISIONS = (torch.bfloat16, torch.float16, torch.float32)
 
 def refuses(prepared: Prepared) -> str | None:
     """Why these kernels cannot serve the request, in words; None: they can."""
-    q, k, grid = prepared.q, prepared.k, prepared.grid
-    if not isinstance(prepared.score, Dot):
-        return f"it computes dot products, and {type(prepared.score).__name__} is none"
-    if why := no_kernels(q):
-        return why
-    if prepared.bias is not None:
-        return "it adds no bias"
-    if not {q.dtype, k.dtype} <= set(PRECISIONS):
-        return f"it computes in bfloat16, float16 and float32, and got {q.dtype}"
-    if not 1 <= k.size(-1) <= WIDEST:
-        return f"it takes keys of a width up to {WIDEST}, and got {k.size(-1)}"
-    if 0 in (grid.T, grid.S, *grid.lead):
-        return "it needs at least one query and one key"
-    if prod(grid.lead) > MOST_HEADS:
-        return f"it takes {MOST_HEADS} heads of all rows together at most, and got {prod(grid.lead)}"
-    if not SCALES[0] <= prepared.score.scale(k.size(-1)) <= SCALES[1]:
-        return f"it needs a scale from {SCALES[0]} to {SCALES[1]}, and got {prepared.score.scale(k.size(-1))}"
-    return spans.refuses(prepared.mask)
+    return refuses_dots(prepared, PRECISIONS)
 
 
 def compute(prepared: Prepared, same: Documents) -> Tensor:
