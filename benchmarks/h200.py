@@ -1,5 +1,5 @@
-"""Everything that is measured on a GPU, in one run: attention that reports, gradients, additive scores, copying, a captured
-Hugging Face model, and training, each beside its rivals.
+"""Everything that is measured on a GPU, in one run: attention that reports, gradients, additive scores, copying, a
+captured Hugging Face model, and training, each beside its rivals.
 
     python3 benchmarks/h200.py [--parts attention backward additive copying capture training] [--out FOLDER]
 

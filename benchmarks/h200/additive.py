@@ -12,12 +12,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ if "--tiny" in sys.argv:
     os.environ["TRITON_INTERPRET"] = "1"  # read when kernels are defined
 
 import torch
+from steps import in_a_row, milliseconds, peak
 from torch import Tensor
 
 from regard.attention.kernels.triton_additive import attended
@@ -150,57 +149,6 @@ def measure(function: Callable[..., Tensor], case: Case) -> tuple[dict[str, floa
         {"ms": milliseconds(step), "in a row": in_a_row(step), "memory": peak(step) / size} for step in (forward, both)
     )
     return first, second
-
-
-def milliseconds(step: Callable[[], None]) -> float:
-    """The median time of one step, the cache full of something else at its start."""
-    step()  # compiles
-    if DEVICE == "cpu":
-        start = time.perf_counter()
-        step()
-        return 1e3 * (time.perf_counter() - start)
-    step()
-    times = []
-    for _ in range(12):
-        _sweeper().zero_()
-        torch.cuda._sleep(8_000_000)  # the host gets ahead by 4 ms, so that launches are not what is timed
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        step()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end))
-    return statistics.median(times)
-
-
-def in_a_row(step: Callable[[], None], times: int = 20) -> float:
-    """Milliseconds of a step among many, by the clock on the wall."""
-    if DEVICE == "cpu":
-        return 0.0
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(times):
-        step()
-    torch.cuda.synchronize()
-    return 1e3 * (time.perf_counter() - start) / times
-
-
-@cache
-def _sweeper() -> Tensor:
-    return torch.empty(2**26, device=DEVICE)  # 256 MB, five times the cache
-
-
-def peak(step: Callable[[], None]) -> float:
-    """Bytes at the peak over what is held before."""
-    if DEVICE == "cpu":
-        step()
-        return 0.0
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    step()
-    torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated() - before
 
 
 def errors(case: Case, report: Report) -> list[dict[str, Any]]:

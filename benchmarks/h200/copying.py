@@ -16,12 +16,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -31,6 +29,7 @@ if "--tiny" in sys.argv:
     os.environ["TRITON_INTERPRET"] = "1"  # read when kernels are defined
 
 import torch
+from steps import in_a_row, milliseconds, peak
 from torch import Tensor
 
 from regard.attention import attend
@@ -275,57 +274,6 @@ class _Silent:
 
     def __getitem__(self, grid: object) -> Callable[..., None]:
         return lambda *args, **options: None
-
-
-def milliseconds(step: Callable[[], object]) -> float:
-    """The median time of one step, the cache full of something else at its start."""
-    step()  # compiles
-    if DEVICE == "cpu":
-        start = time.perf_counter()
-        step()
-        return 1e3 * (time.perf_counter() - start)
-    step()
-    times = []
-    for _ in range(12):
-        _sweeper().zero_()
-        torch.cuda._sleep(8_000_000)  # the host gets ahead by 4 ms, so that launches are not what is timed
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        step()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end))
-    return statistics.median(times)
-
-
-def in_a_row(step: Callable[[], None], times: int = 20) -> float:
-    """Milliseconds of a step among many, by the clock on the wall."""
-    if DEVICE == "cpu":
-        return 0.0
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(times):
-        step()
-    torch.cuda.synchronize()
-    return 1e3 * (time.perf_counter() - start) / times
-
-
-@cache
-def _sweeper() -> Tensor:
-    return torch.empty(2**26, device=DEVICE)  # 256 MB, five times the cache
-
-
-def peak(step: Callable[[], None]) -> float:
-    """Bytes at the peak over what is held before."""
-    if DEVICE == "cpu":
-        step()
-        return 0.0
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    step()
-    torch.cuda.synchronize()
-    return float(torch.cuda.max_memory_allocated() - before)
 
 
 def main() -> None:
