@@ -271,6 +271,15 @@ def test_hoppers_forward_pass_runs_on_tensor_cores_and_in_registers(width: int, 
     assert done.spilled <= 32  # of thousands of live numbers, none inside the loop that sees every key
 
 
+def test_hoppers_passes_and_their_launches_agree_on_sizes() -> None:
+    from regard.attention.kernels import triton_hopper_lanes as lanes
+    from regard.attention.kernels import triton_launch as launch
+
+    assert launch.KEYS == lanes.KEYS.value
+    assert launch.NOTED == 128 * lanes.NOTES.value  # of each lane of a program
+    assert launch.ROOM < lanes.MANY
+
+
 @pytest.mark.parametrize("width", [64, 128])
 @pytest.mark.parametrize(("cells", "even", "collects"), [(0, False, False), (8, True, True), (16, False, False)])
 def test_hoppers_statistics_pass_runs_on_tensor_cores(width: int, cells: int, even: bool, collects: bool) -> None:

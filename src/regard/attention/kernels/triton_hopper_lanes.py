@@ -1,10 +1,11 @@
 """What Hopper's kernels do lane by lane, in PTX: tiles know no branch of one lane, and no sums that halve over lanes.
 
-    unless_hidden  what a row does not see is set aside
-    note, hand_over  scores that reach their row's floor: noted by each lane for itself, now and then put on lists
-    first        where a row's new maximum lies, looked for only by lanes that hold it
-    gather       eight sums over 32 lanes by nine exchanges instead of forty
-    packed, as_halves   numbers of half the size, two in a register, also from one turn of a loop to the next
+    unless_hidden      what a row does not see is set aside
+    note, hand_over    scores that reach their row's floor: noted by each lane for itself, now and then put on lists
+    first              where a row's new maximum lies, looked for only by lanes that hold it
+    gather             eight sums over 32 lanes by nine exchanges instead of forty
+    packed, as_halves  numbers of half the size, two in a register, also from one turn of a loop to the next
+    once_known         nothing is waited for before this is there
 
 A lane holds 2 neighbouring scores of every 8 of a row: of a block of 128 keys 32, in four strips of eight.
 """

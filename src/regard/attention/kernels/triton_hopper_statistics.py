@@ -2,8 +2,8 @@
 largest weights, from queries, keys and the log-sum-exp.
 
 A program owns BN keys and sees all queries pass by, 64 at a time, fetched ahead by the tensor memory accelerator. It is
-four warps small, so that several share a multiprocessor: while one waits, for a product, a claim, a sum over lanes,
-another takes exponentials. Cells of the thumbnail that are no whole multiples of what a lane holds are a product of the
+four warps small, so that several share a multiprocessor: while one waits, for a product or a sum over lanes, another
+takes exponentials. Cells of the thumbnail that are no whole multiples of what a lane holds are a product of the
 weights with a table of zeros and ones, in float16: weights are kept 2^14 times too large, so that none is too small for
 it. Sums that several programs share are whole numbers, so that their order does not matter.
 """
