@@ -275,8 +275,8 @@ def test_hoppers_passes_and_their_launches_agree_on_sizes() -> None:
     from regard.attention.kernels import triton_hopper_lanes as lanes
     from regard.attention.kernels import triton_launch as launch
 
-    assert launch.KEYS == lanes.KEYS.value
-    assert launch.NOTED == 128 * lanes.NOTES.value  # of each lane of a program
+    assert lanes.KEYS.value == launch.KEYS
+    assert 128 * lanes.NOTES.value == launch.NOTED  # of each lane of a program
     assert launch.ROOM < lanes.MANY
 
 
