@@ -9,21 +9,18 @@ many without a pause, launches included. Memory is the peak over what was there 
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 if "--tiny" in sys.argv:
     os.environ["TRITON_INTERPRET"] = "1"  # read when kernels are defined
 
 import torch
-from steps import in_a_row, milliseconds, peak
+from steps import in_a_row, milliseconds, peak, show
 from torch import Tensor
 
 from regard.attention.kernels.triton_additive import attended
@@ -182,21 +179,5 @@ def told(function: Callable[..., tuple[Tensor, Tensor, Tensor]], case: Case, dty
     return [x.detach() for x in (output, lse, entropy, *grads)]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="small sizes, in Triton's interpreter")
-    parser.add_argument("--seconds", type=float, default=80, help="no new tiling is tried after so long")
-    parser.add_argument("--out", type=Path, help="where to write all figures as JSON")
-    asked = parser.parse_args()
-    where = "the interpreter" if asked.tiny else torch.cuda.get_device_name()
-    print(f"torch {torch.__version__} on {where}")
-    started = time.perf_counter()
-    rows = run(lambda line: print(line, flush=True), tiny=asked.tiny, seconds=asked.seconds)
-    print(f"\n{time.perf_counter() - started:.0f} s")
-    if asked.out:
-        asked.out.parent.mkdir(parents=True, exist_ok=True)
-        asked.out.write_text(json.dumps(rows, indent=1) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    show(run, __doc__, seconds=80)

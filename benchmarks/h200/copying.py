@@ -13,15 +13,12 @@ interpreter.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -29,14 +26,14 @@ if "--tiny" in sys.argv:
     os.environ["TRITON_INTERPRET"] = "1"  # read when kernels are defined
 
 import torch
-from steps import in_a_row, milliseconds, peak
+from steps import in_a_row, milliseconds, peak, show
 from torch import Tensor
 
 from regard.attention import attend
 from regard.attention.copied import copied
-from regard.attention.kernels import triton_copied_tiles as tiles
+from regard.attention.kernels import triton_copied_launch as launch
 from regard.attention.kernels.spans import Spans
-from regard.attention.kernels.triton_copied_tiles import Tiling, Tilings
+from regard.attention.kernels.triton_copied_launch import Tiling, Tilings
 from regard.attention.masks import Documents, Past
 from regard.attention.scores import Bilinear
 from regard.models import attentive
@@ -228,8 +225,8 @@ def tilings(case: Case, report: Report, end: float) -> list[dict[str, Any]]:
     q, k = (x.detach().unsqueeze(1) for x in (q, k))
     given, scale = (ids, targets), case.D**-0.5
     reach, come = Spans(shift_hi=0), torch.randn(case.B, 1, case.T, device=DEVICE)
-    ship = tiles.tilings_for(q)
-    _, left = tiles.forward(q, k, *given, reach, scale, ship)
+    ship = launch.tilings_for(q)
+    _, left = launch.forward(q, k, *given, reach, scale, ship)
     others = [ship.forward] if DEVICE == "cpu" else list(_others(case.dtype))
     report(f"\n{case}: {'tiling':32}" + "".join(f"{word:>14}" for word in ("forward ms", "back ms, dq", "back ms, dk")))
     rows = []
@@ -261,9 +258,9 @@ def _kernel(part: str, chosen: Tilings, given: Callable[[], tuple[Any, ...]], co
     name = "to_keys" if part == "to_queries" else "to_queries"
     try:
         if part == "forward":
-            return milliseconds(lambda: tiles.forward(q, k, ids, targets, reach, scale, chosen))
-        with patch.object(tiles, name, _Silent()):
-            return milliseconds(lambda: tiles.gradients(come, q, k, ids, targets, left, reach, scale, chosen))
+            return milliseconds(lambda: launch.forward(q, k, ids, targets, reach, scale, chosen))
+        with patch.object(launch, name, _Silent()):
+            return milliseconds(lambda: launch.gradients(come, q, k, ids, targets, left, reach, scale, chosen))
     except Exception as error:  # noqa: BLE001 (shared memory or registers that a device does not have; told in the table)
         print(f"  {part} {chosen}: {type(error).__name__}", flush=True)
         return float("nan")
@@ -276,21 +273,5 @@ class _Silent:
         return lambda *args, **options: None
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="small sizes, in Triton's interpreter")
-    parser.add_argument("--seconds", type=float, default=120, help="no new tiling is tried after so long")
-    parser.add_argument("--out", type=Path, help="where to write all figures as JSON")
-    asked = parser.parse_args()
-    where = "the interpreter" if asked.tiny else torch.cuda.get_device_name()
-    print(f"torch {torch.__version__} on {where}")
-    started = time.perf_counter()
-    rows = run(lambda line: print(line, flush=True), tiny=asked.tiny, seconds=asked.seconds)
-    print(f"\n{time.perf_counter() - started:.0f} s")
-    if asked.out:
-        asked.out.parent.mkdir(parents=True, exist_ok=True)
-        asked.out.write_text(json.dumps(rows, indent=1) + "\n")
-
-
 if __name__ == "__main__":
-    main()
+    show(run, __doc__, seconds=120)

@@ -1,11 +1,16 @@
-"""How long a step takes on a GPU and how much memory it needs; on a machine without one it runs, to see it run."""
+"""How long a step takes on a GPU, how much memory it needs, and a command that shows such figures and keeps them; on a
+machine without a GPU steps run, to see them run."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import statistics
 import time
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,3 +65,20 @@ def peak(step: Callable[[], object]) -> float:
     step()
     torch.cuda.synchronize()
     return float(torch.cuda.max_memory_allocated() - before)
+
+
+def show(run: Callable[..., list[dict[str, Any]]], told: str | None, seconds: float) -> None:
+    """The command: run(report, tiny=, seconds=) reports line by line, and gives back all its figures."""
+    parser = argparse.ArgumentParser(description=told, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tiny", action="store_true", help="small sizes, in Triton's interpreter")
+    parser.add_argument("--seconds", type=float, default=seconds, help="no new tiling is tried after so long")
+    parser.add_argument("--out", type=Path, help="where to write all figures as JSON")
+    asked = parser.parse_args()
+    where = "the interpreter" if asked.tiny else torch.cuda.get_device_name()
+    print(f"torch {torch.__version__} on {where}")
+    started = time.perf_counter()
+    rows = run(lambda line: print(line, flush=True), tiny=asked.tiny, seconds=asked.seconds)
+    print(f"\n{time.perf_counter() - started:.0f} s")
+    if asked.out:
+        asked.out.parent.mkdir(parents=True, exist_ok=True)
+        asked.out.write_text(json.dumps(rows, indent=1) + "\n")

@@ -13,7 +13,8 @@ import subprocess
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -64,6 +65,22 @@ class Checks:
         """Fail as the checks did: one test for all of a file, so that the interpreter starts once."""
         failed = {name: said for name, said in self.said().items() if said is not None}
         assert not failed, "\n".join(f"{name}:\n{said}" for name, said in failed.items())
+
+
+@contextmanager
+def poisoned_memory() -> Iterator[None]:
+    """Inside, fresh memory holds NaN, and whole numbers that mean nothing."""
+    empty = torch.empty
+
+    def poisoned(*args: Any, **options: Any) -> torch.Tensor:
+        got = empty(*args, **options)
+        return got.fill_(torch.nan) if got.is_floating_point() else got.fill_(-7)
+
+    torch.empty = poisoned
+    try:
+        yield
+    finally:
+        torch.empty = empty
 
 
 @dataclass(frozen=True)

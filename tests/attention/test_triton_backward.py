@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention.interpreting import Checks, disassembled
+from attention.interpreting import Checks, disassembled, poisoned_memory
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -213,17 +213,8 @@ def check_descriptors_give_the_same_bits() -> None:
 
 @check
 def check_whatever_lay_in_the_outputs_is_overwritten() -> None:
-    empty = torch.empty
-
-    def poisoned(*args: Any, **options: Any) -> Tensor:
-        got = empty(*args, **options)
-        return got.fill_(torch.nan) if got.is_floating_point() else got.fill_(-7)
-
-    torch.empty = poisoned
-    try:
+    with poisoned_memory():
         agrees(drawn(Spans(shift_lo=-9, shift_hi=-3)))
-    finally:
-        torch.empty = empty
 
 
 @check

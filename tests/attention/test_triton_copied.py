@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention.interpreting import Checks, for_hopper, signature
+from attention.interpreting import Checks, for_hopper, poisoned_memory, signature
 from regard.attention import DenseBias, masks, scores
 from regard.attention.copied import copied
 from regard.attention.masks import Mask
@@ -17,7 +17,7 @@ from regard.errors import BackendError
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from regard.attention.kernels.triton_copied_tiles import EXACT, TILINGS, Tiling
+from regard.attention.kernels.triton_copied_launch import EXACT, TILINGS, Tiling
 
 checks = Checks(__file__)
 F16, F32, F64 = torch.float16, torch.float32, torch.float64
@@ -190,17 +190,8 @@ def check_any_scale_and_any_strides() -> None:
 
 @checks
 def check_whatever_lay_in_the_outputs_is_overwritten() -> None:
-    empty = torch.empty
-
-    def poisoned(*args: Any, **options: Any) -> Tensor:
-        got = empty(*args, **options)
-        return got.fill_(torch.nan) if got.is_floating_point() else got.fill_(-7)
-
-    torch.empty = poisoned
-    try:
+    with poisoned_memory():
         both(drawn(masks.Window(9, -3)))
-    finally:
-        torch.empty = empty
 
 
 @checks

@@ -1,4 +1,4 @@
-"""A request with any leading dimensions in the shape that fused kernels take: (B, heads, length, width)."""
+"""A request with any leading dimensions in the shape that fused kernels take, (B, heads, length, width), and tiles."""
 
 from __future__ import annotations
 
@@ -36,3 +36,8 @@ def _four(x: Tensor, lead: tuple[int, ...], heads: int) -> Tensor:
 def _side_by_side(x: Tensor) -> Tensor:
     """The kernels take a vector's numbers to lie side by side, and do not look."""
     return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def tile_width(width: int) -> int:
+    """How wide the tiles of vectors of this width are: the next power of two, 16 at least."""
+    return max(16, 1 << (width - 1).bit_length())

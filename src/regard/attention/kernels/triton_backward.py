@@ -25,6 +25,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor  # type: ignore[import-untyped]
 
 from regard.attention.kernels.devices import on_device
+from regard.attention.kernels.shapes import tile_width
 from regard.attention.kernels.spans import Spans
 from regard.attention.kernels.triton_forward import ends
 
@@ -77,7 +78,7 @@ def gradients(
     """
     (B, H, T, D), (S, HK) = q.shape, (k.size(2), k.size(1))
     do, q, k, v, out = (x if x.stride(-1) == 1 else x.contiguous() for x in (do, q, k, v, out))
-    wide = max(16, triton.next_power_of_2(D))
+    wide = tile_width(D)
     by_keys, by_queries = tilings or (EXACT if q.dtype == torch.float32 else TILINGS)[wide]
     if descriptors is None:
         descriptors = q.is_cuda and q.dtype != torch.float32 and all(_describable(x) for x in (do, q, k, v))

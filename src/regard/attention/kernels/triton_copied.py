@@ -1,6 +1,7 @@
 """The share of one token in the weights, on a GPU: dot products by Triton's kernels, in memory linear in the length.
 
-An operator of torch.library, so that torch.compile, autograd and export know it; triton_copied_tiles has the kernels.
+An operator of torch.library, so that torch.compile, autograd and export know it. triton_copied_tiles has the kernels,
+triton_copied_launch starts them.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _copied(
     shift_lo: int, shift_hi: int, scale: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """ln mass (B, H, T), and what is left for the way back: (4, B, H, T), or (2, B, H, T) for 16 bits."""
-    from regard.attention.kernels.triton_copied_tiles import forward
+    from regard.attention.kernels.triton_copied_launch import forward
 
     return forward(q, k, ids, targets, Spans(shift_lo, shift_hi, lo, hi, asking, asked), scale)
 
@@ -69,7 +70,7 @@ def _gradients(
     shift_lo: int, shift_hi: int, scale: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Gradients of q and k."""
-    from regard.attention.kernels.triton_copied_tiles import gradients
+    from regard.attention.kernels.triton_copied_launch import gradients
 
     return gradients(grad, q, k, ids, targets, left, Spans(shift_lo, shift_hi, lo, hi, asking, asked), scale)
 

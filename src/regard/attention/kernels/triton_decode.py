@@ -17,6 +17,7 @@ import triton.language as tl  # type: ignore[import-untyped]
 from torch import Tensor
 
 from regard.attention.kernels.devices import on_device
+from regard.attention.kernels.shapes import tile_width
 from regard.attention.kernels.spans import Spans
 from regard.attention.kernels.triton_backward import LOG2E, documents, masking
 from regard.attention.kernels.triton_forward import ends
@@ -60,7 +61,7 @@ def decode(
     if rows > MOST:
         raise ShapeError(f"{T} queries of {H // HK} heads that share keys", f"{MOST} together", where="decode")
     q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
-    wide = max(16, triton.next_power_of_2(D))
+    wide = tile_width(D)
     walk = walk or WALKS[wide * k.element_size()]
     first, last = _seen_by_any(reach, T, S, walk.keys)
     tiles = triton.cdiv(last - first, walk.keys)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from regard.attention.kernels import triton_statistics as general
 from regard.attention.kernels.devices import INTERPRETED
+from regard.attention.kernels.shapes import tile_width
 from regard.attention.kernels.spans import Spans
 from regard.attention.kernels.triton_backward import gradients as general_gradients
 from regard.attention.kernels.triton_forward import forward as general_forward
@@ -95,7 +96,7 @@ def forward(
         H, H // k.size(1), T, k.size(2), scale * LOG2E, spans.shift_lo, spans.shift_hi,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *output.stride()[:3], *spans.strides(),
         *_of_documents(spans),
-        D=D, BD=_room(D), BM=tile.queries, BN=tile.keys, ENTROPY=entropy, TOLD=spans.told,
+        D=D, BD=tile_width(D), BM=tile.queries, BN=tile.keys, ENTROPY=entropy, TOLD=spans.told,
         DOCUMENTS=spans.asking is not None, num_warps=tile.warps, num_stages=tile.ahead,
     )  # fmt: skip
     if top == 1:
@@ -174,7 +175,7 @@ class _Pass:
         general.columns[(triton.cdiv(S, tile.keys), B * H)](
             self.q, self.k, self.lse, received, counted, *_told(self.spans, self.lse),
             H, H // self.k.size(1), T, S, R, C, self.scale * LOG2E, self.spans.shift_lo, self.spans.shift_hi,
-            *self._strides(), D=D, BD=_room(D), BM=tile.queries, BN=tile.keys, RECEIVED=wanted.received,
+            *self._strides(), D=D, BD=tile_width(D), BM=tile.queries, BN=tile.keys, RECEIVED=wanted.received,
             CELLS=wanted.rows > 0, TOLD=self.spans.told, DOCUMENTS=self.spans.asking is not None, num_warps=tile.warps,
         )  # fmt: skip
 
@@ -186,7 +187,7 @@ class _Pass:
             self.q, self.k, self.lse, places if count is None else count, values, places, *_told(self.spans, self.lse),
             H, H // self.k.size(1), T, self.k.size(2), top, ROOM, self.scale * LOG2E,
             self.spans.shift_lo, self.spans.shift_hi, *self._strides(),
-            D=D, BD=_room(D), BM=tile.queries, BN=tile.keys, SOME=count is not None,
+            D=D, BD=tile_width(D), BM=tile.queries, BN=tile.keys, SOME=count is not None,
             TOLD=self.spans.told, DOCUMENTS=self.spans.asking is not None, num_warps=tile.warps,
         )  # fmt: skip
 
@@ -355,11 +356,6 @@ def _together(heads: int, k: Tensor) -> int:
 @cache
 def _processors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count
-
-
-def _room(width: int) -> int:
-    """The next power of two: tiles are that wide."""
-    return max(16, triton.next_power_of_2(width))
 
 
 def _or(x: Tensor | None, other: Tensor) -> Tensor:

@@ -10,7 +10,6 @@ from torch import Tensor
 from regard.attention.kernels.devices import on_device
 from regard.attention.kernels.triton_sums import down
 
-WIDEST = 4096  # of a row that is held in registers
 FORTH, BACK = 660, 660  # programs: 5 for each of an H200's 132 processors, measured to be best
 
 
