@@ -231,15 +231,16 @@ def tilings(case: Case, report: Report, end: float) -> list[dict[str, Any]]:
     report(f"\n{case}: {'tiling':32}" + "".join(f"{word:>14}" for word in ("forward ms", "back ms, dq", "back ms, dk")))
     rows = []
     for one in (None, *others):
+        name = "as it ships" if one is None else str(tuple(one))
         if time.perf_counter() > end:
-            report(f"{one!s:48} not reached")
+            report(f"{name:48} not reached")
             continue
         found = []
         for part in Tilings._fields:
             chosen = ship if one is None else ship._replace(**{part: one})
             found.append(_kernel(part, chosen, lambda: (q, k, *given, reach, scale), come, left))
-        report(f"{'as it ships' if one is None else str(tuple(one)):48}" + "".join(f"{value:14.3f}" for value in found))
-        rows.append({"kind": "tiling", "case": str(case), "name": str(one), "ms": found})
+        report(f"{name:48}" + "".join(f"{value:14.3f}" for value in found))
+        rows.append({"kind": "tiling", "case": str(case), "name": name, "ms": found})
     return rows
 
 
