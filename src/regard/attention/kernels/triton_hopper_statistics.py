@@ -25,9 +25,11 @@ from regard.attention.kernels.triton_hopper_lanes import (
     KEYS,
     LANES,
     NEVER,
+    NOTE_BYTES,
     NOTES,
-    for_all,
+    claim,
     gather,
+    give_back,
     hand_over,
     none_noted,
     note,
@@ -98,14 +100,11 @@ def _tiles(
         _fetch(Q, b, h, at + STAGES, index + STAGES, last - first, q_room, q_ready, STAGES)
         if (at < all_from) | (at >= all_to):
             here = _hidden(here, rows, start, T, S, LO, HI, told_base, shift_lo, shift_hi, TOLD)
-        if TOP:
-            many, nothing = _note(here, floor, many, at * 64, line_base, start, COUNT, FOUND, notes, ROOM)
+        values = here
         if RECEIVED or CELLS > 0:
             base = gl.where(lse == float("-inf"), FAR, lse * LOG2E - LARGER)
-            below = gl.zeros_like(here) - base[:, None]
-            if TOP:  # not before the candidates are noted: scores and weights together do not fit into registers
-                below += for_all(nothing, SCORES)
-            p = gl.exp2(gl.fma(here, c, below))
+            p = gl.exp2(gl.fma(here, c, -base[:, None]))
+            values = p
             if EVEN or RECEIVED:
                 pairs = gl.sum(p.reshape([4, 2, 8, BN]), axis=1)  # (warp, lane row, key): nothing crosses lanes
             if RECEIVED:
@@ -115,6 +114,9 @@ def _tiles(
                     _shrink_even(pairs, at * 64, cell, thumb_base, THUMB, T, C, high, BN, CELLS, ALONE)
                 else:
                     _shrink(p, cells, at * 64, cell, thumb_base, THUMB, T, R, C, CELLS)
+        if TOP:
+            many = _note(values, floor, many, at * 64, notes)
+            many = _hand_over(many, NOTES // 2 + 1, line_base, start, COUNT, FOUND, notes, ROOM)
     return acc, many
 
 
@@ -143,18 +145,15 @@ def _of_rows(LSE, FLOOR, line_base, rows, T, WEIGHTS: gl.constexpr, TOP: gl.cons
 
 
 @gluon.jit
-def _note(s, floor, many, row, line_base, start, COUNT, FOUND, notes, ROOM: gl.constexpr):
-    """Scores that reach their rows' floors: noted, and put on their rows' lists as soon as the notes are half full."""
+def _note(values, floor, many, row, notes):
+    """Weights or scores that reach their rows' floors are noted."""
     LANE: gl.constexpr = many.type.layout
     warp = gl.arange(0, 4, layout=gl.SliceLayout(1, gl.SliceLayout(2, LANE)))
     line = gl.arange(0, 8, layout=gl.SliceLayout(0, gl.SliceLayout(2, LANE)))
     lane = gl.arange(0, LANES, layout=gl.SliceLayout(0, gl.SliceLayout(1, LANE)))
     rows = row + (warp * 16)[:, None, None] + line[None, :, None] + (lane * 0)[None, None, :]
-    counter = (COUNT + line_base + rows).to(gl.int64)
-    many, nothing = note(
-        s, many, gl.maximum(floor, NEVER * 0.5), notes, counter, rows * KEYS + (lane * 2)[None, None, :]
-    )
-    return _hand_over(many, NOTES // 2, line_base, start, COUNT, FOUND, notes, ROOM), nothing
+    mine = notes + (line * (LANES * NOTE_BYTES))[None, :, None] + (lane * NOTE_BYTES)[None, None, :]
+    return note(values, many, floor, mine, rows * KEYS + (lane * 2)[None, None, :])
 
 
 @gluon.jit
@@ -195,7 +194,8 @@ def _add_eight(mine, row, cell, thumb_base, THUMB, T, C, high, WIDE: gl.constexp
     which = row + 16 * gl.arange(0, 4, layout=gl.SliceLayout(1, gl.SliceLayout(2, LAY)))
     col = cell + gl.arange(0, 8, layout=gl.SliceLayout(0, gl.SliceLayout(2, LAY)))
     lane = gl.arange(0, LANES, layout=gl.SliceLayout(0, gl.SliceLayout(1, LAY)))
-    at = thumb_base + ((which // high) * C)[:, None, None] + col[None, :, None] + (lane * 0)[None, None, :]
+    line = which // 16 if ALONE else which // high
+    at = thumb_base + (line * C)[:, None, None] + col[None, :, None] + (lane * 0)[None, None, :]
     real = (which < T)[:, None, None] & (col < C)[None, :, None] & (lane == 0)[None, None, :]
     _add(THUMB, at, down, real, WIDE, ALONE)
 
@@ -229,14 +229,14 @@ def _shrink(p, cells, row, cell, thumb_base, THUMB, T, R, C, CELLS: gl.constexpr
 
 
 SIZES = (
-    "H GROUP T S R C high shift_lo shift_hi BLOCKS head stride_eb stride_eh line_from".split()
+    "H GROUP T S R C high shift_lo shift_hi BLOCKS head stride_eb stride_eh line_from PLACES".split()
 )  # one kernel serves all of them: nothing is compiled again for another length
 
 
 @gluon.jit(do_not_specialize=SIZES)
 def statistics(
-    Q, K, LSE, FLOOR, COUNT, FOUND, NOTED, THUMB, GOT, LO, HI, BOUNDS,
-    H, GROUP, T, S, R, C, high, c, shift_lo, shift_hi, BLOCKS, head, stride_eb, stride_eh, line_from,
+    Q, K, LSE, FLOOR, COUNT, FOUND, NOTED, FLAGS, THUMB, GOT, LO, HI, BOUNDS,
+    H, GROUP, T, S, R, C, high, c, shift_lo, shift_hi, BLOCKS, head, stride_eb, stride_eh, line_from, PLACES,
     D: gl.constexpr, BN: gl.constexpr, STAGES: gl.constexpr, CELLS: gl.constexpr, EVEN: gl.constexpr,
     ALONE: gl.constexpr, RECEIVED: gl.constexpr, TOP: gl.constexpr, ROOM: gl.constexpr, TOLD: gl.constexpr,
 ):  # fmt: skip
@@ -278,15 +278,12 @@ def statistics(
     acc = gl.sum(gl.zeros([64, BN], gl.float32, SCORES).reshape([4, 2, 8, BN]), axis=1)
     many = none_noted(SCORES)
     notes = many.to(gl.int64)
+    place = many
+    flags = many.to(gl.int64)
     if TOP:
-        LANE: gl.constexpr = many.type.layout
-        warp = gl.arange(0, 4, layout=gl.SliceLayout(1, gl.SliceLayout(2, LANE)))
-        line = gl.arange(0, 8, layout=gl.SliceLayout(0, gl.SliceLayout(2, LANE)))
-        lane = gl.arange(0, LANES, layout=gl.SliceLayout(0, gl.SliceLayout(1, LANE)))
-        mine = (gl.program_id(1) * gl.num_programs(0) + block).to(gl.int64) * (128 * NOTES)
-        notes += (NOTED + mine).to(gl.int64) + 8 * (
-            (warp * (32 * NOTES))[:, None, None] + (line * LANES)[None, :, None] + lane[None, None, :]
-        )
+        flags = FLAGS.to(gl.int64) + many
+        place = claim(flags, PLACES + many)
+        notes = NOTED.to(gl.int64) + place.to(gl.int64) * (NOTES * 32 * NOTE_BYTES)
     mbarrier.wait(k_ready, 0)
     k = k_room.reshape([BN, D]).permute((1, 0))
     acc, many = _tiles(
@@ -295,6 +292,7 @@ def statistics(
         D, BN, STAGES, CELLS, EVEN, ALONE, RECEIVED, TOP, ROOM, TOLD, SCORES)  # fmt: skip
     if TOP:
         _hand_over(many, 1, line_base, start, COUNT, FOUND, notes, ROOM)
+        give_back(flags, place)
     if RECEIVED:
         got = gl.sum(gl.sum(acc, axis=0), axis=0) * (2.0**-LARGER)
         cols = start + gl.arange(0, BN, layout=got.type.layout)

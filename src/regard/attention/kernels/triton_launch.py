@@ -24,7 +24,8 @@ from regard.attention.kernels.triton_forward import forward as general_forward
 LOG2E = 1.4426950408889634
 ROOM = 32  # candidates for its largest that are kept of a row: 10.6 on average, of random rows
 KEYS = 128  # in a block of Hopper's kernels
-NOTED = 128 * 16  # candidates that a program of the statistics pass notes before it puts them on lists
+NOTED = 32 * 16 * 48  # bytes of what a warp of the statistics pass notes before it puts candidates on lists
+RESIDENT = 16  # of its warps may run on a multiprocessor at a time and need room for notes
 AHEAD = 2  # tiles of queries that the statistics pass has under way
 HELD = 24 * 2**20  # bytes of keys and values that heads worked on together may have: the second-level cache's half
 
@@ -197,15 +198,19 @@ class _Pass:
         """The same by Hopper's kernel, some heads at a time where candidates need room."""
         if wanted.top and strips.numel():
             lines = self.lse.numel()
-            count = torch.zeros(lines, dtype=torch.int32, device=self.q.device)
+            count = torch.empty(lines, dtype=torch.int32, device=self.q.device)
             floor = torch.empty_like(self.lse)
-            general.floors[(triton.cdiv(lines, 64),)](strips, floor, lines, TOP=wanted.top, BM=64, num_warps=4)
+            general.floors[(triton.cdiv(lines, 64),)](
+                strips, self.lse, floor, count, lines, self.scale * LOG2E,
+                TOP=wanted.top, WEIGHTS=wanted.received or wanted.rows > 0, BM=64, num_warps=4,
+            )  # fmt: skip
             self._collected(received, counted, values, places, floor, count, wanted)
             self.largest(values, places, wanted.top, count)
             return
         if wanted.received or wanted.rows:
             heads, unread = self.q.size(0) * self.q.size(1), self.lse
-            self._hopper(received, counted, unread, unread, unread, unread.view(torch.int32), 0, heads, wanted, False)
+            whole = unread.view(torch.int32)
+            self._hopper(received, counted, unread, unread, unread, whole, whole, 0, heads, wanted, False)
         if wanted.top:
             self.largest(values, places, wanted.top)
 
@@ -224,21 +229,25 @@ class _Pass:
         most = max(inputs, 2**26) * 3 // 4 // (ROOM * 8)  # rows whose candidates there is room for, at 8 bytes each
         step = max(1, min(B * H, most // T))
         found = torch.empty(step * T * ROOM, dtype=torch.int64, device=self.q.device)
-        noted = found.new_empty(step * triton.cdiv(self.k.size(2), KEYS) * NOTED)
+        taken = torch.zeros(
+            min(step * triton.cdiv(self.k.size(2), KEYS) * 4, _processors(self.q.device) * RESIDENT),
+            dtype=torch.int32, device=self.q.device,
+        )  # fmt: skip
+        noted = found.new_empty(taken.numel() * NOTED // 8)
         for head in range(0, B * H, step):
             heads = min(step, B * H - head)
             lines, at = heads * T, head * T
             part = count[at : at + lines]
-            self._hopper(received, counted, floor.flatten()[at:], found, noted, part, head, heads, wanted, True)
+            self._hopper(received, counted, floor.flatten()[at:], found, noted, taken, part, head, heads, wanted, True)
             general.chosen[(triton.cdiv(lines, 16),)](
                 found, part, self.lse.flatten()[at:], values.flatten()[at * wanted.top :],
                 places.flatten()[at * wanted.top :], lines, wanted.top, self.scale * LOG2E,
-                ROOM=ROOM, BM=16, num_warps=4,
+                ROOM=ROOM, WEIGHTS=wanted.received or wanted.rows > 0, BM=16, num_warps=4,
             )  # fmt: skip
 
     def _hopper(
-        self, received: Tensor, counted: Tensor, floor: Tensor, found: Tensor, noted: Tensor, count: Tensor,
-        head: int, heads: int, wanted: Wanted, collect: bool,
+        self, received: Tensor, counted: Tensor, floor: Tensor, found: Tensor, noted: Tensor, taken: Tensor,
+        count: Tensor, head: int, heads: int, wanted: Wanted, collect: bool,
     ) -> None:  # fmt: skip
         from regard.attention.kernels.triton_hopper_statistics import statistics as kernel
 
@@ -251,10 +260,11 @@ class _Pass:
         blocks = triton.cdiv(S, KEYS)
         lse = self.lse.flatten()[head * T :] if collect else self.lse
         kernel[(blocks, heads)](
-            _tensor(self.q, 64), _tensor(self.k, KEYS), lse, floor, count, found, noted, counted, received, lo,
-            hi, bounds,
+            _tensor(self.q, 64), _tensor(self.k, KEYS), lse, floor, count, found, noted, taken, counted, received,
+            lo, hi, bounds,
             H, H // self.k.size(1), T, S, R, C, max(T // R, 1), self.scale * LOG2E,
             self.spans.shift_lo, self.spans.shift_hi, blocks, head, *self.spans.strides(), head * T if collect else 0,
+            taken.numel(),
             D=D, BN=KEYS, STAGES=AHEAD, CELLS=cells, EVEN=even, ALONE=alone, RECEIVED=wanted.received, TOP=collect,
             ROOM=ROOM, TOLD=self.spans.told, num_warps=4, maxnreg=_registers(wanted, collect),
         )  # fmt: skip

@@ -19,6 +19,8 @@ from regard.attention.kernels.triton_forward import NEVER, ends
 LOG2E = tl.constexpr(1.4426950408889634)
 UNIT = tl.constexpr(2.0**40)
 CLASSES = tl.constexpr(16)  # of keys, whose maxima the forward pass keeps
+LARGER = tl.constexpr(14)  # Hopper's statistics pass holds weights times 2^14
+MANY = tl.constexpr(1000)  # more candidates than any list has room for
 
 
 @triton.jit
@@ -150,20 +152,34 @@ def largest(
 
 
 @triton.jit
-def floors(STRIPS, FLOOR, lines, TOP: tl.constexpr, BM: tl.constexpr):
-    """The TOP-th largest of the maxima of a row's classes of keys: at most its TOP-th largest score."""
+def floors(STRIPS, LSE, FLOOR, COUNT, lines, c, TOP: tl.constexpr, WEIGHTS: tl.constexpr, BM: tl.constexpr):
+    """The TOP-th largest of the maxima of a row's classes of keys: at most its TOP-th largest score; and no candidates
+    yet. WEIGHTS: what a key of that score weighs, times 2^LARGER; where that is nothing to compare with, since fewer
+    keys are seen or it is too small for float32, the row has too many candidates from the outset."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     inside = rows < lines
     at = rows[:, None].to(tl.int64) * CLASSES + tl.arange(0, CLASSES)[None, :]
     ordered = tl.sort(tl.load(STRIPS + at, mask=inside[:, None], other=0.0), dim=1, descending=True)
     floor = tl.sum(tl.where(tl.arange(0, CLASSES)[None, :] == TOP - 1, ordered, 0.0), 1)
+    many = tl.zeros((BM,), tl.int32)
+    if WEIGHTS:
+        lse = tl.load(LSE + rows, mask=inside, other=float("-inf"))
+        weight = tl.fma(floor, c, LARGER - lse * LOG2E)
+        usual = (floor > NEVER * 0.5) & (weight > -120.0)
+        many = tl.where(usual | (lse == float("-inf")), 0, MANY)
+        floor = tl.where(usual, tl.exp2(weight) * (1 - 2.0**-16), float("inf"))
+    else:
+        floor = tl.maximum(floor, NEVER * 0.5)
     tl.store(FLOOR + rows, floor, mask=inside)
+    tl.store(COUNT + rows, many, mask=inside)
 
 
 @triton.jit
-def chosen(FOUND, COUNT, LSE, VALUES, PLACES, lines, top, c, ROOM: tl.constexpr, BM: tl.constexpr):
-    """The `top` largest of a row's list of candidates, each a key and above it the score's bits. The place of one among
-    them is how many of the others come before it."""
+def chosen(
+    FOUND, COUNT, LSE, VALUES, PLACES, lines, top, c, ROOM: tl.constexpr, WEIGHTS: tl.constexpr, BM: tl.constexpr,
+):  # fmt: skip
+    """The `top` largest of a row's list of candidates, each a key and above it the bits of its score, or weight times
+    2^LARGER. The place of one among them is how many of the others come before it."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     inside = rows < lines
     many = tl.load(COUNT + rows, mask=inside, other=0)
@@ -183,7 +199,10 @@ def chosen(FOUND, COUNT, LSE, VALUES, PLACES, lines, top, c, ROOM: tl.constexpr,
             its = tl.where(there, (other >> 32).to(tl.int32).to(tl.float32, bitcast=True), NEVER)
             sooner = (its[:, None] > s) | ((its[:, None] == s) & (its_key[:, None] < key))
             before += sooner.to(tl.int32)
-    weight = tl.minimum(tl.exp2(s * c - _log2(LSE, rows, inside)[:, None]), 1.0)
+    if WEIGHTS:
+        weight = tl.minimum(s * 2.0**-LARGER, 1.0)
+    else:
+        weight = tl.minimum(tl.exp2(s * c - _log2(LSE, rows, inside)[:, None]), 1.0)
     at = rows[:, None].to(tl.int64) * top + before
     taken = real & (before < top)
     tl.store(VALUES + at, weight, mask=taken)
