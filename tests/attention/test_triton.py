@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 
 import pytest
@@ -175,20 +176,42 @@ def check_candidates_are_put_in_order() -> None:
     scores[3] = scores[3].round()  # equal ones
     keys = torch.stack([torch.randperm(999, generator=source)[:room] for _ in range(lines)]).int()
     found = torch.stack([keys, scores.view(torch.int32)], -1).view(torch.int64)
-    values, places = torch.full((lines, top), torch.nan), torch.full((lines, top), -7)
-    kernels.chosen[(3,)](found, count, torch.zeros(lines), values, places, lines, top, 1.0, ROOM=room, BM=16)
-    for line, some in enumerate(count.tolist()):
-        if some > room:  # left for `largest`
-            assert values[line].isnan().all()
-            continue
-        ordered = sorted(zip((-scores[line, :some]).tolist(), keys[line, :some].tolist(), strict=True))[:top]
-        rest = [0] * (top - len(ordered))
-        assert places[line].tolist() == [key for _, key in ordered] + [-1 for _ in rest]
-        want = torch.tensor([2.0**-score for score, _ in ordered] + rest).clamp(max=1.0)
-        torch.testing.assert_close(values[line], want)
-    strips, floor = torch.randn(70, 16, generator=source), torch.full((70,), torch.nan)
-    kernels.floors[(2,)](strips, floor, 70, TOP=8, BM=64)
-    assert torch.equal(floor, strips.sort(-1, descending=True).values[:, 7])
+    for weights in (False, True):
+        values, places = torch.full((lines, top), torch.nan), torch.full((lines, top), -7)
+        how = {"ROOM": room, "WEIGHTS": weights, "BM": 16}
+        kernels.chosen[(3,)](found, count, torch.zeros(lines), values, places, lines, top, 1.0, **how)
+        for line, some in enumerate(count.tolist()):
+            if some > room:  # left for `largest`
+                assert values[line].isnan().all()
+                continue
+            ordered = sorted(zip((-scores[line, :some]).tolist(), keys[line, :some].tolist(), strict=True))[:top]
+            rest = [0] * (top - len(ordered))
+            assert places[line].tolist() == [key for _, key in ordered] + [-1 for _ in rest]
+            worth = [-score * 2.0**-14 if weights else 2.0**-score for score, _ in ordered]
+            torch.testing.assert_close(values[line], torch.tensor(worth + rest).clamp(max=1.0))
+
+
+@checks
+def check_floors_are_what_the_last_of_the_largest_reach() -> None:
+    """Scores, or weights where there are any to compare with; of other rows there are too many from the outset."""
+    from regard.attention.kernels import triton_statistics as kernels
+
+    strips = torch.randn(70, 16, generator=torch.Generator().manual_seed(1))
+    strips[5, 4:] = -1e34  # fewer keys than classes
+    lse = strips.logsumexp(-1)
+    lse[7], lse[8] = 300.0, -torch.inf  # all weights too small for float32; a row that sees nothing
+    want = strips.sort(-1, descending=True).values[:, 7]
+    floor, count = torch.full((70,), torch.nan), torch.full((70,), -7, dtype=torch.int32)
+    kernels.floors[(2,)](strips, lse, floor, count, 70, 1.0, TOP=8, WEIGHTS=False, BM=64)
+    assert torch.equal(floor, want.clamp(min=-5e33)) and not count.any()
+    kernels.floors[(2,)](strips, lse, floor, count, 70, 1 / math.log(2), TOP=8, WEIGHTS=True, BM=64)
+    odd = [5, 7, 8]
+    assert floor[odd].isinf().all() and count[odd].tolist() == [kernels.MANY.value, kernels.MANY.value, 0]
+    usual = [row for row in range(70) if row not in odd]
+    assert not count[usual].any()
+    worth = (want - lse).exp()[usual] * 2**14
+    torch.testing.assert_close(floor[usual], worth, rtol=1e-4, atol=0)
+    assert (floor[usual] < worth).all()  # a key of that very weight is not missed for a rounding
 
 
 @checks
@@ -279,7 +302,7 @@ def test_hoppers_passes_and_their_launches_agree_on_sizes() -> None:
 
     assert lanes.KEYS.value == launch.KEYS
     assert lanes.NOTES.value * lanes.NOTE_BYTES.value * 32 == launch.NOTED  # of a warp's lanes
-    assert launch.ROOM < general.MANY.value
+    assert general.MANY.value > launch.ROOM
     assert general.LARGER.value == hopper.LARGER.value
 
 

@@ -1,8 +1,8 @@
 """What Hopper's kernels do lane by lane, in PTX: tiles know no branch of one lane, and no sums that halve over lanes.
 
     unless_hidden      what a row does not see is set aside
-    note, hand_over    strips with a value that reaches its row's floor: noted by each lane for itself; now and then, when
-                       many lanes have some, what reaches it is put on lists
+    note, hand_over    strips with a value that reaches its row's floor: noted by each lane for itself; now and then
+                       what reaches it is put on lists, by all lanes at once
     claim, give_back   a place for a warp's notes, for as long as it runs
     first              where a row's new maximum lies, looked for only by lanes that hold it
     gather             eight sums over 32 lanes by nine exchanges instead of forty
@@ -102,9 +102,7 @@ def _hand_over() -> str:
                 for j in range(STRIP)
             )
         )
-    ends = " ".join(
-        f"shfl.sync.up.b32 t|q, s, {step}, 0, 0xffffffff; @q add.u32 s, s, t;" for step in (1, 2, 4, 8, 16)
-    )
+    ends = " ".join(f"shfl.sync.up.b32 t|q, s, {step}, 0, 0xffffffff; @q add.u32 s, s, t;" for step in (1, 2, 4, 8, 16))
     return f"""{{
         .reg .pred p, q, z, p<2>; .reg .u32 n, t, b, l, s, e, all, w<2>, f<2>, r<2>, c<2>;
         .reg .f32 g<2>, va<8>, vb<8>; .reg .u64 a, a<2>;

@@ -24,7 +24,6 @@ from triton.experimental.gluon.language.nvidia.hopper import (  # type: ignore[i
 from regard.attention.kernels.triton_hopper_lanes import (
     KEYS,
     LANES,
-    NEVER,
     NOTE_BYTES,
     NOTES,
     claim,

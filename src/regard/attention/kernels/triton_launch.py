@@ -202,7 +202,7 @@ class _Pass:
             floor = torch.empty_like(self.lse)
             general.floors[(triton.cdiv(lines, 64),)](
                 strips, self.lse, floor, count, lines, self.scale * LOG2E,
-                TOP=wanted.top, WEIGHTS=wanted.received or wanted.rows > 0, BM=64, num_warps=4,
+                TOP=wanted.top, WEIGHTS=_weighs(wanted), BM=64, num_warps=4,
             )  # fmt: skip
             self._collected(received, counted, values, places, floor, count, wanted)
             self.largest(values, places, wanted.top, count)
@@ -239,10 +239,10 @@ class _Pass:
             lines, at = heads * T, head * T
             part = count[at : at + lines]
             self._hopper(received, counted, floor.flatten()[at:], found, noted, taken, part, head, heads, wanted, True)
-            general.chosen[(triton.cdiv(lines, 16),)](
+            general.chosen[(triton.cdiv(lines, 4),)](
                 found, part, self.lse.flatten()[at:], values.flatten()[at * wanted.top :],
                 places.flatten()[at * wanted.top :], lines, wanted.top, self.scale * LOG2E,
-                ROOM=ROOM, WEIGHTS=wanted.received or wanted.rows > 0, BM=16, num_warps=4,
+                ROOM=ROOM, WEIGHTS=_weighs(wanted), BM=4, num_warps=1,
             )  # fmt: skip
 
     def _hopper(
@@ -308,7 +308,12 @@ def _suits_vendor(q: Tensor, k: Tensor, spans: Spans) -> bool:
 
 def _registers(wanted: Wanted, collects: bool) -> int:
     """Of a lane in the statistics pass: the fewer, the more programs share a multiprocessor."""
-    return 168 if collects and (wanted.received or wanted.rows) else 128
+    return 168 if collects and _weighs(wanted) else 128
+
+
+def _weighs(wanted: Wanted) -> bool:
+    """Whether the statistics pass needs weights, not scores alone."""
+    return wanted.received or wanted.rows > 0
 
 
 def _cells(T: int, S: int, R: int, C: int) -> tuple[int, bool, bool]:

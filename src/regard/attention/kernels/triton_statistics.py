@@ -164,7 +164,7 @@ def floors(STRIPS, LSE, FLOOR, COUNT, lines, c, TOP: tl.constexpr, WEIGHTS: tl.c
     many = tl.zeros((BM,), tl.int32)
     if WEIGHTS:
         lse = tl.load(LSE + rows, mask=inside, other=float("-inf"))
-        weight = tl.fma(floor, c, LARGER - lse * LOG2E)
+        weight = floor * c + (LARGER - lse * LOG2E)
         usual = (floor > NEVER * 0.5) & (weight > -120.0)
         many = tl.where(usual | (lse == float("-inf")), 0, MANY)
         floor = tl.where(usual, tl.exp2(weight) * (1 - 2.0**-16), float("inf"))
