@@ -132,6 +132,8 @@ def test_of_a_window_shapes_tell_all(left: int | None, right: int | None, offset
         assert reach.hides_nothing(mask, grid) == bool(dense.all())
         assert reach.hides_nothing(mask & Causal(20), grid) == bool(dense.all())
         assert reach.all_take_part(mask, grid) == bool(dense.any(-1).all() and dense.any(-2).all())
+        looks, seen = reach.looks_and_seen(mask, grid)
+        assert torch.equal(looks, dense.any(-1)) and torch.equal(seen, dense.any(-2))
 
 
 @given(placed())

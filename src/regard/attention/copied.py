@@ -91,12 +91,12 @@ BACKENDS = MappingProxyType(
 
 
 def choose(prepared: Prepared) -> str:
-    """The backend that "auto" picks, by shapes and kinds alone."""
-    if triton_copied.refuses(prepared) is None and prepared.q.device.type == "cuda":
-        return "triton"
+    """The backend that "auto" picks, by shapes and kinds alone; a small map is quicker to hold, also on a GPU."""
     grid = prepared.grid
-    held = prod(grid.lead) * grid.T * grid.S * prepared.score.pair_size(prepared.k)
-    return "plain" if held <= SMALL else "stream"
+    if prod(grid.lead) * grid.T * grid.S * prepared.score.pair_size(prepared.k) <= SMALL:
+        return "plain"
+    served = triton_copied.refuses(prepared) is None and prepared.q.device.type == "cuda"
+    return "triton" if served else "stream"
 
 
 def _named(prepared: Prepared, backend: str) -> str:

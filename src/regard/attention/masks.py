@@ -107,8 +107,11 @@ class Window(Mask):
 
     def span(self, grid: Grid) -> tuple[Tensor, Tensor]:
         here = torch.arange(grid.T, device=grid.device) + self._offset(grid, trailing=1)
-        lo, hi = (torch.as_tensor(end, device=grid.device) for end in self.reach(here, grid.S))
-        return lo.clamp(0, grid.S).reshape(lo.shape or (1,)), hi.clamp(0, grid.S).reshape(hi.shape or (1,))
+        lo, hi = (
+            end.clamp(0, grid.S) if isinstance(end, Tensor) else torch.full((1,), end, device=grid.device)
+            for end in self.reach(here, grid.S)
+        )  # a number would be copied to the device, which waits for it
+        return lo, hi
 
     def part(self, lead: Lead) -> Mask:
         if isinstance(self.offset, Tensor) and self.offset.dim():

@@ -42,6 +42,8 @@ def looks_and_seen(
 
     `more(rows, cols)`: booleans of something else that hides keys, such as a predicted window.
     """
+    if isinstance(mask, Window) and not isinstance(mask.offset, Tensor) and more is None:
+        return _of_window(mask, grid)
     if mask.solid and more is None:
         return _from_spans(*mask.span(grid), grid)
     looks, seen = [], torch.zeros(grid.S, dtype=torch.bool, device=grid.device)
@@ -53,6 +55,19 @@ def looks_and_seen(
         looks.append(tile.any(-1))
         seen = seen | tile.any(-2)
     return torch.cat(looks, -1), seen
+
+
+def _of_window(window: Window, grid: Grid) -> tuple[Tensor, Tensor]:
+    """Some queries in a row look somewhere, and see some keys in a row: nothing is asked of the device."""
+    first = grid.S - grid.T if window.offset is None else int(window.offset)
+    begin = 0 if window.right is None else min(max(-first - window.right, 0), grid.T)
+    end = grid.T if window.left is None else min(max(grid.S - first + window.left, begin), grid.T)
+    looks, seen = (torch.zeros(size, dtype=torch.bool, device=grid.device) for size in (grid.T, grid.S))
+    if begin < end and grid.S:
+        looks[begin:end] = True
+        start, stop = window.reach(first + begin, grid.S)[0], window.reach(first + end - 1, grid.S)[1]
+        seen[max(int(start), 0) : min(int(stop), grid.S)] = True
+    return looks, seen
 
 
 def _from_spans(lo: Tensor, hi: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:
