@@ -296,12 +296,13 @@ def test_hoppers_forward_pass_runs_on_tensor_cores_and_in_registers(width: int, 
 
 def test_hoppers_passes_and_their_launches_agree_on_sizes() -> None:
     from regard.attention.kernels import triton_hopper_lanes as lanes
+    from regard.attention.kernels import triton_hopper_notes as notes
     from regard.attention.kernels import triton_hopper_statistics as hopper
     from regard.attention.kernels import triton_launch as launch
     from regard.attention.kernels import triton_statistics as general
 
     assert lanes.KEYS.value == launch.KEYS
-    assert lanes.NOTES.value * lanes.NOTE_BYTES.value * 32 == launch.NOTED  # of a warp's lanes
+    assert notes.NOTES.value * notes.NOTE_BYTES.value * 32 == launch.NOTED  # of a warp's lanes
     assert general.MANY.value > launch.ROOM
     assert general.LARGER.value == hopper.LARGER.value
 

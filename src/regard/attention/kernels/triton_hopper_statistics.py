@@ -21,9 +21,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (  # type: ignore[i
     warpgroup_mma_wait,
 )
 
-from regard.attention.kernels.triton_hopper_lanes import (
-    KEYS,
-    LANES,
+from regard.attention.kernels.triton_hopper_lanes import KEYS, LANES, unless_hidden
+from regard.attention.kernels.triton_hopper_notes import (
     NOTE_BYTES,
     NOTES,
     claim,
@@ -32,7 +31,6 @@ from regard.attention.kernels.triton_hopper_lanes import (
     hand_over,
     none_noted,
     note,
-    unless_hidden,
 )
 
 LOG2E = gl.constexpr(1.4426950408889634)
