@@ -278,7 +278,8 @@ def _clean(raw: Prepared, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             aim = None if raw.window is None else raw.window.aim(q).to(working(q.dtype))
             looks, seen = reach.looks_and_seen(raw.mask, grid, more=replace(raw, q=q, aim=aim).shown)
         q = torch.where(looks.unsqueeze(-1), q, 0.0)
-    return q, unseen_to_zero(k, seen, grid), unseen_to_zero(v, seen, grid)
+    keys = unseen_to_zero(k, seen, grid)
+    return q, keys, keys if v is k else unseen_to_zero(v, seen, grid)
 
 
 def _tame(x: Tensor) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -65,6 +66,27 @@ class Spans:
     @property
     def told(self) -> bool:
         return self.lo is not None
+
+    def ends(self) -> dict[str, Any]:
+        """Where what queries see begins and ends, by the names that kernels have for it."""
+        limits: dict[str, Any] = {"LO": None, "HI": None, "stride_eb": 0, "stride_eh": 0}
+        if self.lo is not None and self.hi is not None:
+            lo, hi = (end.contiguous() for end in torch.broadcast_tensors(self.lo, self.hi))
+            stride_eb, stride_eh = (lo.stride(n) if lo.size(n) > 1 else 0 for n in (0, 1))
+            limits = {"LO": lo, "HI": hi, "stride_eb": stride_eb, "stride_eh": stride_eh}
+        return limits | {"shift_lo": self.shift_lo, "shift_hi": self.shift_hi}
+
+    def documents(self) -> dict[str, Any]:
+        """The documents of queries and keys, by the names that kernels have for them."""
+        if self.asking is None or self.asked is None:
+            return {"ASKING": None, "ASKED": None, "stride_ab": 0, "stride_sb": 0}
+        asking, asked = self.asking.contiguous(), self.asked.contiguous()
+        strides = (x.size(1) if x.size(0) > 1 else 0 for x in (asking, asked))
+        return {"ASKING": asking, "ASKED": asked} | dict(zip(("stride_ab", "stride_sb"), strides, strict=True))
+
+    def kinds(self) -> dict[str, bool]:
+        """Which masks a kernel is compiled with."""
+        return {"TOLD": self.told, "DOCUMENTS": self.asking is not None}
 
     def strides(self) -> tuple[int, int]:
         """How far apart the ends of two batch rows and of two heads lie; 0 where all share them."""

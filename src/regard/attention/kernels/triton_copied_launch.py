@@ -11,7 +11,6 @@ from torch import Tensor
 from regard.attention.kernels.devices import INTERPRETED, on_device
 from regard.attention.kernels.shapes import tile_width
 from regard.attention.kernels.spans import Spans
-from regard.attention.kernels.triton_backward import documents, masking
 from regard.attention.kernels.triton_copied_tiles import to_keys, to_queries, weigh
 
 LOG2E = 1.4426950408889634
@@ -104,8 +103,7 @@ def gradients(
 
 
 def _told(reach: Spans) -> dict[str, Any]:
-    limits, compiled = masking(reach)
-    return limits | documents(reach) | compiled
+    return reach.ends() | reach.documents() | reach.kinds()
 
 
 def _options(tiling: Tiling, q: Tensor) -> dict[str, int]:

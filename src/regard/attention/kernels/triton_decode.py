@@ -19,10 +19,10 @@ from torch import Tensor
 from regard.attention.kernels.devices import on_device
 from regard.attention.kernels.shapes import tile_width
 from regard.attention.kernels.spans import Spans
-from regard.attention.kernels.triton_backward import LOG2E, documents, masking
 from regard.attention.kernels.triton_forward import ends
 from regard.errors import ShapeError
 
+LOG2E = 1.4426950408889634
 MOST = 64  # rows of one product: queries times the heads that share keys
 HOPPER = 132  # multiprocessors, where no device says how many it has
 LENGTHS = ["S", "first", "last", "part", "shift_lo", "shift_hi"]  # a cache grows: no kernel is compiled again for that
@@ -73,12 +73,12 @@ def decode(
         scores[..., :first] = -torch.inf
         scores[..., last:] = -torch.inf
     out, lse = torch.empty(q.shape, dtype=v.dtype, device=v.device), _room(q, B, H, T)
-    limits, told = masking(reach)
     with on_device(q):
         attend_part[(splits, B * HK)](
             q, k, v, scores, peaks, totals, sums, H, H // HK, T, S, scale * LOG2E, scale, first, last,
             triton.cdiv(tiles, splits) * walk.keys, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3],
-            **limits, **documents(reach), **told, D=D, BD=wide, BM=max(16, triton.next_power_of_2(rows)), BN=walk.keys,
+            **reach.ends(), **reach.documents(), **reach.kinds(),
+            D=D, BD=wide, BM=max(16, triton.next_power_of_2(rows)), BN=walk.keys,
             num_warps=walk.warps, num_stages=walk.stages,
         )  # fmt: skip
         join_parts[(rows, B * HK)](

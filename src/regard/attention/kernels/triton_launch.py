@@ -18,7 +18,7 @@ from regard.attention.kernels import triton_statistics as general
 from regard.attention.kernels.devices import INTERPRETED
 from regard.attention.kernels.shapes import tile_width
 from regard.attention.kernels.spans import Spans
-from regard.attention.kernels.triton_backward import gradients as general_gradients
+from regard.attention.kernels.triton_backward_launch import gradients as general_gradients
 from regard.attention.kernels.triton_forward import forward as general_forward
 
 LOG2E = 1.4426950408889634
