@@ -11,9 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
@@ -21,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from steps import compile_together
 from torch import Tensor
 from triton.testing import do_bench  # type: ignore[import-untyped]
 
@@ -299,10 +297,7 @@ def main() -> None:
     if chosen.warm:
         warm(*chosen.warm)
         return
-    count = min(12, os.cpu_count() or 1)
-    helpers = [subprocess.Popen([sys.executable, __file__, "--warm", str(i), str(count)]) for i in range(count)]
-    for helper in helpers:
-        helper.wait()
+    compile_together(__file__)
     print(f"torch {torch.__version__} on {torch.cuda.get_device_name()}", flush=True)
     rows: list[Row] = []
     chosen.out.parent.mkdir(parents=True, exist_ok=True)

@@ -70,6 +70,7 @@ class Case:
 
 BF16, F32 = torch.bfloat16, torch.float32
 CASES = [Case(B, T, 128, dtype) for dtype in (BF16, F32) for B, T in ((16, 512), (8, 2048), (2, 8192))]
+TUNED = [Case(8, 2048, 128, BF16), Case(8, 2048, 64, BF16), Case(8, 2048, 128, F32)]
 EXACT = [Case(2, 700, 128, BF16), Case(2, 700, 128, F32), Case(2, 333, 64, torch.float16)]
 TINY_CASES, TINY_EXACT = [Case(2, 40, 16, F32)], [Case(1, 33, 16, F32), Case(1, 33, 16, torch.float16)]
 
@@ -108,15 +109,40 @@ def ours(backend: str) -> Way:
     return lambda q, k, ids, targets: copied(q, k, ids, targets, mask=Past(), backend=backend).clamp(min=-87.0)
 
 
-def ways(*, tiny: bool) -> Iterator[tuple[str, Way]]:
-    yield "scatter", scatter
-    yield "matched", matched
-    for name, way in (("scatter, compile", scatter), ("matched, compile", matched)):
-        torch.compiler.reset()
-        yield name, torch.compile(way, dynamic=False, backend="eager" if tiny else "inductor")
-    yield "two attends", two_attends
-    yield "ours, stream", ours("stream")
-    yield "ours", ours("triton")
+COMPILED = {"scatter, compile": scatter, "matched, compile": matched}
+WAYS = {
+    "scatter": scatter,
+    "matched": matched,
+    **COMPILED,
+    "two attends": two_attends,
+    "ours, stream": ours("stream"),
+    "ours": ours("triton"),
+}
+
+
+def way_of(name: str, *, tiny: bool) -> Way:
+    """What a name stands for; what is compiled, is compiled anew."""
+    if name not in COMPILED:
+        return WAYS[name]
+    torch.compiler.reset()
+    return torch.compile(COMPILED[name], dynamic=False, backend="eager" if tiny else "inductor")
+
+
+def warm(me: int, of: int) -> None:
+    """Compile one part in so many of all there is, so that several processes share the work."""
+    jobs: list[Callable[[], object]] = []
+    for case in CASES:
+        for name in WAYS:
+            jobs += [lambda case=case, name=name: once(way_of(name, tiny=False), case)]
+    for case in TUNED:
+        given = Tuning.of(case)
+        jobs += [
+            lambda given=given, part=part, one=one: given.milliseconds(part, one)
+            for part, one in product(Tilings._fields, _others(case.dtype))
+        ]
+    for job in jobs[me::of]:
+        job()
+    torch.cuda.synchronize()
 
 
 def run(report: Report, *, tiny: bool, seconds: float) -> list[dict[str, Any]]:
@@ -126,7 +152,7 @@ def run(report: Report, *, tiny: bool, seconds: float) -> list[dict[str, Any]]:
     for case in TINY_CASES if tiny else CASES:
         rows += race(case, report, tiny=tiny)
     rows += training(report, tiny=tiny)
-    for case in TINY_CASES if tiny else [Case(8, 2048, width, BF16) for width in (128, 64)] + [Case(8, 2048, 128, F32)]:
+    for case in TINY_CASES if tiny else TUNED:
         rows += tilings(case, report, end)
     return rows
 
@@ -159,8 +185,8 @@ def race(case: Case, report: Report, *, tiny: bool) -> list[dict[str, Any]]:
     """Every way, forward alone, then forward and backward."""
     report(f"\n{case}\n{'':26}" + "".join(f"{word:>12}" for word in ("forward ms", "both ms", "in a row", "peak MB")))
     rows = []
-    for name, way in ways(tiny=tiny):
-        found = measure(way, case)
+    for name in WAYS:
+        found = measure(way_of(name, tiny=tiny), case)
         report(f"{name:26}" + "".join(f"{value:12.3f}" for value in found.values()))
         rows.append({"kind": "race", "case": str(case), "name": name, **found})
     best = min(row["both ms"] for row in rows if not row["name"].startswith("ours"))
@@ -168,7 +194,8 @@ def race(case: Case, report: Report, *, tiny: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def measure(way: Way, case: Case) -> dict[str, float]:
+def steps_of(way: Way, case: Case) -> tuple[Callable[[], None], Callable[[], None]]:
+    """The forward pass alone, and both."""
     q, k, ids, targets = case.inputs()
     come = torch.randn(case.B, case.T, device=DEVICE)
 
@@ -179,6 +206,16 @@ def measure(way: Way, case: Case) -> dict[str, float]:
     def both() -> None:
         torch.autograd.grad(way(q, k, ids, targets), (q, k), come)
 
+    return forward, both
+
+
+def once(way: Way, case: Case) -> None:
+    for step in steps_of(way, case):
+        step()
+
+
+def measure(way: Way, case: Case) -> dict[str, float]:
+    forward, both = steps_of(way, case)
     return {
         "forward ms": milliseconds(forward),
         "both ms": milliseconds(both),
@@ -212,7 +249,10 @@ def _step(B: int, T: int, half: bool, most: int) -> dict[str, float]:
     texts = torch.arange(T, device=DEVICE).expand(B, T) * 4 // T
 
     def step() -> None:
-        with patch.object(attentive, "SMALL", most), torch.autocast(DEVICE, BF16, enabled=half):
+        rules = [
+            patch(f"regard.{room}.most_held", lambda device: most) for room in ("models.attentive", "attention.copied")
+        ]
+        with rules[0], rules[1], torch.autocast(DEVICE, BF16, enabled=half):
             total = model(text[:, :-1], texts)[0].surprise(text[:, 1:]).sum()
         total.backward()
 
@@ -221,13 +261,8 @@ def _step(B: int, T: int, half: bool, most: int) -> dict[str, float]:
 
 def tilings(case: Case, report: Report, end: float) -> list[dict[str, Any]]:
     """Our kernels one by one, by other tilings, the one that ships first."""
-    q, k, ids, targets = case.inputs()
-    q, k = (x.detach().unsqueeze(1) for x in (q, k))
-    given, scale = (ids, targets), case.D**-0.5
-    reach, come = Spans(shift_hi=0), torch.randn(case.B, 1, case.T, device=DEVICE)
-    ship = launch.tilings_for(q)
-    _, left = launch.forward(q, k, *given, reach, scale, ship)
-    others = [ship.forward] if DEVICE == "cpu" else list(_others(case.dtype))
+    given = Tuning.of(case)
+    others = [given.ship.forward] if DEVICE == "cpu" else list(_others(case.dtype))
     report(f"\n{case}: {'tiling':32}" + "".join(f"{word:>14}" for word in ("forward ms", "back ms, dq", "back ms, dk")))
     rows = []
     for one in (None, *others):
@@ -235,10 +270,7 @@ def tilings(case: Case, report: Report, end: float) -> list[dict[str, Any]]:
         if time.perf_counter() > end:
             report(f"{name:48} not reached")
             continue
-        found = []
-        for part in Tilings._fields:
-            chosen = ship if one is None else ship._replace(**{part: one})
-            found.append(_kernel(part, chosen, lambda: (q, k, *given, reach, scale), come, left))
+        found = [given.milliseconds(part, one) for part in Tilings._fields]
         report(f"{name:48}" + "".join(f"{value:14.3f}" for value in found))
         rows.append({"kind": "tiling", "case": str(case), "name": name, "ms": found})
     return rows
@@ -252,19 +284,38 @@ def _others(dtype: torch.dtype) -> Iterator[Tiling]:
         yield from (Tiling(queries, keys, warps, stages) for stages in (2, 3))
 
 
-def _kernel(part: str, chosen: Tilings, given: Callable[[], tuple[Any, ...]], come: Tensor, left: Tensor) -> float:
-    """Milliseconds of one kernel; NaN where a tiling does not fit the device. The way back is timed without the other
-    of its two kernels."""
-    q, k, ids, targets, reach, scale = given()
-    name = "to_keys" if part == "to_queries" else "to_queries"
-    try:
-        if part == "forward":
-            return milliseconds(lambda: launch.forward(q, k, ids, targets, reach, scale, chosen))
-        with patch.object(launch, name, _Silent()):
-            return milliseconds(lambda: launch.gradients(come, q, k, ids, targets, left, reach, scale, chosen))
-    except Exception as error:  # noqa: BLE001 (shared memory or registers that a device does not have; told in the table)
-        print(f"  {part} {chosen}: {type(error).__name__}", flush=True)
-        return float("nan")
+@dataclass(frozen=True)
+class Tuning:
+    """A case, as its kernels take it."""
+
+    given: tuple[Any, ...]  # q, k, ids, targets, reach, scale
+    come: Tensor
+    left: Tensor
+    ship: Tilings
+
+    @classmethod
+    def of(cls, case: Case) -> Tuning:
+        q, k, ids, targets = case.inputs()
+        q, k = (x.detach().unsqueeze(1) for x in (q, k))
+        given, ship = (q, k, ids, targets, Spans(shift_hi=0), case.D**-0.5), launch.tilings_for(q)
+        left = launch.forward(*given, ship)[1]
+        return cls(given, torch.randn(case.B, 1, case.T, device=DEVICE), left, ship)
+
+    def milliseconds(self, part: str, one: Tiling | None) -> float:
+        """Of one kernel; NaN where a tiling does not fit the device. The way back is timed without the other of its two
+        kernels."""
+        chosen = self.ship if one is None else self.ship._replace(**{part: one})
+        q, k, ids, targets, reach, scale = self.given
+        name = "to_keys" if part == "to_queries" else "to_queries"
+        try:
+            if part == "forward":
+                return milliseconds(lambda: launch.forward(q, k, ids, targets, reach, scale, chosen))
+            with patch.object(launch, name, _Silent()):
+                step = lambda: launch.gradients(self.come, q, k, ids, targets, self.left, reach, scale, chosen)  # noqa: E731
+                return milliseconds(step)
+        except Exception as error:  # noqa: BLE001 (shared memory or registers that a device has not; told in the table)
+            print(f"  {part} {chosen}: {type(error).__name__}", flush=True)
+            return float("nan")
 
 
 class _Silent:
@@ -275,4 +326,4 @@ class _Silent:
 
 
 if __name__ == "__main__":
-    show(run, __doc__, seconds=120)
+    show(run, __doc__, seconds=120, warm=warm)

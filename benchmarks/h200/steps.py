@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from functools import cache
@@ -67,16 +70,36 @@ def peak(step: Callable[[], object]) -> float:
     return float(torch.cuda.max_memory_allocated() - before)
 
 
-def show(run: Callable[..., list[dict[str, Any]]], told: str | None, seconds: float) -> None:
-    """The command: run(report, tiny=, seconds=) reports line by line, and gives back all its figures."""
+def compile_together(file: str, processes: int = 12) -> None:
+    """Processes that run `file --warm i n`, each its share of what there is to compile; caches on the disk keep it."""
+    count = min(processes, os.cpu_count() or 1)
+    helpers = [subprocess.Popen([sys.executable, file, "--warm", str(i), str(count)]) for i in range(count)]
+    for helper in helpers:
+        helper.wait()
+
+
+def show(
+    run: Callable[..., list[dict[str, Any]]],
+    told: str | None,
+    seconds: float,
+    warm: Callable[[int, int], None] | None = None,
+) -> None:
+    """The command: run(report, tiny=, seconds=) reports line by line, and gives back all its figures. warm(i, n)
+    compiles the i-th share of n."""
     parser = argparse.ArgumentParser(description=told, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tiny", action="store_true", help="small sizes, in Triton's interpreter")
     parser.add_argument("--seconds", type=float, default=seconds, help="no new tiling is tried after so long")
     parser.add_argument("--out", type=Path, help="where to write all figures as JSON")
+    parser.add_argument("--warm", nargs=2, type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if asked.warm and warm:
+        warm(*asked.warm)
+        return
     where = "the interpreter" if asked.tiny else torch.cuda.get_device_name()
     print(f"torch {torch.__version__} on {where}")
     started = time.perf_counter()
+    if warm and not asked.tiny:
+        compile_together(sys.argv[0])
     rows = run(lambda line: print(line, flush=True), tiny=asked.tiny, seconds=asked.seconds)
     print(f"\n{time.perf_counter() - started:.0f} s")
     if asked.out:

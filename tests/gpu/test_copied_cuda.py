@@ -118,7 +118,7 @@ def test_the_same_bits_twice() -> None:
 def test_memory_is_linear_and_auto_takes_it() -> None:
     q, k = (torch.randn(1, 16384, 64, device="cuda", dtype=BF16, requires_grad=True) for _ in range(2))
     ids = torch.randint(1000, (1, 16384), device="cuda")
-    for length, name in ((2048, "plain"), (4096, "triton")):
+    for length, name in ((4096, "plain"), (8192, "triton")):
         prepared = attend(q[:, :length], k[:, :length], observe=Observe(prepared=True)).prepared
         assert prepared is not None and choose(prepared) == name
     torch.use_deterministic_algorithms(False)
@@ -138,8 +138,11 @@ def test_a_model_that_holds_no_weights_has_the_same_loss(half: bool) -> None:
     texts = torch.arange(200, device="cuda").expand(4, 200) // 70
     found = []
     for most in (2**62, -1):
-        small = patch("regard.attention.copied.SMALL", most)  # what is not held is asked of the kernels
-        with small, patch.object(attentive, "SMALL", most), torch.autocast("cuda", BF16, enabled=half):
+        rules = [
+            patch(f"regard.{room}.most_held", lambda device, n=most: n)
+            for room in ("models.attentive", "attention.copied")
+        ]
+        with rules[0], rules[1], torch.autocast("cuda", BF16, enabled=half):
             total = model(text[:, :-1], texts)[0].surprise(text[:, 1:]).sum()
         found.append((total, *torch.autograd.grad(total, list(model.parameters()))))
     for loose, held in zip(found[1], found[0], strict=True):

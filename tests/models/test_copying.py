@@ -16,7 +16,6 @@ from regard.attention.observe import Observe
 from regard.attention.scores import Additive, Bilinear, Cosine, Dot
 from regard.errors import SettingError
 from regard.inspection.intervene import intervene
-from regard.models import attentive as attentive_model
 from regard.models.attentive import AttentiveLM, LookBack
 from regard.models.cache import NeuralCache
 from regard.models.copying import Average, Gate, Sentinel
@@ -122,7 +121,7 @@ def test_what_cannot_be_is_refused_in_words() -> None:
 @contextmanager
 def nothing_held():
     """Weights are never held where a model can do without."""
-    with patch.object(attentive_model, "SMALL", -1):
+    with patch("regard.models.attentive.most_held", lambda device: -1):
         yield
 
 

@@ -90,10 +90,19 @@ BACKENDS = MappingProxyType(
 )
 
 
+HELD = {"cuda": 2**25}  # weights that are as quick to hold as to do without, measured; SMALL elsewhere
+
+
+def most_held(device: torch.device) -> int:
+    """How many weights had better be held there."""
+    return HELD.get(device.type, SMALL)
+
+
 def choose(prepared: Prepared) -> str:
-    """The backend that "auto" picks, by shapes and kinds alone; a small map is quicker to hold, also on a GPU."""
+    """The backend that "auto" picks, by shapes and kinds alone."""
     grid = prepared.grid
-    if prod(grid.lead) * grid.T * grid.S * prepared.score.pair_size(prepared.k) <= SMALL:
+    held = prod(grid.lead) * grid.T * grid.S * prepared.score.pair_size(prepared.k)
+    if held <= most_held(prepared.q.device):
         return "plain"
     served = triton_copied.refuses(prepared) is None and prepared.q.device.type == "cuda"
     return "triton" if served else "stream"

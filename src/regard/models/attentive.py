@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from regard.attention.attend import SMALL
+from regard.attention.copied import most_held
 from regard.attention.masks import Documents, Mask, Past
 from regard.attention.observe import Attended, Observe
 from regard.attention.scores import Dot, Score, as_score
@@ -138,9 +138,9 @@ class AttentiveLM(nn.Module):
         return got
 
     def _too_many(self, states: Tensor, keys: Seen) -> bool:
-        """Whether the weights had better not be held: more than `attend` itself holds, of a score that can do without,
-        and nobody listens, who might answer with others."""
-        many = states.size(0) * states.size(1) * keys.tokens.size(1) > SMALL
+        """Whether the weights had better not be held: there are many, of a score that can do without, and nobody
+        listens, who might answer with others."""
+        many = states.size(0) * states.size(1) * keys.tokens.size(1) > most_held(states.device)
         return many and isinstance(as_score(self.score), Dot) and not self.past.listened
 
     def _said(
