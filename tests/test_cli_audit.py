@@ -149,7 +149,7 @@ def test_two_processes_find_what_one_finds(runs: Path, tmp_path: Path) -> None:
             "got -o audit.pdf, expected a name that ends in .html or .json",
         ),
         ("classifier", ["built-in", "-o", "none/a.json"], "expected a folder that is there; none is not"),
-        ("classifier", ["built-in", "--places", "decoder.*"], "got no place that looks at the text"),
+        ("classifier", ["built-in", "--places", "decoder.*"], "got places decoder.*, which match none"),
         ("window-lm", ["built-in"], "attend"),
     ],
 )
@@ -180,7 +180,7 @@ def test_tables_are_read_by_their_columns(runs: Path, tmp_path: Path, regard_aud
 
 def test_parts_of_another_audit_are_refused(runs: Path, table: Path, tmp_path: Path, regard_audit: Command) -> None:
     journal = tmp_path / "a.json.0.journal"
-    journal.write_text('{"head": {"model": "another"}}\n', encoding="utf-8")
+    journal.write_text('{"head": {"model": "another"}}\n{"part": 0, "examined": []}\n', encoding="utf-8")
     code, _, err = regard_audit(runs / "classifier", table, "-o", tmp_path / "a.json")
     assert code == 2 and "which is of another audit" in err and "Delete it to begin anew" in err
     assert journal.exists() and not (tmp_path / "a.json").exists()

@@ -12,6 +12,7 @@ from torch import Tensor
 from attention.cases import Lead, any_masks, simple_masks, size_or_none
 from regard.attention import masks, reach
 from regard.attention.masks import Causal, Dense, Documents, Everything, Grid, Mask, Padding, Past, Window
+from regard.errors import DtypeError
 
 CPU = torch.device("cpu")
 
@@ -226,3 +227,10 @@ def test_lengths_may_be_of_any_integer_kind(dtype: torch.dtype, side: str) -> No
     assert torch.equal(got.dense(4, 300)[0, -1 if side == "left" else 0], want.dense(4, 300)[0, 0])
     grid = Grid((2,), 4, 300, CPU)
     assert torch.equal(reach.looks_and_seen(got, grid)[1], want.dense(4, 300).any(-2))
+
+
+def test_documents_are_named_by_tensors() -> None:
+    with pytest.raises(DtypeError, match="got list as ids, expected tensors of whole numbers"):
+        Documents([0, 1])  # type: ignore[arg-type]
+    with pytest.raises(DtypeError, match="got list as ids"):
+        Documents(torch.tensor([0, 1]), [0])  # type: ignore[arg-type]

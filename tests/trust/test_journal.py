@@ -55,7 +55,7 @@ def test_a_torn_last_line_is_done_again(tmp_path: Path, lost: int) -> None:
 
 @pytest.mark.parametrize("left", [0, 5])
 def test_a_torn_first_line_is_a_new_beginning(tmp_path: Path, left: int) -> None:
-    begun(tmp_path).close()
+    begun(tmp_path)
     file = tmp_path / "audit.json.0.journal"
     file.write_bytes(file.read_bytes()[:left])
     begun(tmp_path, 3).close()
@@ -67,6 +67,15 @@ def test_another_audit_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"audit.json.0.journal, which is of another audit.*Delete it to begin anew"):
         begun(tmp_path, head={**HEAD, "model": "cd34"})
     assert begun(tmp_path).done == {0: PARTS[0]}  # and nothing was lost
+
+
+def test_what_never_began_is_in_nobodys_way(tmp_path: Path) -> None:
+    begun(tmp_path).close()
+    assert files(tmp_path) == []
+    begun(tmp_path)  # killed: its first line stays behind
+    other = {**HEAD, "model": "cd34"}
+    begun(tmp_path, 1, head=other).close()
+    assert begun(tmp_path, head=other).done == {1: PARTS[1]}
 
 
 def test_every_process_reads_what_all_have_done(tmp_path: Path) -> None:
@@ -101,6 +110,7 @@ def test_clearing_takes_all_processes_journals_away(tmp_path: Path) -> None:
 
 def test_journals_of_other_reports_in_the_folder_are_none_of_its_business(tmp_path: Path) -> None:
     other = Journal(tmp_path / "other.json", {"model": "else"})
+    other.keep(0, PARTS[0])
     begun(tmp_path, 0).close()
     clear(tmp_path / "audit.json")
     other.close()

@@ -105,7 +105,7 @@ def test_places_are_chosen_and_the_others_still_count_for_the_rollout() -> None:
     looked = look(asker, given, "*.1.self")
     assert [seen.place for seen in looked.seen] == ["reading.bert.encoder.blocks.1.self"]
     torch.testing.assert_close(rollout_map(asker, looked), rollout_map(asker, look(asker, given)))
-    with pytest.raises(PlaceError, match="no place that looks at the text"):
+    with pytest.raises(PlaceError, match=r"got places nowhere, which match none, expected some of reading\.bert"):
         look(asker, given, "nowhere")
 
 

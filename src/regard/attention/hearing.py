@@ -35,7 +35,9 @@ class Heard:
         """Everything heard at this place, in the order of the calls."""
         if place not in self._calls:
             known = ", ".join(self._calls) or "places where something was heard, which is nowhere"
-            raise PlaceError(f"place {place!r}", f"one of {known}", where="heard")
+            silent = "A Hugging Face model is heard with attn_implementation='sdpa' or 'regard', no other."
+            advice = "" if self._calls else silent
+            raise PlaceError(f"place {place!r}", f"one of {known}", where="heard", advice=advice)
         return self._calls[place]
 
     def __getitem__(self, place: str) -> Attended:

@@ -212,6 +212,11 @@ class Documents(Mask):
     ids: Tensor
     queries: Tensor | None = None
 
+    def __post_init__(self) -> None:
+        for given in (self.ids, self.ids if self.queries is None else self.queries):
+            if not isinstance(given, Tensor):
+                raise DtypeError(f"{type(given).__name__} as ids", "tensors of whole numbers", where="Documents")
+
     def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
         asking, asked = self.both(grid)
         return asking[..., rows, None] == asked[..., None, cols]

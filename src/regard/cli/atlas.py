@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.texts import expect_learned_built_in
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def _passages(run: Path, file: str, tags: Path | None, texts: int, kind: str) ->
     if file == BUILT_IN:
         if tags is not None:
             raise SettingError("--tags with the built-in corpus", "none: the grammar knows them", where="regard atlas")
+        expect_learned_built_in(run, "regard atlas")
         return built_in(run, kind, texts)
     given = read_passages(Path(file), texts)
     return given if tags is None else tagged_by(given, tags)

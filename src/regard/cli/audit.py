@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.texts import expect_learned_built_in
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ def audit(
     if out is None and kept is None and not as_json:
         raise SettingError(f"{run}, which is no run to keep a report in", "-o FILE", where="regard audit")
     _expect_writable(out)
+    if file == BUILT_IN:
+        expect_learned_built_in(run, "regard audit")
     settings = Settings(places=places or "*", seed=seed, search=PUBLISHED if hard else QUICK)
     journal = out or kept
     with join("cpu") as world:

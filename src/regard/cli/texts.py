@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
-from regard.errors import CorpusError
+from regard.errors import CorpusError, SettingError
+
+NAME = re.compile(r"\S+\.(txt|tsv|csv|jsonl?|md|gz|[a-z]{2})")  # no text, by its looks
 
 
 def texts_of(said: str) -> list[str]:
     """`-`: the lines of standard input; the name of a file: its lines; anything else is the text itself."""
-    return lines_of(Path(said)) if said == "-" or _is_file(said) else [said]
+    if said == "-" or _is_file(said):
+        return lines_of(Path(said))
+    if NAME.fullmatch(said):
+        advice = f"If that is the text itself: printf '{said}' | regard ... -"
+        raise CorpusError(f"{said}, and there is no such file", "a file, or a text", where="regard", advice=advice)
+    return [said]
 
 
 def lines_of(path: Path) -> list[str]:
@@ -31,3 +39,16 @@ def _is_file(said: str) -> bool:
         return bool(said) and Path(said).is_file()
     except (OSError, ValueError):  # longer than a name may be, or with signs that no name has
         return False
+
+
+def expect_learned_built_in(run: Path, where: str) -> None:
+    """The built-in corpus asks nothing of a run that learned from other text: it would judge what nobody taught."""
+    from regard.training.run import RECIPE, recorded
+
+    if not (run / RECIPE).exists():
+        return
+    data = getattr(recorded(run), "data", None)
+    if data is not None and data.kind != "built-in":
+        raise SettingError(
+            f"built-in, for a run that learned from {data.kind}", "a file of text such as it learned from", where=where
+        )

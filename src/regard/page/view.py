@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.errors import unknown
+from regard.errors import SettingError, unknown
 from regard.inspection.notes import noted, notes_of
 from regard.inspection.patterns.atlas import Atlas
 from regard.inspection.record.record import Record
@@ -88,9 +88,11 @@ class View:
 
 
 def expect_ending(path: Path) -> Path:
-    """The same path, if its ending is one that a view can be saved with."""
+    """The same path, if its ending is one that a view can be saved with, and its folder is there."""
     if path.suffix not in ENDINGS:
         raise unknown(path.suffix or path.name, ENDINGS, kind="an ending", where="save")
+    if not path.parent.is_dir():
+        raise SettingError(f"{path}", f"a folder that is there; {path.parent} is not", where="save")
     return path
 
 

@@ -87,7 +87,7 @@ def _cases(asker: Asker, examples: Sequence[Example], seed: int) -> list[Case]:
     if not found:
         raise SettingError(
             f"{len(examples)} examples of which none can be asked about",
-            "texts of two words at least",
+            "texts of two words at least, of which the model says something",
             where="audit",
         )
     return found

@@ -35,8 +35,10 @@ class Journal:
         self._write({"part": part, "examined": examined})
 
     def close(self) -> None:
-        """Done with writing."""
+        """Done with writing. What holds no part is taken away: another audit is not in its way."""
         self._file.close()
+        if not self.done:
+            self._own.unlink(missing_ok=True)
 
     @property
     def _own(self) -> Path:
@@ -52,6 +54,10 @@ class Journal:
         if first is None:
             return
         if first.get("head") != json.loads(json.dumps(head)):
+            if next(lines, None) is None:  # it was killed before any part was done
+                if file == self._own:
+                    file.unlink()
+                return
             raise RunError(
                 f"{file}, which is of another audit",
                 "the same model, examples and settings",

@@ -79,7 +79,11 @@ def look(asker: Asker, rows: Sequence[Row], places: str | Sequence[str] = "*") -
     first, every = _seen(asker, rows, best[:, 0], places)
     second, _ = _seen(asker, rows, best[:, 1], places)
     if not first:
-        raise PlaceError("no place that looks at the text", "a model with attention to it", where="audit")
+        there = ", ".join(place for place, _ in every if asker.looks_at_text(place))
+        if not there:
+            raise PlaceError("no place that looks at the text", "a model with attention to it", where="audit")
+        asked = places if isinstance(places, str) else ", ".join(places)
+        raise PlaceError(f"places {asked}, which match none", f"some of {there}", where="audit")
     return Looked(rows, said, best[:, 0], best[:, 1], first, second, every)
 
 

@@ -1,0 +1,40 @@
+"""What a verb is given to read: a file, a text, or the name of a file that is not there; and what it may be asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import patch
+
+import pytest
+
+from regard.cli.texts import expect_learned_built_in, texts_of
+from regard.errors import CorpusError, SettingError
+from regard.training.run import RECIPE
+
+
+def test_a_file_is_its_lines_and_a_text_is_itself(tmp_path: Path) -> None:
+    file = tmp_path / "some.txt"
+    file.write_text("one\n\ntwo words\n", encoding="utf-8")
+    assert texts_of(str(file)) == ["one", "", "two words"]
+    for text in ("the cat sleeps .", "yes", "3.14", "e.g.", "Mr. Smith", "see notes.txt for more", ""):
+        assert texts_of(text) == [text]
+
+
+@pytest.mark.parametrize("name", ["missing.txt", "data/valid.en", "corpus.fr.gz", "table.tsv"])
+def test_the_name_of_a_file_that_is_not_there_is_no_text(name: str) -> None:
+    with pytest.raises(CorpusError, match=rf"{name}, and there is no such file.*printf '{name}'"):
+        texts_of(name)
+
+
+def test_the_built_in_corpus_judges_only_who_learned_from_it(tmp_path: Path) -> None:
+    expect_learned_built_in(tmp_path, "regard audit")  # no run of ours: nobody knows
+    (tmp_path / RECIPE).touch()
+    for kind, fits in (("built-in", True), ("files", False)):
+        recipe = SimpleNamespace(data=SimpleNamespace(kind=kind))
+        with patch("regard.training.run.recorded", lambda folder, recipe=recipe: recipe):
+            if fits:
+                expect_learned_built_in(tmp_path, "regard audit")
+                continue
+            with pytest.raises(SettingError, match="learned from files, expected a file of text such as it learned"):
+                expect_learned_built_in(tmp_path, "regard audit")
