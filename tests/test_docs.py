@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 from regard.text.grammar.writing import write
 
@@ -94,3 +95,10 @@ def test_the_looking_of_the_book(folder: Path) -> None:
     exec(blocks("docs/looking.md", "Hear it") + blocks("docs/looking.md", "Look at it"), names)
     assert names["heard"]["layers.1.self_attn"].weights.shape == (1, 4, 6, 6)  # type: ignore[index]
     assert (folder / "train.html").read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_what_one_token_gets() -> None:
+    names: dict[str, object] = {"torch": torch}
+    exec(blocks("docs/attention.md", "What one token gets"), names)  # noqa: S102
+    share = names["share"]
+    assert isinstance(share, torch.Tensor) and share.shape == (3,) and bool(((share > 0) & (share < 1)).all())
