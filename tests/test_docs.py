@@ -99,6 +99,6 @@ def test_the_looking_of_the_book(folder: Path) -> None:
 
 def test_what_one_token_gets() -> None:
     names: dict[str, object] = {"torch": torch}
-    exec(blocks("docs/attention.md", "What one token gets"), names)  # noqa: S102
+    exec(blocks("docs/attention.md", "What one token gets"), names)
     share = names["share"]
     assert isinstance(share, torch.Tensor) and share.shape == (3,) and bool(((share > 0) & (share < 1)).all())
