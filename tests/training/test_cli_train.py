@@ -218,3 +218,13 @@ def test_own_text_trains_with_one_command(train: Command, tmp_path: Path) -> Non
         "Put the text back as it was, or begin a new run",
     )
     assert (tmp_path / "run" / "recipe.toml").read_text() == kept  # a resume that is refused leaves no trace
+
+
+@pytest.mark.parametrize(
+    ("every", "said"),
+    [(40, ", a checkpoint every 40"), (100, ", a checkpoint at the end alone"), (None, "")],
+)
+def test_it_is_said_where_a_killed_training_begins_again(every: int | None, said: str) -> None:
+    from regard.cli.screen import _kept
+
+    assert _kept({} if every is None else {"keeps_every": every}, 100) == said

@@ -50,7 +50,8 @@ class Screen:
         match event:
             case events.Started():
                 facts = event.facts
-                self.say(f"{facts['parameters']:,} parameters, {event.steps:,} steps on {_devices(facts)}")
+                said = f"{facts['parameters']:,} parameters, {event.steps:,} steps on {_devices(facts)}"
+                self.say(said + _kept(facts, event.steps))
                 self._begin(event.steps, 0)
             case events.Resumed():
                 self._resumed(event)
@@ -134,3 +135,11 @@ def size(count: int) -> str:
             return f"{value:.3g} {unit}"
         value /= 1000
     return f"{value:.3g} TB"
+
+
+def _kept(facts: Mapping[str, Any], steps: int) -> str:
+    """Where a training that is killed begins again."""
+    every = facts.get("keeps_every")
+    if every is None:
+        return ""
+    return f", a checkpoint every {every:,}" if every < steps else ", a checkpoint at the end alone"

@@ -57,7 +57,7 @@ def train(
                 loop = _loop(recipe, folder, world, resume, tell if world.first else _silent)
             with _logged(folder, loop.recipe, world) as logs:
                 loop.listeners = (*listeners, *logs) if world.first else ()
-                facts = facts_of(loop.state.model, world)
+                facts = facts_of(loop.state.model, world) | {"keeps_every": loop.recipe.keep.every}
                 (loop.resume if resume else loop.start)(facts)
                 if world.first:
                     write_recipe(loop.recipe, folder / RECIPE)  # only now: what a resumed run refuses leaves no trace
