@@ -25,8 +25,9 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from regard.attention.kernels.shapes import Tiling
 from regard.attention.kernels.spans import FAR, Spans
-from regard.attention.kernels.triton_backward_launch import TILINGS, Tiling, Tilings, gradients
+from regard.attention.kernels.triton_backward_launch import TILINGS, Tilings, gradients
 from regard.attention.kernels.triton_decode import WALKS, Walk, decode
 
 TINY = "--tiny" in sys.argv

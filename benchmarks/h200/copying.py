@@ -32,8 +32,9 @@ from torch import Tensor
 from regard.attention import attend
 from regard.attention.copied import copied
 from regard.attention.kernels import triton_copied_launch as launch
+from regard.attention.kernels.shapes import Tiling
 from regard.attention.kernels.spans import Spans
-from regard.attention.kernels.triton_copied_launch import Tiling, Tilings
+from regard.attention.kernels.triton_copied_launch import Tilings
 from regard.attention.masks import Documents, Past
 from regard.attention.scores import Bilinear
 from regard.models import attentive

@@ -17,8 +17,9 @@ from attention.interpreting import Checks, disassembled, poisoned_memory
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
+from regard.attention.kernels.shapes import Tiling
 from regard.attention.kernels.spans import FAR, Spans
-from regard.attention.kernels.triton_backward_launch import TILINGS, Tiling, Tilings, gradients
+from regard.attention.kernels.triton_backward_launch import TILINGS, Tilings, gradients
 
 SMALL = Tilings(Tiling(16, 32, 4, 1), Tiling(32, 16, 4, 1))  # several blocks of either kind, of different sizes
 check = Checks(__file__)

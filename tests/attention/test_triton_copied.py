@@ -17,7 +17,8 @@ from regard.errors import BackendError
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from regard.attention.kernels.triton_copied_launch import EXACT, TILINGS, Tiling
+from regard.attention.kernels.shapes import Tiling
+from regard.attention.kernels.triton_copied_launch import EXACT, TILINGS
 
 checks = Checks(__file__)
 F16, F32, F64 = torch.float16, torch.float32, torch.float64

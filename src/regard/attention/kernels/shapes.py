@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from regard.attention.prepared import Prepared
+
+
+class Tiling(NamedTuple):
+    """How many queries and keys a tile has, the warps of its program, and how many tiles are fetched ahead."""
+
+    queries: int
+    keys: int
+    warps: int
+    stages: int
 
 
 def as_four(prepared: Prepared, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:

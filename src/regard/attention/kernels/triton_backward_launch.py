@@ -10,20 +10,11 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor  # type: ignore[import-untyped]
 
 from regard.attention.kernels.devices import on_device
-from regard.attention.kernels.shapes import tile_width
+from regard.attention.kernels.shapes import Tiling, tile_width
 from regard.attention.kernels.spans import Spans
 from regard.attention.kernels.triton_backward import remember, to_keys, to_queries
 
 LOG2E = 1.4426950408889634
-
-
-class Tiling(NamedTuple):
-    """How many queries and keys a tile has, the warps of its program, and how many tiles are fetched ahead."""
-
-    queries: int
-    keys: int
-    warps: int
-    stages: int
 
 
 class Tilings(NamedTuple):

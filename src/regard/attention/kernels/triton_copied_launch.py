@@ -9,20 +9,11 @@ import triton  # type: ignore[import-untyped]
 from torch import Tensor
 
 from regard.attention.kernels.devices import INTERPRETED, on_device
-from regard.attention.kernels.shapes import tile_width
+from regard.attention.kernels.shapes import Tiling, tile_width
 from regard.attention.kernels.spans import Spans
 from regard.attention.kernels.triton_copied_tiles import to_keys, to_queries, weigh
 
 LOG2E = 1.4426950408889634
-
-
-class Tiling(NamedTuple):
-    """How many queries and keys a tile has, the warps of its program, and how many tiles are fetched ahead."""
-
-    queries: int
-    keys: int
-    warps: int
-    stages: int
 
 
 class Tilings(NamedTuple):
