@@ -90,7 +90,8 @@ BACKENDS = MappingProxyType(
 )
 
 
-HELD = {"cuda": 2**25}  # weights that are as quick to hold as to do without, measured; SMALL elsewhere
+# so many weights are held, with what they need half a gigabyte: that fewer are quicker without is not shown
+HELD = {"cuda": 2**25}
 
 
 def most_held(device: torch.device) -> int:
