@@ -178,8 +178,8 @@ def check_candidates_are_put_in_order() -> None:
     found = torch.stack([keys, scores.view(torch.int32)], -1).view(torch.int64)
     for weights in (False, True):
         values, places = torch.full((lines, top), torch.nan), torch.full((lines, top), -7)
-        how = {"ROOM": room, "WEIGHTS": weights, "BM": 16}
-        kernels.chosen[(3,)](found, count, torch.zeros(lines), values, places, lines, top, 1.0, **how)
+        how = {"TOP": top, "ROOM": room, "WEIGHTS": weights, "BM": 16}
+        kernels.chosen[(3,)](found, count, torch.zeros(lines), values, places, lines, 1.0, **how)
         for line, some in enumerate(count.tolist()):
             if some > room:  # left for `largest`
                 assert values[line].isnan().all()

@@ -239,10 +239,10 @@ class _Pass:
             lines, at = heads * T, head * T
             part = count[at : at + lines]
             self._hopper(received, counted, floor.flatten()[at:], found, noted, taken, part, head, heads, wanted, True)
-            general.chosen[(triton.cdiv(lines, 4),)](
+            general.chosen[(triton.cdiv(lines, 32),)](
                 found, part, self.lse.flatten()[at:], values.flatten()[at * wanted.top :],
-                places.flatten()[at * wanted.top :], lines, wanted.top, self.scale * LOG2E,
-                ROOM=ROOM, WEIGHTS=_weighs(wanted), BM=4, num_warps=1,
+                places.flatten()[at * wanted.top :], lines, self.scale * LOG2E,
+                TOP=wanted.top, ROOM=ROOM, WEIGHTS=_weighs(wanted), BM=32, num_warps=1,
             )  # fmt: skip
 
     def _hopper(

@@ -176,41 +176,55 @@ def floors(STRIPS, LSE, FLOOR, COUNT, lines, c, TOP: tl.constexpr, WEIGHTS: tl.c
 
 @triton.jit
 def chosen(
-    FOUND, COUNT, LSE, VALUES, PLACES, lines, top, c, ROOM: tl.constexpr, WEIGHTS: tl.constexpr, BM: tl.constexpr,
+    FOUND, COUNT, LSE, VALUES, PLACES, lines, c,
+    TOP: tl.constexpr, ROOM: tl.constexpr, WEIGHTS: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
-    """The `top` largest of a row's list of candidates, each a key and above it the bits of its score, or weight times
-    2^LARGER. The place of one among them is how many of the others come before it."""
+    """The TOP largest of a row's list of candidates, each a key and above it the bits of its score, or weight times
+    2^LARGER. One lane a row: every candidate goes down the line of the largest so far and takes the place of a lesser
+    one, which goes on. As whole numbers of 64 bits they are in order, equal ones by place."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     inside = rows < lines
     many = tl.load(COUNT + rows, mask=inside, other=0)
     fits = inside & (many <= ROOM)  # the others are gone through again, see `largest`
-    slot = tl.arange(0, ROOM)
-    real = (slot[None, :] < many[:, None]) & fits[:, None]
     line = FOUND + rows.to(tl.int64) * ROOM
-    pair = tl.load(line[:, None] + slot[None, :], mask=real, other=0)
-    key = pair.to(tl.int32)
-    s = (pair >> 32).to(tl.int32).to(tl.float32, bitcast=True)
-    before = tl.zeros((BM, ROOM), tl.int32)
-    for start in range(0, tl.max(tl.where(fits, many, 0), 0), 4):
-        for i in tl.static_range(4):  # on their way together
-            there = fits & (start + i < many)
-            other = tl.load(line + start + i, mask=there, other=0)
-            its_key = tl.where(there, other.to(tl.int32), 2147483647)
-            its = tl.where(there, (other >> 32).to(tl.int32).to(tl.float32, bitcast=True), NEVER)
-            sooner = (its[:, None] > s) | ((its[:, None] == s) & (its_key[:, None] < key))
-            before += sooner.to(tl.int32)
+    NOTHING: tl.constexpr = -(2**63)
+    none = tl.full((BM,), NOTHING, tl.int64)
+    v0, v1, v2, v3, v4, v5, v6, v7 = none, none, none, none, none, none, none, none
+    for t in range(0, tl.max(tl.where(fits, many, 0), 0)):
+        there = fits & (t < many)
+        pair = tl.load(line + t, mask=there, other=0)
+        bits = pair >> 32
+        bits = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits)  # in the order of the numbers, also of those below zero
+        new = tl.where(there, (bits << 32) | (0xFFFFFFFF - (pair & 0xFFFFFFFF)), NOTHING)
+        v0, new = _placed(v0, new)
+        v1, new = _placed(v1, new)
+        v2, new = _placed(v2, new)
+        v3, new = _placed(v3, new)
+        v4, new = _placed(v4, new)
+        v5, new = _placed(v5, new)
+        v6, new = _placed(v6, new)
+        v7, new = _placed(v7, new)
+    low = tl.join(tl.join(v0, v4), tl.join(v2, v6))
+    high = tl.join(tl.join(v1, v5), tl.join(v3, v7))
+    ordered = tl.reshape(tl.join(low, high), (BM, 8))
+    real = ordered != NOTHING
+    bits = ordered >> 32
+    s = tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits).to(tl.int32).to(tl.float32, bitcast=True)
     if WEIGHTS:
         weight = tl.minimum(s * 2.0**-LARGER, 1.0)
     else:
         weight = tl.minimum(tl.exp2(s * c - _log2(LSE, rows, inside)[:, None]), 1.0)
-    at = rows[:, None].to(tl.int64) * top + before
-    taken = real & (before < top)
-    tl.store(VALUES + at, weight, mask=taken)
-    tl.store(PLACES + at, key.to(tl.int64), mask=taken)
-    none = (slot[None, :] >= many[:, None]) & (slot[None, :] < top) & fits[:, None]  # fewer keys than asked for
-    empty = rows[:, None].to(tl.int64) * top + slot[None, :]
-    tl.store(VALUES + empty, 0.0, mask=none)
-    tl.store(PLACES + empty, -1, mask=none)
+    slot = tl.arange(0, 8)
+    at = rows[:, None].to(tl.int64) * TOP + slot[None, :]
+    mine = fits[:, None] & (slot < TOP)[None, :]
+    tl.store(VALUES + at, tl.where(real, weight, 0.0), mask=mine)
+    tl.store(PLACES + at, tl.where(real, 0xFFFFFFFF - (ordered & 0xFFFFFFFF), -1), mask=mine)
+
+
+@triton.jit
+def _placed(old, new):
+    """The larger, and the one that goes on."""
+    return tl.maximum(old, new), tl.minimum(old, new)
 
 
 @triton.jit
