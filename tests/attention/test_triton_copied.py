@@ -265,9 +265,15 @@ def test_runs_on_hoppers_tensor_cores_and_in_registers(width: int, name: str) ->
 
 
 @pytest.mark.parametrize("name", ["weigh", "to_queries", "to_keys"])
-def test_float32_fits_into_registers_and_is_not_rounded_for_tensor_cores(name: str) -> None:
-    done = compiled(name, "*fp32", 128, getattr(EXACT[128], "forward" if name == "weigh" else name), told=False)
-    assert done.spilled == 0 and not done.instructions["HGMMA"] and not done.instructions["HMMA"]
+def test_float32_is_split_for_tensor_cores_not_rounded(name: str) -> None:
+    """Three products for one: as many as a product of rounded numbers takes, times three."""
+    tiling = getattr(EXACT[128], "forward" if name == "weigh" else name)
+    done = compiled(name, "*fp32", 128, tiling, told=False)
+    used = done.instructions["HGMMA"] + done.instructions["HMMA"]
+    assert used and used % 3 == 0
+    assert done.spilled <= 512  # bytes; without any the tiles are smaller, and slower
+    wide = compiled(name, "*fp32", 256, getattr(EXACT[256], "forward" if name == "weigh" else name), told=False)
+    assert not wide.instructions["HGMMA"] and not wide.instructions["HMMA"]
 
 
 if __name__ == "__main__":

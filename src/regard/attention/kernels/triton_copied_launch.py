@@ -24,20 +24,20 @@ class Tilings(NamedTuple):
     to_keys: Tiling
 
 
-# by the width of a head, up to the next power of two; untuned
+# by the width of a head, up to the next power of two
 TILINGS = {
     16: Tilings(Tiling(128, 64, 4, 3), Tiling(128, 64, 8, 3), Tiling(32, 64, 4, 3)),
     32: Tilings(Tiling(128, 64, 4, 3), Tiling(128, 64, 8, 3), Tiling(32, 64, 4, 3)),
     64: Tilings(Tiling(128, 64, 4, 3), Tiling(128, 64, 8, 3), Tiling(32, 64, 4, 3)),
-    128: Tilings(Tiling(128, 64, 8, 3), Tiling(64, 64, 4, 2), Tiling(32, 64, 4, 3)),
+    128: Tilings(Tiling(64, 64, 4, 3), Tiling(64, 64, 4, 3), Tiling(32, 64, 4, 3)),
     256: Tilings(Tiling(64, 64, 4, 2), Tiling(64, 32, 4, 2), Tiling(32, 64, 8, 2)),
 }
-# float32 has no tensor cores that are exact: its products are sums in registers
+# float32 by three products of tensor cores each, up to a width of 128
 EXACT = {
-    16: Tilings(Tiling(64, 32, 4, 1), Tiling(64, 32, 4, 1), Tiling(64, 32, 4, 1)),
-    32: Tilings(Tiling(64, 32, 4, 1), Tiling(64, 32, 4, 1), Tiling(64, 32, 4, 1)),
-    64: Tilings(Tiling(32, 32, 4, 1), Tiling(32, 32, 4, 1), Tiling(64, 32, 8, 1)),
-    128: Tilings(Tiling(32, 32, 8, 1), Tiling(32, 32, 8, 1), Tiling(64, 32, 8, 1)),
+    16: Tilings(Tiling(64, 64, 4, 1), Tiling(128, 64, 8, 1), Tiling(32, 32, 4, 1)),
+    32: Tilings(Tiling(64, 64, 4, 1), Tiling(128, 64, 8, 1), Tiling(64, 16, 8, 1)),
+    64: Tilings(Tiling(64, 64, 4, 1), Tiling(128, 64, 8, 1), Tiling(32, 32, 4, 1)),
+    128: Tilings(Tiling(128, 64, 8, 2), Tiling(128, 64, 8, 1), Tiling(64, 32, 8, 1)),
     256: Tilings(Tiling(32, 16, 8, 1), Tiling(32, 16, 8, 1), Tiling(64, 16, 8, 1)),
 }
 SMALL = Tilings(Tiling(32, 16, 4, 1), Tiling(16, 32, 4, 1), Tiling(64, 16, 4, 1))  # for the interpreter

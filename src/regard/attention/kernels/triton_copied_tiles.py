@@ -23,6 +23,8 @@ import triton.language as tl  # type: ignore[import-untyped]
 from regard.attention.kernels.triton_forward import NEVER, NOTHING, ends
 
 LN2 = tl.constexpr(0.6931471805599453)
+# float32 is split into three numbers that tensor cores take, up to this width; wider ones leave no registers for that
+SPLIT = tl.constexpr(128)
 LENGTHS = ["T", "S", "shift_lo", "shift_hi"]  # no kernel is compiled again for another one of these
 
 
@@ -65,7 +67,7 @@ def _sums(
         start = tl.multiple_of(start, BN)
         cols = start + tl.arange(0, BN)
         k = _tile(K, start, S, stride_kn, D, BD, BN, MASKED)
-        s = tl.dot(q, tl.trans(k), input_precision="ieee")
+        s = tl.dot(q, tl.trans(k), input_precision="tf32x3" if BD <= SPLIT else "ieee")
         own = target[:, None] == tl.load(IDS + cols, mask=cols < S, other=0)[None, :]
         if MASKED:
             seen = (cols[None, :] >= lo[:, None]) & (cols[None, :] < hi[:, None])
@@ -203,7 +205,7 @@ def _gather_queries(
         start = tl.multiple_of(start, BN)
         cols = start + tl.arange(0, BN)
         k = _tile(K, start, S, stride_kn, D, BD, BN, MASKED)
-        s = tl.dot(q, tl.trans(k), input_precision="ieee")
+        s = tl.dot(q, tl.trans(k), input_precision="tf32x3" if BD <= SPLIT else "ieee")
         own = target[:, None] == tl.load(IDS + cols, mask=cols < S, other=0)[None, :]
         ds = _slopes(s, own, own_begin[:, None], own_slope[:, None], rest_begin[:, None], rest_slope[:, None], c, EXACT)
         if MASKED:
@@ -211,7 +213,7 @@ def _gather_queries(
             if DOCUMENTS:
                 seen = seen & (asking[:, None] == tl.load(ASKED + cols, mask=cols < S, other=0)[None, :])
             ds = tl.where(seen, ds, 0.0)
-        dq = tl.dot(ds.to(k.dtype), k, dq, input_precision="ieee")
+        dq = tl.dot(ds.to(k.dtype), k, dq, input_precision="tf32x3" if BD <= SPLIT else "ieee")
     return dq
 
 
@@ -297,7 +299,7 @@ def _gather_keys(
         own_begin, own_slope, rest_begin, rest_slope = _brought(
             GRAD + base + start, LEFT + base + start, T - start, places, BM, MASKED, EXACT)  # fmt: skip
         own = ids[:, None] == _some(TARGETS + start, T - start, BM, MASKED)[None, :]
-        s = tl.dot(k, tl.trans(q), input_precision="ieee")
+        s = tl.dot(k, tl.trans(q), input_precision="tf32x3" if BD <= SPLIT else "ieee")
         ds = _slopes(s, own, own_begin[None, :], own_slope[None, :], rest_begin[None, :], rest_slope[None, :], c, EXACT)
         if MASKED:
             rows = start + tl.arange(0, BM)
@@ -306,7 +308,7 @@ def _gather_keys(
             if DOCUMENTS:
                 seen = seen & (asked[:, None] == _some(ASKING + start, T - start, BM, True)[None, :])
             ds = tl.where(seen, ds, 0.0)
-        dk = tl.dot(ds.to(q.dtype), q, dk, input_precision="ieee")
+        dk = tl.dot(ds.to(q.dtype), q, dk, input_precision="tf32x3" if BD <= SPLIT else "ieee")
     return dk
 
 

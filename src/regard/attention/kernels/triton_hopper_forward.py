@@ -18,6 +18,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (  # type: ignore[i
     warpgroup_mma_wait,
 )
 
+from regard.attention.kernels.triton_hopper_argmax import HALF, SUBS, in_halves, lead, of_classes, reached
 from regard.attention.kernels.triton_hopper_lanes import (
     LANES,
     NEVER,
@@ -30,7 +31,6 @@ from regard.attention.kernels.triton_hopper_lanes import (
 )
 
 NOTHING = gl.constexpr(-1.0e28)  # the maximum before anything was seen: far above NEVER, so that hidden keys weigh 0
-SUBS = gl.constexpr(4)  # with LANES: classes of keys whose maxima are kept apart
 LN2 = gl.constexpr(0.6931471805599453)
 
 
@@ -102,29 +102,29 @@ def _fetch(
 
 
 @gluon.jit
-def _of_classes(s, BN: gl.constexpr):
-    """The largest score of each row and class of keys (64, SUBS, LANES): each has some of any 32 neighbouring keys."""
-    return gl.max(gl.max(s.reshape([64, BN // SUBS // 8, SUBS, LANES, 2]), axis=4), axis=1)
-
-
-@gluon.jit
 def _softmax(
     s, mc, total, e, strips, best, lo, hi, start, c,
-    BN: gl.constexpr, ENTROPY: gl.constexpr, TOP: gl.constexpr, MASKED: gl.constexpr, SCORES: gl.constexpr,
+    BN: gl.constexpr, ENTROPY: gl.constexpr, TOP: gl.constexpr, LEAD: gl.constexpr, MASKED: gl.constexpr,
+    SCORES: gl.constexpr,
 ):  # fmt: skip
     """One block of scores (64, BN): weights before division, the new state, and what the old one is worth."""
     if MASKED:
         s = unless_hidden(s, start, lo, hi - lo)
-    if TOP > 1:
-        here = _of_classes(s, BN)
-        strips = gl.maximum(strips, here)
-        largest = gl.convert_layout(gl.max(gl.max(here, axis=1), axis=1), gl.SliceLayout(1, SCORES))
+    if LEAD:
+        low, high = in_halves(s)
+        strips, best, largest = reached(of_classes(high), strips, best, start + HALF)
+        strips, best, lower = reached(of_classes(low), strips, best, start)
+        largest = gl.convert_layout(gl.max(gl.maximum(largest, lower), axis=1), gl.SliceLayout(1, SCORES))
     elif TOP == 1:
         TWO: gl.constexpr = strips.type.layout
         limit = gl.convert_layout(mc, gl.SliceLayout(1, TWO))[:, None] + gl.zeros([64, LANES], gl.float32, TWO)
         lane = start + 2 * gl.arange(0, LANES, layout=gl.SliceLayout(0, TWO))[None, :] + gl.zeros_like(best)
         here, strips, best = first(apart(s), strips, best, c + gl.zeros_like(limit), limit, lane)
         largest = gl.convert_layout(gl.max(here, axis=1), gl.SliceLayout(1, SCORES))
+    elif TOP > 1:
+        here = of_classes(s)
+        strips = gl.maximum(strips, here)
+        largest = gl.convert_layout(gl.max(gl.max(here, axis=1), axis=1), gl.SliceLayout(1, SCORES))
     else:
         largest = gl.max(s, axis=1)
     mc_new = gl.maximum(mc, largest * c)
@@ -142,7 +142,7 @@ def _steps(
     i, until, n, acc, p, mc, total, e, strips, best, q, lo, hi, last_block, c,
     k_room, v_room, k_ready, k_free, v_ready, v_free,
     D: gl.constexpr, BN: gl.constexpr, STAGES: gl.constexpr, ENTROPY: gl.constexpr, TOP: gl.constexpr,
-    MASKED: gl.constexpr, SCORES: gl.constexpr, OUTPUT: gl.constexpr, WEIGHTS: gl.constexpr,
+    LEAD: gl.constexpr, MASKED: gl.constexpr, SCORES: gl.constexpr, OUTPUT: gl.constexpr, WEIGHTS: gl.constexpr,
 ):  # fmt: skip
     """Blocks i to `until`: q k' of block i and p v of the one before run while the softmax is taken."""
     for at in range(i, until):
@@ -158,7 +158,7 @@ def _steps(
         s = warpgroup_mma_wait(1, deps=(s,))
         mbarrier.arrive(k_free.index(stage), count=1)
         fresh, mc, total, e, strips, best, alpha = _softmax(
-            s, mc, total, e, strips, best, lo, hi, (last_block - at) * BN, c, BN, ENTROPY, TOP, MASKED, SCORES
+            s, mc, total, e, strips, best, lo, hi, (last_block - at) * BN, c, BN, ENTROPY, TOP, LEAD, MASKED, SCORES
         )
         if not ENTROPY:  # the softmax is taken while the product is under way; with entropy it is too long for that
             total = once_known(total)
@@ -188,7 +188,7 @@ def _attend(
     stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
     q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
     D: gl.constexpr, BN: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr,
-    ENTROPY: gl.constexpr, TOP: gl.constexpr, TOLD: gl.constexpr,
+    ENTROPY: gl.constexpr, TOP: gl.constexpr, LEAD: gl.constexpr, TOLD: gl.constexpr,
 ):  # fmt: skip
     """One group of warps: 64 queries of each job against all blocks that they see."""
     SCORES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
@@ -231,11 +231,12 @@ def _attend(
         e = gl.zeros([64], gl.float32, ROWS)
         mc = gl.full([64], NOTHING, gl.float32, ROWS)
         nothing = gl.full([64, BN], NEVER, gl.float32, SCORES)
-        if TOP == 1:
-            strips = apart(nothing)[0][0]
+        if LEAD:
+            strips = of_classes(in_halves(nothing)[0])
+            best = gl.full_like(gl.max(strips, axis=1), 0, dtype=gl.int32)
         else:
-            strips = _of_classes(nothing, BN)
-        best = gl.full_like(strips, -1, dtype=gl.int32)
+            strips = apart(nothing)[0][0] if TOP == 1 else of_classes(nothing)
+            best = gl.full_like(strips, -1, dtype=gl.int32)
         two = turn % 2
         q = q_room.index(two * GROUPS + group).reshape([64, D])
         mbarrier.wait(q_ready.index(two), (turn // 2) & 1)
@@ -249,20 +250,20 @@ def _attend(
             s = warpgroup_mma_wait(0, deps=(s,))
             mbarrier.arrive(k_free.index(stage), count=1)
             weights, mc, total, e, strips, best, alpha = _softmax(
-                s, mc, total, e, strips, best, lo, hi, (last_block - skip) * BN, c, BN, ENTROPY, TOP, True, SCORES
+                s, mc, total, e, strips, best, lo, hi, (last_block - skip) * BN, c, BN, ENTROPY, TOP, LEAD, True, SCORES
             )
             p = packed(gl.convert_layout(weights, WEIGHTS), v_room.dtype)
             acc, p, mc, total, e, strips, best = _steps(
                 skip + 1, right, n, acc, p, mc, total, e, strips, best, q, lo, hi, last_block, c, k_room, v_room,
-                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, True, SCORES, OUTPUT, WEIGHTS
+                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, LEAD, True, SCORES, OUTPUT, WEIGHTS
             )  # fmt: skip
             acc, p, mc, total, e, strips, best = _steps(
                 right, left, n, acc, p, mc, total, e, strips, best, q, lo, hi, last_block, c, k_room, v_room,
-                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, False, SCORES, OUTPUT, WEIGHTS
+                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, LEAD, False, SCORES, OUTPUT, WEIGHTS
             )  # fmt: skip
             acc, p, mc, total, e, strips, best = _steps(
                 left, stop, n, acc, p, mc, total, e, strips, best, q, lo, hi, last_block, c, k_room, v_room,
-                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, True, SCORES, OUTPUT, WEIGHTS
+                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, LEAD, True, SCORES, OUTPUT, WEIGHTS
             )  # fmt: skip
             stage = (n + stop - 1) % STAGES
             mbarrier.wait(v_ready.index(stage), ((n + stop - 1) // STAGES) & 1)
@@ -290,15 +291,17 @@ def _attend(
             place = place + (sub * LANES)[None, :, None] + lane[None, None, :]
             gl.store(STRIPS + place, strips, mask=(line < T)[:, None, None])
         if TOP == 1:
-            most = gl.max(strips, axis=1)
-            key = gl.min(gl.where((strips == most[:, None]) & (best >= 0), best, 2147483647), axis=1)
+            if LEAD:
+                most, found = lead(strips, best)
+            else:
+                most = gl.max(strips, axis=1)
+                found = gl.min(gl.where((strips == most[:, None]) & (best >= 0), best, 2147483647), axis=1)
+                found = gl.where(most > NEVER * 0.5, found, -1)
             line = row + gl.arange(0, 64, layout=most.type.layout)
             place = bh.to(gl.int64) * T + line
-            seen = most > NEVER * 0.5
-            base = gl.convert_layout(mc + logs, most.type.layout)
-            weight = gl.minimum(gl.exp2(most * c - base), 1.0)
-            gl.store(STRIPS + place, gl.where(seen, weight, 0.0), mask=line < T)
-            gl.store(BEST + place, gl.where(seen, key, -1).to(gl.int64), mask=line < T)
+            weight = gl.minimum(gl.exp2(most * c - gl.convert_layout(mc + logs, most.type.layout)), 1.0)
+            gl.store(STRIPS + place, gl.where(found >= 0, weight, 0.0), mask=line < T)
+            gl.store(BEST + place, found.to(gl.int64), mask=line < T)
         share = gl.convert_layout(gl.where(nowhere, 0.0, 1.0 / whole), gl.SliceLayout(1, OUTPUT))
         line = row + gl.arange(0, 64, layout=gl.SliceLayout(1, OUTPUT))
         wide = gl.arange(0, D, layout=gl.SliceLayout(0, OUTPUT))
@@ -317,9 +320,11 @@ def forward(
     Q, K, V, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS,
     H, GROUP, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
     D: gl.constexpr, BN: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr,
-    ENTROPY: gl.constexpr, TOP: gl.constexpr, TOLD: gl.constexpr,
+    ENTROPY: gl.constexpr, TOP: gl.constexpr, LEAD: gl.constexpr, TOLD: gl.constexpr,
 ):  # fmt: skip
-    """All jobs of GROUPS x 64 queries of one head. Q, K, V describe (B, H, length, D); c = scale x log2 e > 0."""
+    """All jobs of GROUPS x 64 queries of one head. Q, K, V describe (B, H, length, D); c = scale x log2 e > 0.
+    TOP 1: the largest weight of each row and its place, with LEAD where to look for it, see `lead`; more: maxima of
+    classes of keys."""
     dtype: gl.constexpr = K.dtype
     q_room = gl.allocate_shared_memory(dtype, [2 * GROUPS, 1, 1, 64, D], Q.layout)
     k_room = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BN, D], K.layout)
@@ -344,12 +349,12 @@ def forward(
                 0, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
                 q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, TOLD)),
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD)),
             (_attend, (
                 1, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
                 q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, TOLD)),
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD)),
             (_fetch, (
                 Q, K, V, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS, STAGES, TOLD)),
@@ -360,17 +365,17 @@ def forward(
                 0, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
                 q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, TOLD)),
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD)),
             (_attend, (
                 1, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
                 q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, TOLD)),
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD)),
             (_attend, (
                 2, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
                 q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, TOLD)),
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD)),
             (_fetch, (
                 Q, K, V, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS, STAGES, TOLD)),

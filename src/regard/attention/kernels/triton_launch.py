@@ -114,6 +114,7 @@ def _hopper_forward(
     output, lse, found, strips, best = out
     groups = _groups(D, T)
     rows = 64 * groups
+    leads = top == 1 and groups == 3  # to look for places costs more than products hide where keys are narrow
     blocks = triton.cdiv(T, rows)
     whole = lse.view(torch.int32)
     lo, hi = (whole if end is None else end for end in (spans.lo, spans.hi))
@@ -124,8 +125,10 @@ def _hopper_forward(
         H, H // k.size(1), T, k.size(2), scale * LOG2E, spans.shift_lo, spans.shift_hi, blocks, _together(B * H, k),
         jobs,
         *output.stride()[:3], *spans.strides(),
-        D=D, BN=KEYS, GROUPS=groups, STAGES=2, ENTROPY=entropy, TOP=top, TOLD=spans.told, num_warps=4,
+        D=D, BN=KEYS, GROUPS=groups, STAGES=2, ENTROPY=entropy, TOP=top, LEAD=leads, TOLD=spans.told, num_warps=4,
     )  # fmt: skip
+    if leads:
+        _Pass(q, k, lse, spans, scale).located(best)
 
 
 def _groups(width: int, length: int) -> int:
@@ -190,6 +193,16 @@ class _Pass:
             self.spans.shift_lo, self.spans.shift_hi, *self._strides(),
             D=D, BD=tile_width(D), BM=tile.queries, BN=tile.keys, SOME=count is not None,
             TOLD=self.spans.told, DOCUMENTS=self.spans.asking is not None, num_warps=tile.warps,
+        )  # fmt: skip
+
+    def located(self, places: Tensor) -> None:
+        """The place of the largest weight of each row, from what Hopper's forward pass left of it."""
+        B, H, T, D = self.q.shape
+        lo, hi, *_ = _told(self.spans, self.lse)
+        general.located[(triton.cdiv(T, 32), B * H)](
+            self.q, self.k, places, lo, hi, H, H // self.k.size(1), T, self.k.size(2),
+            self.spans.shift_lo, self.spans.shift_hi, *self.q.stride()[:3], *self.k.stride()[:3], *self.spans.strides(),
+            D=D, BM=32, TOLD=self.spans.told, num_warps=4,
         )  # fmt: skip
 
     def hopper(
@@ -337,7 +350,6 @@ def _means(counted: Tensor, T: int, S: int) -> Tensor:
 
 def _tensor(x: Tensor, rows: int) -> Any:
     """x (B, H, n, D) for the tensor memory accelerator, `rows` of a head at a time."""
-    from triton.experimental.gluon import language as gl  # type: ignore[import-untyped]
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor  # type: ignore[import-untyped]
 
     strides = [step if size > 1 else x.size(-2) * x.size(-1) for size, step in zip(x.shape, x.stride(), strict=True)]
@@ -346,8 +358,16 @@ def _tensor(x: Tensor, rows: int) -> Any:
         x = x.contiguous()
         strides = list(x.stride())
     block = [1, 1, rows, x.size(-1)]
-    kind = gl.bfloat16 if x.dtype == torch.bfloat16 else gl.float16
-    return TensorDescriptor(x, list(x.shape), strides, block, gl.NVMMASharedLayout.get_default_for(block, kind))
+    return TensorDescriptor(x, list(x.shape), strides, block, _shared(rows, x.size(-1), x.dtype))
+
+
+@cache
+def _shared(rows: int, width: int, dtype: torch.dtype) -> Any:
+    """How they lie in shared memory; to work it out takes longer than to start a kernel."""
+    from triton.experimental.gluon import language as gl  # type: ignore[import-untyped]
+
+    kind = gl.bfloat16 if dtype == torch.bfloat16 else gl.float16
+    return gl.NVMMASharedLayout.get_default_for([1, 1, rows, width], kind)
 
 
 def _told(spans: Spans, like: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

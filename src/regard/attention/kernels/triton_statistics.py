@@ -3,6 +3,7 @@
     columns   what each key received and the thumbnail, one program for each block of keys
     largest   the k largest weights of each query, one walk over its keys for each of the k
     floors, chosen   the same from what the forward pass and the statistics pass of Hopper leave behind
+    located   the place of the largest weight alone, from what Hopper's forward pass leaves behind
     means     the thumbnail from its sums
 
 Sums that several programs share are whole numbers in units of 2^-40, so that their order does not matter.
@@ -21,6 +22,7 @@ UNIT = tl.constexpr(2.0**40)
 CLASSES = tl.constexpr(16)  # of keys, whose maxima the forward pass keeps
 LARGER = tl.constexpr(14)  # Hopper's statistics pass holds weights times 2^14
 MANY = tl.constexpr(1000)  # more candidates than any list has room for
+HALF = tl.constexpr(64)  # of a block of keys of Hopper's forward pass: what `located` goes through at most
 
 
 @triton.jit
@@ -190,7 +192,7 @@ def chosen(
     NOTHING: tl.constexpr = -(2**63)
     none = tl.full((BM,), NOTHING, tl.int64)
     v0, v1, v2, v3, v4, v5, v6, v7 = none, none, none, none, none, none, none, none
-    for t in range(0, tl.max(tl.where(fits, many, 0), 0)):
+    for t in range(tl.max(tl.where(fits, many, 0), 0)):
         there = fits & (t < many)
         pair = tl.load(line + t, mask=there, other=0)
         bits = pair >> 32
@@ -225,6 +227,43 @@ def chosen(
 def _placed(old, new):
     """The larger, and the one that goes on."""
     return tl.maximum(old, new), tl.minimum(old, new)
+
+
+@triton.jit
+def located(
+    Q, K, PLACES, LO, HI, H, GROUP, T, S, shift_lo, shift_hi,
+    stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn, stride_eb, stride_eh,
+    D: tl.constexpr, BM: tl.constexpr, TOLD: tl.constexpr,
+):  # fmt: skip
+    """The first key with the largest score of BM rows. PLACES holds -1 of a row that sees nothing; else twice the first
+    of the four keys among which it is, two next to each other and two after 32; or one more than twice the first of
+    HALF neighbours."""
+    bh = tl.program_id(1)
+    b = bh // H
+    h = bh % H
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    inside = rows < T
+    line = PLACES + bh.to(tl.int64) * T + rows
+    lead = tl.load(line, mask=inside, other=-1).to(tl.int32)
+    seen = lead >= 0
+    all_of_half = seen & (lead % 2 == 1)
+    lo, hi = ends(rows, b, h, T, S, LO, HI, stride_eb, stride_eh, shift_lo, shift_hi, TOLD)
+    wide = tl.arange(0, D)
+    q_at = b.to(tl.int64) * stride_qb + h.to(tl.int64) * stride_qh + rows.to(tl.int64) * stride_qm
+    q = tl.load(Q + q_at[:, None] + wide[None, :], mask=inside[:, None], other=0.0).to(tl.float32)
+    K += b.to(tl.int64) * stride_kb + (h // GROUP).to(tl.int64) * stride_kh
+    best = tl.full((BM,), NEVER, tl.float32)
+    key = tl.full((BM,), -1, tl.int32)
+    for start in range(0, tl.where(tl.max(all_of_half.to(tl.int32), 0) > 0, HALF, 4), 4):
+        for i in tl.static_range(4):  # on their way together
+            at = lead // 2 + tl.where(all_of_half, start + i, i // 2 * 32 + i % 2)
+            good = seen & (at >= lo) & (at < hi) & (all_of_half | (start == 0))
+            k = tl.load(K + (at.to(tl.int64) * stride_kn)[:, None] + wide[None, :], mask=good[:, None], other=0.0)
+            s = tl.sum(q * k.to(tl.float32), 1)
+            better = good & ((s > best) | (key < 0))
+            best = tl.where(better, s, best)
+            key = tl.where(better, at, key)
+    tl.store(line, key.to(tl.int64), mask=inside)
 
 
 @triton.jit
