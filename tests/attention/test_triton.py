@@ -301,7 +301,7 @@ def test_what_cannot_be_served_is_said_in_words() -> None:
     assert set(choose(q, k, v).refused) >= {"triton", "triton-fused"}
 
 
-FLOATS, NUMBERS = ("LSE", "ENT", "STRIPS", "FLOOR", "GOT"), ("COUNT", "FLAGS", "LO", "HI", "BOUNDS")
+FLOATS, NUMBERS = ("LSE", "ENT", "STRIPS", "FLOOR", "GOT"), ("COUNT", "TAKEN", "FLAGS", "LO", "HI", "BOUNDS")
 
 
 @pytest.mark.parametrize(("width", "groups", "top"), [(64, 2, 8), (64, 3, 0), (64, 3, 1), (128, 2, 8), (128, 2, 1)])
@@ -311,7 +311,7 @@ def test_hoppers_forward_pass_runs_on_tensor_cores_and_in_registers(width: int, 
     from regard.attention.kernels.triton_hopper_forward import forward
 
     constants = {"D": width, "BN": 128, "GROUPS": groups, "STAGES": 2, "ENTROPY": True, "TOP": top, "TOLD": False}
-    constants["LEAD"] = top == 1 and groups == 3
+    constants |= {"LEAD": top == 1 and groups == 3, "SHARED": top <= 1 and groups == 2}
     kinds = {"*fp32": FLOATS, "*i32": NUMBERS, "*i64": ["BEST"], "*bf16": ["OUT"], "fp32": ["c"]}
     kinds |= described(width, Q=64, K=128, V=128)
     done = for_hopper(GluonASTSource(**signature(forward, constants, kinds)), num_warps=4)

@@ -2,8 +2,8 @@
 
 One warp fetches queries, keys and values through the tensor memory accelerator; groups of four warps, 64 queries each,
 work on them. A group starts the product q k' of the next block and the average p v of this one, and takes the softmax
-while both run (Shah et al. 2024, algorithm 2). A program goes on from one block of queries to another, so that what the
-next one needs is under way while this one is written out.
+while both run (Shah et al. 2024, algorithm 2). A program goes on from one block of queries, a job, to another, so that
+what the next one needs is under way while this one is written out.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -35,12 +35,36 @@ LN2 = gl.constexpr(0.6931471805599453)
 
 
 @gluon.jit
-def _job(w, jobs, BLOCKS, CHUNK):
+def _job(w, BLOCKS, CHUNK):
     """Job w of all: which head of which batch row, and which block of its queries. Heads go together in chunks that the
     second-level cache holds, and within one the last queries come first: under a causal mask they have most to do."""
     chunk = w // (BLOCKS * CHUNK)
     inside = w % (BLOCKS * CHUNK)
     return chunk * CHUNK + inside % CHUNK, BLOCKS - 1 - inside // CHUNK
+
+
+@gluon.jit
+def _next(w, TAKEN, jobs, SHARED: gl.constexpr):
+    """The job after w: one that nobody has taken if SHARED, else the next of one's own."""
+    if SHARED:
+        w = jobs
+        if jobs > gl.num_programs(0):
+            w = gl.num_programs(0) + gl.atomic_add(TAKEN, 1, sem="relaxed")
+        return w
+    else:  # noqa: RET505 (one of the two is compiled)
+        return w + gl.num_programs(0)
+
+
+@gluon.jit
+def _tell(which, turn, w):
+    """The groups are to know which job has begun."""
+    which.index(turn % 2).store(gl.full([1], w, gl.int32, gl.BlockedLayout([1], [32], [1], [0])))
+    gl.thread_barrier()
+
+
+@gluon.jit
+def _told(which, turn):
+    return gl.max(which.index(turn % 2).load(gl.BlockedLayout([1], [32], [4], [0])), axis=0)
 
 
 @gluon.jit
@@ -63,15 +87,16 @@ def _reach(BOUNDS, bh, block, row, rows, T, S, shift_lo, shift_hi, BLOCKS, TOLD:
 
 @gluon.jit
 def _fetch(
-    Q, K, V, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
-    q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-    BN: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr, TOLD: gl.constexpr,
+    Q, K, V, TAKEN, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+    q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+    BN: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr, TOLD: gl.constexpr, SHARED: gl.constexpr,
 ):  # fmt: skip
     """The warp that brings queries, and their blocks of keys and values from the last to the first."""
     n = 0
     turn = 0
-    for w in range(gl.program_id(0), jobs, gl.num_programs(0)):
-        bh, block = _job(w, jobs, BLOCKS, CHUNK)
+    w = gl.program_id(0)
+    while w < jobs:
+        bh, block = _job(w, BLOCKS, CHUNK)
         b = bh // H
         h = bh % H
         hk = h // GROUP
@@ -81,8 +106,11 @@ def _fetch(
         )
         last_block = (last + BN - 1) // BN - 1
         blocks = gl.where(last > first, last_block + 1 - first // BN, 0)
+        asks = gl.minimum(STAGES - 1, blocks - 1)  # for the next job, when there is no room to fetch more anyway
         two = turn % 2
         mbarrier.wait(q_free.index(two), ((turn // 2) & 1) ^ 1)
+        if SHARED:
+            _tell(which, turn, w)
         mbarrier.expect(q_ready.index(two), GROUPS * Q.block_type.nbytes)
         for group in gl.static_range(GROUPS):
             here = q_room.index(two * GROUPS + group)
@@ -97,8 +125,17 @@ def _fetch(
             mbarrier.wait(v_free.index(stage), phase)
             mbarrier.expect(v_ready.index(stage), V.block_type.nbytes)
             tma.async_copy_global_to_shared(V, [b, hk, start, 0], v_ready.index(stage), v_room.index(stage))
+            if SHARED:  # noqa: SIM102 (what is not shared is not compiled)
+                if i == asks:
+                    w = _next(w, TAKEN, jobs, SHARED)
+        if (not SHARED) | (blocks == 0):
+            w = _next(w, TAKEN, jobs, SHARED)
         n += blocks
         turn += 1
+    if SHARED:
+        mbarrier.wait(q_free.index(turn % 2), ((turn // 2) & 1) ^ 1)
+        _tell(which, turn, jobs)
+        mbarrier.arrive(q_ready.index(turn % 2), count=1)
 
 
 @gluon.jit
@@ -186,9 +223,9 @@ def _attend(
     group: gl.constexpr,
     OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
     stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
-    q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+    q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
     D: gl.constexpr, BN: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr,
-    ENTROPY: gl.constexpr, TOP: gl.constexpr, LEAD: gl.constexpr, TOLD: gl.constexpr,
+    ENTROPY: gl.constexpr, TOP: gl.constexpr, LEAD: gl.constexpr, TOLD: gl.constexpr, SHARED: gl.constexpr,
 ):  # fmt: skip
     """One group of warps: 64 queries of each job against all blocks that they see."""
     SCORES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
@@ -197,8 +234,11 @@ def _attend(
     ROWS: gl.constexpr = gl.SliceLayout(1, SCORES)
     n = 0
     turn = 0
-    for w in range(gl.program_id(0), jobs, gl.num_programs(0)):
-        bh, block = _job(w, jobs, BLOCKS, CHUNK)
+    w = gl.program_id(0)
+    if SHARED:
+        mbarrier.wait(q_ready.index(0), 0)
+    while w < jobs:
+        bh, block = _job(w, BLOCKS, CHUNK)
         b = bh // H
         h = bh % H
         row = block * GROUPS * 64
@@ -239,7 +279,8 @@ def _attend(
             best = gl.full_like(strips, -1, dtype=gl.int32)
         two = turn % 2
         q = q_room.index(two * GROUPS + group).reshape([64, D])
-        mbarrier.wait(q_ready.index(two), (turn // 2) & 1)
+        if not SHARED:
+            mbarrier.wait(q_ready.index(two), (turn // 2) & 1)
         _pass_by(0, skip, n, k_ready, k_free, v_ready, v_free, STAGES)
         if stop > skip:
             stage = (n + skip) % STAGES
@@ -274,7 +315,6 @@ def _attend(
         mbarrier.arrive(q_free.index(two), count=1)
         _pass_by(stop, blocks, n, k_ready, k_free, v_ready, v_free, STAGES)
         n += blocks
-        turn += 1
 
         nowhere = mc <= NOTHING
         whole = gl.where(nowhere, 1.0, total)
@@ -308,6 +348,12 @@ def _attend(
         base = OUT + b.to(gl.int64) * stride_ob + h.to(gl.int64) * stride_oh
         spot = line.to(gl.int64)[:, None] * stride_om + wide[None, :]
         gl.store(base + spot, (acc * share[:, None]).to(OUT.dtype.element_ty), mask=(line < T)[:, None])
+        turn += 1
+        if SHARED:
+            mbarrier.wait(q_ready.index(turn % 2), (turn // 2) & 1)
+            w = _told(which, turn)
+        else:
+            w += gl.num_programs(0)
 
 
 SIZES = (
@@ -317,18 +363,19 @@ SIZES = (
 
 @gluon.jit(do_not_specialize=SIZES)
 def forward(
-    Q, K, V, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS,
+    Q, K, V, OUT, LSE, ENT, STRIPS, BEST, TAKEN, LO, HI, BOUNDS,
     H, GROUP, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
     D: gl.constexpr, BN: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr,
-    ENTROPY: gl.constexpr, TOP: gl.constexpr, LEAD: gl.constexpr, TOLD: gl.constexpr,
+    ENTROPY: gl.constexpr, TOP: gl.constexpr, LEAD: gl.constexpr, TOLD: gl.constexpr, SHARED: gl.constexpr,
 ):  # fmt: skip
     """All jobs of GROUPS x 64 queries of one head. Q, K, V describe (B, H, length, D); c = scale x log2 e > 0.
     TOP 1: the largest weight of each row and its place, with LEAD where to look for it, see `lead`; more: maxima of
-    classes of keys."""
+    classes of keys. SHARED: a program takes the next job that nobody has, counted by TAKEN."""
     dtype: gl.constexpr = K.dtype
     q_room = gl.allocate_shared_memory(dtype, [2 * GROUPS, 1, 1, 64, D], Q.layout)
     k_room = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BN, D], K.layout)
     v_room = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BN, D], V.layout)
+    which = gl.allocate_shared_memory(gl.int32, [2, 1], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     q_ready = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     q_free = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     k_ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -348,35 +395,37 @@ def forward(
             (_attend, (
                 0, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
-                q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD)),
+                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD, SHARED)),
             (_attend, (
                 1, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
-                q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD)),
+                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD, SHARED)),
             (_fetch, (
-                Q, K, V, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
-                q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS, STAGES, TOLD)),
+                Q, K, V, TAKEN, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS,
+                STAGES, TOLD, SHARED)),
         ], [4, 1], [240, 24])  # fmt: skip
     else:
         gl.warp_specialize([
             (_attend, (
                 0, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
-                q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD)),
+                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD, SHARED)),
             (_attend, (
                 1, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
-                q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD)),
+                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD, SHARED)),
             (_attend, (
                 2, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
-                q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD)),
+                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD, SHARED)),
             (_fetch, (
-                Q, K, V, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
-                q_room, k_room, v_room, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS, STAGES, TOLD)),
+                Q, K, V, TAKEN, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS,
+                STAGES, TOLD, SHARED)),
         ], [4, 4, 1], [160, 160, 32])  # fmt: skip

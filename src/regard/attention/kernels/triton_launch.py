@@ -120,12 +120,16 @@ def _hopper_forward(
     lo, hi = (whole if end is None else end for end in (spans.lo, spans.hi))
     bounds = _or(spans.blocks(k.size(2), rows, B, H), whole)
     jobs = blocks * B * H
-    kernel[(min(_processors(q.device), jobs),)](
-        _tensor(q, 64), _tensor(k, KEYS), _tensor(v, KEYS), output, lse, found, strips, best, lo, hi, bounds,
+    programs = min(_processors(q.device), jobs)
+    shared = groups == 2 and top <= 1  # else the code for it is slower by as much as there is to win
+    taken = whole.new_zeros(1) if shared and programs < jobs else whole
+    kernel[(programs,)](
+        _tensor(q, 64), _tensor(k, KEYS), _tensor(v, KEYS), output, lse, found, strips, best, taken, lo, hi, bounds,
         H, H // k.size(1), T, k.size(2), scale * LOG2E, spans.shift_lo, spans.shift_hi, blocks, _together(B * H, k),
         jobs,
         *output.stride()[:3], *spans.strides(),
-        D=D, BN=KEYS, GROUPS=groups, STAGES=2, ENTROPY=entropy, TOP=top, LEAD=leads, TOLD=spans.told, num_warps=4,
+        D=D, BN=KEYS, GROUPS=groups, STAGES=2, ENTROPY=entropy, TOP=top, LEAD=leads, TOLD=spans.told,
+        SHARED=shared, num_warps=4,
     )  # fmt: skip
     if leads:
         _Pass(q, k, lse, spans, scale).located(best)
