@@ -90,7 +90,7 @@ BACKENDS = MappingProxyType(
 )
 
 
-# so many weights are held, with what they need half a gigabyte: that fewer are quicker without is not shown
+# so many weights are held, with what they need half a gigabyte: beyond, our kernels are quicker, up to there the host is slower
 HELD = {"cuda": 2**25}
 
 
