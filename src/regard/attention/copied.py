@@ -90,7 +90,7 @@ BACKENDS = MappingProxyType(
 )
 
 
-# so many weights are held, with what they need half a gigabyte: beyond, our kernels are quicker, up to there the host is slower
+# so many weights are held, half a gigabyte with what they need: up to there calls are no quicker without, beyond they are
 HELD = {"cuda": 2**25}
 
 
