@@ -90,7 +90,7 @@ BACKENDS = MappingProxyType(
 )
 
 
-# so many weights are held, half a gigabyte with what they need: up to there calls are no quicker without, beyond they are
+# so many weights are held, half a gigabyte with what they need: calls are quicker without only beyond
 HELD = {"cuda": 2**25}
 
 
