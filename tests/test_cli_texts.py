@@ -8,8 +8,10 @@ from unittest.mock import patch
 
 import pytest
 
-from regard.cli.texts import expect_learned_built_in, texts_of
+from regard.cli.texts import expect_learned_built_in, tell_unknown, texts_of
 from regard.errors import CorpusError, SettingError
+from regard.text.tokenizers.kinds import ByteBPE, Words
+from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.run import RECIPE
 
 
@@ -25,6 +27,17 @@ def test_a_file_is_its_lines_and_a_text_is_itself(tmp_path: Path) -> None:
 def test_the_name_of_a_file_that_is_not_there_is_no_text(name: str) -> None:
     with pytest.raises(CorpusError, match=rf"{name}, and there is no such file.*printf '{name}'"):
         texts_of(name)
+
+
+def test_words_that_a_model_does_not_know_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    known = Tokenizer.train(Words(50), ["the cat sleeps ."])
+    tell_unknown(known, ["the cat sleeps .", "", "the dog sleeps near the cat , dog ."])
+    assert capsys.readouterr().err == "regard: the model does not know dog, near, ,: it reads <unk> there\n"
+    tell_unknown(known, ["a b c d e f g"])
+    assert "a, b, c, d, e and 2 more:" in capsys.readouterr().err
+    tell_unknown(known, ["the cat ."])
+    tell_unknown(Tokenizer.train(ByteBPE(300), ["the cat"]), ["a dog"])  # nothing is unknown
+    assert capsys.readouterr().err == ""
 
 
 def test_the_built_in_corpus_judges_only_who_learned_from_it(tmp_path: Path) -> None:

@@ -57,6 +57,9 @@ class Learned(nn.Module):
         return x + self.table(positions if isinstance(offset, int) else positions.clamp(min=0))
 
 
+WIDE = "That is how wide a head is: as a rule the model's width, divided by its heads."
+
+
 class Rotary(nn.Module):
     """Turn pairs of numbers by an angle that grows with the position, so that q.k depends on the distance alone.
 
@@ -68,7 +71,7 @@ class Rotary(nn.Module):
         super().__init__()
         if pairs not in ("halves", "neighbours"):
             raise SettingError(f"pairs={pairs!r}", "'halves' or 'neighbours'", where="Rotary")
-        self.dim, self.base, self.pairs = _even(dim, "Rotary"), float(base), pairs
+        self.dim, self.base, self.pairs = _even(dim, "Rotary", WIDE), float(base), pairs
 
     def forward(self, x: Tensor, offset: Offset = 0) -> Tensor:
         """x (..., T, D), turned."""
@@ -204,9 +207,9 @@ def _part(offset: Offset | None, lead: Lead) -> Offset | None:
     return offset[lead[0]] if isinstance(offset, Tensor) and offset.dim() else offset
 
 
-def _even(dim: int, where: str) -> int:
+def _even(dim: int, where: str, advice: str = "") -> int:
     if dim < 2 or dim % 2:
-        raise SettingError(f"dim={dim}", "an even width of at least 2", where=where)
+        raise SettingError(f"dim={dim}", "an even width of at least 2", where=where, advice=advice)
     return dim
 
 

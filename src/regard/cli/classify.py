@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.texts import texts_of
+from regard.cli.texts import tell_unknown, texts_of
 from regard.errors import SettingError
 
 
@@ -29,7 +29,10 @@ def classify(
     others = None if other is None else texts_of(other)
     if not any(map(str.strip, texts)):
         raise SettingError("no words", "a text", where="regard classify")
-    for given, found in zip(texts, Classifier.of(run)(texts, others), strict=True):
+    classifier = Classifier.of(run)
+    answers = classifier(texts, others)
+    tell_unknown(classifier.tokenizer, [*texts, *(others or [])])
+    for given, found in zip(texts, answers, strict=True):
         if as_json:
             told = {"text": given, "label": found.label, "probabilities": found.probabilities}
             typer.echo(json.dumps(told, ensure_ascii=False))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.texts import texts_of
+from regard.cli.texts import tell_unknown, texts_of
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ def generate(
     room = _room(model, max((len(ids) for ids in tokenizer.ids_batch(prompts)), default=0))
     rules = Rules(tokenizer.special.end, length or max(1, min(LENGTH, room)), banned=unsaid(tokenizer))
     answers = continued(packed(model, max(1, len(prompts)) * max(count, beam or 1)), tokenizer, prompts, search, rules)
+    if not getattr(model, "copies", False):
+        tell_unknown(tokenizer, prompts)
     for line, (given, found) in enumerate(zip(prompts, answers, strict=True)):
         for rank, one in enumerate(found):
             if as_json:

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
 
 from regard.errors import CorpusError, SettingError
 
+if TYPE_CHECKING:
+    from regard.text.tokenizers.tokenizer import Tokenizer
+
 NAME = re.compile(r"\S+\.(txt|tsv|csv|jsonl?|md|gz|[a-z]{2})")  # no text, by its looks
+NAMED = 5  # unknown words
 
 
 def texts_of(said: str) -> list[str]:
@@ -17,7 +25,9 @@ def texts_of(said: str) -> list[str]:
         return lines_of(Path(said))
     if NAME.fullmatch(said):
         advice = f"If that is the text itself: printf '{said}' | regard ... -"
-        raise CorpusError(f"{said}, and there is no such file", "a file, or a text", where="regard", advice=advice)
+        raise CorpusError(
+            f"{said}, and there is no such file", "a file, or a text", where="the command line", advice=advice
+        )
     return [said]
 
 
@@ -29,9 +39,25 @@ def lines_of(path: Path) -> list[str]:
         with path.open(encoding="utf-8") as stream:
             return [line.rstrip("\r\n") for line in stream]
     except OSError as error:
-        raise CorpusError(f"{path} ({error.strerror})", "a file of text", where="regard") from error
+        raise CorpusError(f"{path} ({error.strerror})", "a file of text", where="the command line") from error
     except UnicodeDecodeError as error:
         raise CorpusError("bytes that are no UTF-8", "text in UTF-8", where=str(path)) from error
+
+
+def tell_unknown(tokenizer: Tokenizer, texts: Sequence[str]) -> None:
+    """Say on standard error which words of the texts are in no vocabulary: a model reads one sign for all of them."""
+    unknown = tokenizer.special.unknown
+    if unknown is None:
+        return
+    found: dict[str, None] = {}
+    for one in tokenizer.encode_batch(texts):
+        if unknown in one.ids:
+            spans = (span for number, span in zip(one.ids, one.offsets, strict=True) if number == unknown)
+            found |= {one.text[start:end]: None for start, end in spans}
+    if found:
+        some, more = ", ".join(list(found)[:NAMED]), max(0, len(found) - NAMED)
+        told = f"{some} and {more:,} more" if more else some
+        typer.echo(f"regard: the model does not know {told}: it reads {tokenizer.token(unknown)} there", err=True)
 
 
 def _is_file(said: str) -> bool:

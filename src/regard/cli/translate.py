@@ -37,7 +37,7 @@ def translate(
     """Translate sentences, a line each; blank lines stay blank."""
     prepare_machine()
     from regard.cli.progress import progress_bar
-    from regard.cli.texts import texts_of
+    from regard.cli.texts import tell_unknown, texts_of
     from regard.decoding.beam import Beam
     from regard.decoding.penalties import LengthPenalty
     from regard.training.use import translator as opened
@@ -49,6 +49,8 @@ def translate(
     rules = _rules(translator, len(said), shortest, longest, prefix, ban or [], require or [])
     with progress_bar("sentences", len(said)) as tell:
         found = iter(translator(said, search, rules, attention=alignment or as_json or coverage > 0, tell=tell))
+    if not translator.model.copies:
+        tell_unknown(translator.source, said)
     for number, line in enumerate(lines, start=1):
         for rank, one in enumerate(next(found) if line.strip() else [None] * best, start=1):
             _print(translator, one, number, rank, alignment, as_json)

@@ -149,3 +149,10 @@ def test_an_unknown_word_that_is_written_is_shown_in_its_place(tmp_path: Path) -
     assert best.text.split()[0] == "<unk>"
     assert len(best.text.split()) == len(best.tokens) == 3
     assert word_map(use, best).shape == (3, 3)
+
+
+def test_a_sentence_that_fits_no_batch_is_told_in_the_words_of_the_recipe(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"tokens = 5 in \[batches\], and a text of 7, .*batches.limit = 5"):
+        train(recipe(corpus(tmp_path), "batches.tokens=5"), tmp_path / "run", tell=lambda text: None)
+    cut = recipe(corpus(tmp_path), "batches.tokens=5", "batches.limit=5", "train.steps=1", "evaluate.every=1")
+    train(cut, tmp_path / "cut", tell=lambda text: None)

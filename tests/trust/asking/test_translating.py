@@ -89,7 +89,8 @@ def test_without_a_translation_it_is_asked_about_its_own(kind: str) -> None:
     [[best]] = asker.translator(["the black cat"])
     for case in cases(asker, "the black cat"):
         step = len(case.row.written) - 1
-        assert list(case.row.written[1:]) == best.tokens[:step] and case.expected == best.tokens[step]
+        assert list(case.row.written[1:]) == best.tokens[:step] and step < len(best.tokens)
+        assert case.expected is None  # nobody knows what would be right
 
 
 def test_other_examples_are_refused() -> None:

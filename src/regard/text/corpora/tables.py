@@ -164,7 +164,7 @@ def _format(path: Path) -> Format:
             f"{path}",
             f"a file that ends in {', '.join(f'.{name}' for name in known)} (or these with .gz)",
             where="Table",
-            advice='Say what it is: Table(path, format="tsv").',
+            advice='Give it such a name, or say what it is in Python: Table(path, format="tsv").',
         )
     return known[ending]
 

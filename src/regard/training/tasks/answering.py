@@ -14,7 +14,6 @@ from regard.models.heads import OnSpans
 from regard.models.pruning import without
 from regard.text import grammar
 from regard.text.batches.batch import AnswerBatch
-from regard.text.batches.buckets import Buckets
 from regard.text.batches.collate import Answer
 from regard.text.batches.plan import Batches
 from regard.text.corpora.answers import Answers
@@ -24,6 +23,7 @@ from regard.text.store.fields import AnsweredFields, columns_of
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.answering import LONGEST, FindAnswer
 from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
+from regard.training.tasks.batching import in_buckets
 from regard.training.tasks.chance import seeded
 from regard.training.tasks.holdout import Split, kept_back, stored
 from regard.training.tasks.starting import READER, Started, begin, of_its_size
@@ -121,7 +121,7 @@ class Answering(Recipe):
 
         def batches(columns: Columns, rank: int, ranks: int) -> Batches[AnswerBatch]:
             collate = Answer(columns, tokenizer.special, limit, cut_off="leave out")
-            plan = Buckets(collate.lengths, self.batches.tokens, self.batches.rows, collate.kept)
+            plan = in_buckets(collate.lengths, self.batches, self.batches.rows, collate.kept)
             return Batches(plan, collate, self.train.seed, rank, ranks, self.train.ahead)
 
         train, valid = batches(split.train, rank, ranks), split.valid

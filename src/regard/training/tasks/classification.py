@@ -19,7 +19,6 @@ from regard.models.pooling import Alone, BothWays, PoolingClassifier
 from regard.models.pruning import without
 from regard.text import grammar
 from regard.text.batches.batch import LabelledBatch
-from regard.text.batches.buckets import Buckets
 from regard.text.batches.collate import Label
 from regard.text.batches.plan import Batches
 from regard.text.corpora.labels import Classified, Labels, Scale
@@ -29,6 +28,7 @@ from regard.text.store.fields import LabelledFields, columns_of
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.objectives import Classify, Estimate
 from regard.training.recipe import Count, InputPath, Positive, Prepared, Recipe, Section, Share
+from regard.training.tasks.batching import in_buckets
 from regard.training.tasks.chance import seeded
 from regard.training.tasks.holdout import Split, kept_back, stored
 from regard.training.tasks.scores import SCORES, ScoreName
@@ -182,7 +182,7 @@ class Classification(Recipe):
 
         def batches(columns: Columns, rank: int, ranks: int) -> Batches[LabelledBatch]:
             collate = Label(columns, tokenizer.special, limit)
-            plan = Buckets(collate.lengths, self.batches.tokens, self.batches.rows)
+            plan = in_buckets(collate.lengths, self.batches, self.batches.rows)
             return Batches(plan, collate, self.train.seed, rank, ranks, self.train.ahead)
 
         train, valid = batches(split.train, rank, ranks), split.valid

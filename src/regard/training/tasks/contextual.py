@@ -15,7 +15,6 @@ from regard.models.elmo import ELMo
 from regard.models.spelling import Looked, Spelled, WordVectors
 from regard.text import grammar
 from regard.text.batches.batch import PlainBatch
-from regard.text.batches.buckets import Buckets
 from regard.text.batches.plain import Plain
 from regard.text.batches.plan import Batches
 from regard.text.corpora.documents import Documents
@@ -27,6 +26,7 @@ from regard.text.tokenizers.spelling import spelled_vocabulary
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.contexts import PredictNeighbours
 from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
+from regard.training.tasks.batching import in_buckets
 from regard.training.tasks.chance import seeded
 from regard.training.tasks.holdout import Split, kept_back, stored
 from regard.training.tasks.smoothing import Smoothing
@@ -131,7 +131,7 @@ class Contextual(Recipe):
         def batches(columns: Columns, rank: int, ranks: int) -> Batches[PlainBatch]:
             collate = Plain(columns, tokenizer.special, len(tokenizer), self.batches.limit)
             some = np.flatnonzero(collate.lengths > 2)  # a text of nothing but space has no tokens
-            plan = Buckets(collate.lengths, self.batches.tokens, self.batches.rows, some)
+            plan = in_buckets(collate.lengths, self.batches, self.batches.rows, some)
             return Batches(plan, collate, self.train.seed, rank, ranks, self.train.ahead)
 
         train, valid = batches(split.train, rank, ranks), split.valid

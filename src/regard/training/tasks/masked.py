@@ -15,7 +15,6 @@ from regard.models.bert import MaskedLM
 from regard.models.pruning import without
 from regard.text import grammar
 from regard.text.batches.batch import MaskedBatch
-from regard.text.batches.buckets import Buckets
 from regard.text.batches.epoch import Epoch
 from regard.text.batches.masking import Fill, Masking, Pieces, WholeWords
 from regard.text.batches.pairs import A_STOP, B_STOP, A, B, FillPairs, Pairs
@@ -28,6 +27,7 @@ from regard.text.store.store import Store
 from regard.text.words import spaced
 from regard.training.masked import GuessHidden, unigram
 from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
+from regard.training.tasks.batching import in_buckets
 from regard.training.tasks.chance import seeded
 from regard.training.tasks.holdout import Split, kept_back, rows
 from regard.training.tasks.sizes import Sizes
@@ -153,7 +153,7 @@ class Masked(Recipe):
                 return Batches(plan, FillPairs(columns, masking), self.train.seed, rank, ranks, self.train.ahead)
             fill = Fill(columns, masking, limit)
             some = np.flatnonzero(fill.lengths > 2)  # a text of nothing but space has no tokens
-            short = Buckets(fill.lengths, self.batches.tokens, among=some)
+            short = in_buckets(fill.lengths, self.batches, among=some)
             return Batches(short, fill, self.train.seed, rank, ranks, self.train.ahead)
 
         train, valid = batches(split.train, rank, ranks), split.valid

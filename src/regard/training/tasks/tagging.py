@@ -18,7 +18,6 @@ from regard.models.heads import OnTokens
 from regard.models.pruning import without
 from regard.text import grammar
 from regard.text.batches.batch import SpelledTaggedBatch
-from regard.text.batches.buckets import Buckets
 from regard.text.batches.plain import TagSpelled
 from regard.text.batches.plan import Batches
 from regard.text.corpora.labels import Labels, TagFile
@@ -30,6 +29,7 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.contexts import TagWords
 from regard.training.reading.recipes import read_recipe
 from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
+from regard.training.tasks.batching import in_buckets
 from regard.training.tasks.chance import seeded
 from regard.training.tasks.contextual import Batching, Contextual, Input, words_of
 from regard.training.tasks.holdout import Split, kept_back, stored
@@ -161,7 +161,7 @@ class Tagging(Recipe):
 
         def batches(columns: Columns, rank: int, ranks: int) -> Batches[SpelledTaggedBatch]:
             collate = TagSpelled(columns, tokenizer.special, len(tokenizer), limit)
-            plan = Buckets(collate.lengths, self.batches.tokens, self.batches.rows)
+            plan = in_buckets(collate.lengths, self.batches, self.batches.rows)
             return Batches(plan, collate, self.train.seed, rank, ranks, self.train.ahead)
 
         train, valid = batches(split.train, rank, ranks), split.valid

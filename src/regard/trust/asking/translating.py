@@ -35,10 +35,8 @@ class Translating:
         return self.translator.model
 
     def cases(self, example: Example, number: int, chance: Random) -> list[Case]:
-        source, target, links = _pair(example)
-        if target is None:
-            [[best]] = self.translator([source])
-            target = best.text
+        source, given, links = _pair(example)
+        target = self.translator([source])[0][0].text if given is None else given
         row, tokens, words = self._read(source)
         said, places = self._said(target, row)
         steps = [at for at, word in enumerate(places) if word >= 0 and (at == 0 or places[at - 1] != word)]
@@ -47,7 +45,8 @@ class Translating:
             wanted = None if links is None else {one for one, other in links if other == places[at]}
             evidence = tokens_of(words, wanted) if wanted else None
             begun = Row(row.ids, row.free, (), (start, *said[:at]), row.unknown)
-            found.append(Case(number, begun, tuple(tokens), self._column(said[at], row), evidence))
+            expected = None if given is None else self._column(said[at], row)  # what it said itself proves nothing
+            found.append(Case(number, begun, tuple(tokens), expected, evidence))
         return found
 
     def say(self, rows: Sequence[Row]) -> Tensor:

@@ -11,13 +11,13 @@ from torch import nn
 
 from regard.models.pruning import without
 from regard.text.batches.batch import TranslationBatch
-from regard.text.batches.buckets import Buckets
 from regard.text.batches.collate import Translate
 from regard.text.batches.plan import Batches
 from regard.text.store.columns import Columns
 from regard.text.store.fields import TranslationFields
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.recipe import Count, Prepared, Recipe, Section
+from regard.training.tasks.batching import in_buckets
 from regard.training.tasks.chance import seeded
 from regard.training.tasks.smoothing import Smoothing
 from regard.training.tasks.tokenizers import TARGET, AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
@@ -57,7 +57,7 @@ class Translation(Recipe):
         def batches(columns: Columns, rank: int, ranks: int) -> Batches[TranslationBatch]:
             collate = Translate(columns, source.special, target.special, self.batches.limit)
             rising = self.batches.rising
-            plan = Buckets(collate.lengths, self.batches.tokens, self.batches.rows, rising=rising)
+            plan = in_buckets(collate.lengths, self.batches, self.batches.rows, rising=rising)
             return Batches(plan, collate, self.train.seed, rank, ranks, self.train.ahead)
 
         train, valid = batches(split.train, rank, ranks), split.valid
