@@ -13,12 +13,12 @@ from triton.experimental import gluon  # type: ignore[import-untyped]
 from triton.experimental.gluon import language as gl  # type: ignore[import-untyped]
 from triton.experimental.gluon.language.nvidia.hopper import (  # type: ignore[import-untyped]
     mbarrier,
-    tma,
     warpgroup_mma,
     warpgroup_mma_wait,
 )
 
 from regard.attention.kernels.triton_hopper_argmax import HALF, SUBS, in_halves, lead, of_classes, reached
+from regard.attention.kernels.triton_hopper_jobs import fetch, job, reach, told
 from regard.attention.kernels.triton_hopper_lanes import (
     LANES,
     NEVER,
@@ -32,110 +32,6 @@ from regard.attention.kernels.triton_hopper_lanes import (
 
 NOTHING = gl.constexpr(-1.0e28)  # the maximum before anything was seen: far above NEVER, so that hidden keys weigh 0
 LN2 = gl.constexpr(0.6931471805599453)
-
-
-@gluon.jit
-def _job(w, BLOCKS, CHUNK):
-    """Job w of all: which head of which batch row, and which block of its queries. Heads go together in chunks that the
-    second-level cache holds, and within one the last queries come first: under a causal mask they have most to do."""
-    chunk = w // (BLOCKS * CHUNK)
-    inside = w % (BLOCKS * CHUNK)
-    return chunk * CHUNK + inside % CHUNK, BLOCKS - 1 - inside // CHUNK
-
-
-@gluon.jit
-def _next(w, TAKEN, jobs, SHARED: gl.constexpr):
-    """The job after w: one that nobody has taken if SHARED, else the next of one's own."""
-    if SHARED:
-        w = jobs
-        if jobs > gl.num_programs(0):
-            w = gl.num_programs(0) + gl.atomic_add(TAKEN, 1, sem="relaxed")
-        return w
-    else:  # noqa: RET505 (one of the two is compiled)
-        return w + gl.num_programs(0)
-
-
-@gluon.jit
-def _tell(which, turn, w):
-    """The groups are to know which job has begun."""
-    which.index(turn % 2).store(gl.full([1], w, gl.int32, gl.BlockedLayout([1], [32], [1], [0])))
-    gl.thread_barrier()
-
-
-@gluon.jit
-def _told(which, turn):
-    return gl.max(which.index(turn % 2).load(gl.BlockedLayout([1], [32], [4], [0])), axis=0)
-
-
-@gluon.jit
-def _reach(BOUNDS, bh, block, row, rows, T, S, shift_lo, shift_hi, BLOCKS, TOLD: gl.constexpr):
-    """Of `rows` queries from `row` on: first key that any sees, one past the last; the same of what all of them see."""
-    final = gl.minimum(row + rows, T) - 1
-    first = gl.minimum(gl.maximum(row + shift_lo, 0), S)
-    last = gl.maximum(gl.minimum(final + shift_hi, S), 0)
-    all_from = gl.minimum(gl.maximum(final + shift_lo, 0), S)
-    all_to = gl.maximum(gl.minimum(row + shift_hi, S), 0)
-    if TOLD:
-        at = BOUNDS + (bh * BLOCKS + block) * 4
-        first = gl.maximum(first, gl.load(at))
-        last = gl.minimum(last, gl.load(at + 1))
-        all_from = gl.maximum(all_from, gl.load(at + 2))
-        all_to = gl.minimum(all_to, gl.load(at + 3))
-    last = gl.where(final < row, first, last)
-    return first, gl.maximum(last, first), all_from, all_to
-
-
-@gluon.jit
-def _fetch(
-    Q, K, V, TAKEN, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
-    q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-    BN: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr, TOLD: gl.constexpr, SHARED: gl.constexpr,
-):  # fmt: skip
-    """The warp that brings queries, and their blocks of keys and values from the last to the first."""
-    n = 0
-    turn = 0
-    w = gl.program_id(0)
-    while w < jobs:
-        bh, block = _job(w, BLOCKS, CHUNK)
-        b = bh // H
-        h = bh % H
-        hk = h // GROUP
-        row = block * GROUPS * 64
-        first, last, all_from, all_to = _reach(
-            BOUNDS, bh, block, row, GROUPS * 64, T, S, shift_lo, shift_hi, BLOCKS, TOLD
-        )
-        last_block = (last + BN - 1) // BN - 1
-        blocks = gl.where(last > first, last_block + 1 - first // BN, 0)
-        asks = gl.minimum(STAGES - 1, blocks - 1)  # for the next job, when there is no room to fetch more anyway
-        two = turn % 2
-        mbarrier.wait(q_free.index(two), ((turn // 2) & 1) ^ 1)
-        if SHARED:
-            _tell(which, turn, w)
-        mbarrier.expect(q_ready.index(two), GROUPS * Q.block_type.nbytes)
-        for group in gl.static_range(GROUPS):
-            here = q_room.index(two * GROUPS + group)
-            tma.async_copy_global_to_shared(Q, [b, h, row + group * 64, 0], q_ready.index(two), here)
-        for i in range(blocks):
-            stage = (n + i) % STAGES
-            phase = (((n + i) // STAGES) & 1) ^ 1
-            start = (last_block - i) * BN
-            mbarrier.wait(k_free.index(stage), phase)
-            mbarrier.expect(k_ready.index(stage), K.block_type.nbytes)
-            tma.async_copy_global_to_shared(K, [b, hk, start, 0], k_ready.index(stage), k_room.index(stage))
-            mbarrier.wait(v_free.index(stage), phase)
-            mbarrier.expect(v_ready.index(stage), V.block_type.nbytes)
-            tma.async_copy_global_to_shared(V, [b, hk, start, 0], v_ready.index(stage), v_room.index(stage))
-            if SHARED:  # noqa: SIM102 (what is not shared is not compiled)
-                if i == asks:
-                    w = _next(w, TAKEN, jobs, SHARED)
-        if (not SHARED) | (blocks == 0):
-            w = _next(w, TAKEN, jobs, SHARED)
-        n += blocks
-        turn += 1
-    if SHARED:
-        mbarrier.wait(q_free.index(turn % 2), ((turn // 2) & 1) ^ 1)
-        _tell(which, turn, jobs)
-        mbarrier.arrive(q_ready.index(turn % 2), count=1)
 
 
 @gluon.jit
@@ -238,11 +134,11 @@ def _attend(
     if SHARED:
         mbarrier.wait(q_ready.index(0), 0)
     while w < jobs:
-        bh, block = _job(w, BLOCKS, CHUNK)
+        bh, block = job(w, BLOCKS, CHUNK)
         b = bh // H
         h = bh % H
         row = block * GROUPS * 64
-        first, last, all_from, all_to = _reach(
+        first, last, all_from, all_to = reach(
             BOUNDS, bh, block, row, GROUPS * 64, T, S, shift_lo, shift_hi, BLOCKS, TOLD
         )
         last_block = (last + BN - 1) // BN - 1
@@ -250,7 +146,7 @@ def _attend(
         # the same for this group's queries, counted from the right end: it has to do with blocks `skip` to `stop`, and
         # every query sees all keys of those from `right` to `left`
         row += group * 64
-        first, last, all_from, all_to = _reach(BOUNDS, bh, block, row, 64, T, S, shift_lo, shift_hi, BLOCKS, TOLD)
+        first, last, all_from, all_to = reach(BOUNDS, bh, block, row, 64, T, S, shift_lo, shift_hi, BLOCKS, TOLD)
         skip = gl.minimum(last_block + 1 - (last + BN - 1) // BN, blocks)
         stop = gl.where(last > first, gl.minimum(last_block + 1 - first // BN, blocks), skip)
         right = gl.minimum(gl.maximum(last_block + 1 - all_to // BN, skip + 1), stop)
@@ -351,7 +247,7 @@ def _attend(
         turn += 1
         if SHARED:
             mbarrier.wait(q_ready.index(turn % 2), (turn // 2) & 1)
-            w = _told(which, turn)
+            w = told(which, turn)
         else:
             w += gl.num_programs(0)
 
@@ -402,7 +298,7 @@ def forward(
                 stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
                 q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
                 D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD, SHARED)),
-            (_fetch, (
+            (fetch, (
                 Q, K, V, TAKEN, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS,
                 STAGES, TOLD, SHARED)),
@@ -424,7 +320,7 @@ def forward(
                 stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
                 q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
                 D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD, SHARED)),
-            (_fetch, (
+            (fetch, (
                 Q, K, V, TAKEN, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS,
                 STAGES, TOLD, SHARED)),
