@@ -11,6 +11,8 @@ from triton.experimental import gluon  # type: ignore[import-untyped]
 from triton.experimental.gluon import language as gl  # type: ignore[import-untyped]
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma  # type: ignore[import-untyped]
 
+barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier  # as Triton 3.6 called it
+
 
 @gluon.jit
 def job(w, BLOCKS, CHUNK):
@@ -37,7 +39,7 @@ def following(w, TAKEN, jobs, SHARED: gl.constexpr):
 def tell(which, turn, w):
     """The groups are to know which job has begun."""
     which.index(turn % 2).store(gl.full([1], w, gl.int32, gl.BlockedLayout([1], [32], [1], [0])))
-    gl.thread_barrier()
+    barrier()
 
 
 @gluon.jit
