@@ -98,7 +98,7 @@ def everything() -> list[Row]:
 
 def received() -> list[Row]:
     """What each key received: given the log-sum-exp, and with the pass that finds it."""
-    from regard.attention.kernels import triton_launch as launch
+    from regard.attention.kernels import triton_statistics_launch as launch
     from regard.attention.kernels.spans import FAR, Spans
 
     rival = None

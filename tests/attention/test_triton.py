@@ -195,7 +195,7 @@ def check_candidates_are_put_in_order() -> None:
 def check_the_largest_is_found_among_the_keys_that_are_left() -> None:
     """What Hopper's forward pass leaves of it: four keys, or half a block where several classes have it."""
     from regard.attention.kernels.spans import Spans
-    from regard.attention.kernels.triton_launch import _Pass
+    from regard.attention.kernels.triton_statistics_launch import Pass
 
     q, k, _ = drawn(40, 230, 16)
     k[:, :, 131] = k[:, :, 130]  # equal ones: the first counts
@@ -211,7 +211,7 @@ def check_the_largest_is_found_among_the_keys_that_are_left() -> None:
     want[:, :, 4] = -1
     reach = Spans(shift_hi=191, lo=torch.tensor([0, 7], dtype=torch.int32)[:, None, None].expand(2, 4, 40).contiguous())
     places = places.unsqueeze(-1).contiguous()
-    _Pass(q, k, scores.logsumexp(-1), reach, 0.25).located(places)
+    Pass(q, k, scores.logsumexp(-1), reach, 0.25).located(places)
     assert torch.equal(places[..., 0], want)
 
 
@@ -241,7 +241,7 @@ def check_floors_are_what_the_last_of_the_largest_reach() -> None:
 @checks
 def check_only_rows_with_too_many_candidates_are_gone_through_again() -> None:
     from regard.attention.kernels.spans import Spans
-    from regard.attention.kernels.triton_launch import ROOM, _Pass
+    from regard.attention.kernels.triton_statistics_launch import ROOM, Pass
 
     q, k, v = drawn(40, 50, 16, few=4)
     want = attend(q, k, v, mask=masks.Causal(), observe=Observe(top=3), backend="plain")
@@ -249,7 +249,7 @@ def check_only_rows_with_too_many_candidates_are_gone_through_again() -> None:
     count = torch.zeros(2, 4, 40, dtype=torch.int32)
     count[1, 2, 17] = ROOM + 1
     values, places = torch.full((2, 4, 40, 3), torch.nan), torch.full((2, 4, 40, 3), -7)
-    _Pass(q, k, want.lse, Spans(shift_hi=11), 0.25).largest(values, places, 3, count)
+    Pass(q, k, want.lse, Spans(shift_hi=11), 0.25).largest(values, places, 3, count)
     again = count > ROOM
     assert torch.equal(places[again], want.top.indices[again]) and bool((places[~again] == -7).all())
     torch.testing.assert_close(values[again], want.top.values[again])
@@ -324,8 +324,8 @@ def test_hoppers_passes_and_their_launches_agree_on_sizes() -> None:
     from regard.attention.kernels import triton_hopper_lanes as lanes
     from regard.attention.kernels import triton_hopper_notes as notes
     from regard.attention.kernels import triton_hopper_statistics as hopper
-    from regard.attention.kernels import triton_launch as launch
     from regard.attention.kernels import triton_statistics as general
+    from regard.attention.kernels import triton_statistics_launch as launch
 
     assert lanes.KEYS.value == launch.KEYS
     assert notes.NOTES.value * notes.NOTE_BYTES.value * 32 == launch.NOTED  # of a warp's lanes
@@ -355,7 +355,7 @@ def test_the_general_forward_pass_runs_on_tensor_cores(width: int) -> None:
     from triton.compiler import ASTSource  # type: ignore[import-untyped]
 
     from regard.attention.kernels.triton_forward import forward
-    from regard.attention.kernels.triton_launch import tile_of
+    from regard.attention.kernels.triton_tiles import tile_of
 
     tile = tile_of(width, torch.bfloat16)
     constants = {"D": width, "BD": width, "BM": tile.queries, "BN": tile.keys, "ENTROPY": True}

@@ -292,7 +292,7 @@ def _statistics(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """received (B, H, S), thumbnail (B, H, R, C), and the largest weights (B, H, T, top) with their keys; what is not
     asked for is empty."""
-    from regard.attention.kernels import triton_launch as launch
+    from regard.attention.kernels import triton_statistics_launch as launch
 
     seen = Spans(shift_lo, shift_hi, lo, hi, asking, asked)
     with on_device(q):
