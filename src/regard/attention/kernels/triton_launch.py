@@ -80,7 +80,7 @@ def _hopper_forward(
     taken = whole.new_zeros(1) if shared and programs < jobs else whole
     kernel[(programs,)](
         described(q, 64), described(k, KEYS), described(v, KEYS), output, lse, found, strips, best, taken, lo, hi,
-        bounds, H, H // k.size(1), T, k.size(2), scale * LOG2E, spans.shift_lo, spans.shift_hi, blocks, 
+        bounds, H, H // k.size(1), T, k.size(2), scale * LOG2E, spans.shift_lo, spans.shift_hi, blocks,
         _together(B * H, k), jobs, *output.stride()[:3], *spans.strides(),
         D=D, BN=KEYS, GROUPS=groups, STAGES=2, ENTROPY=entropy, TOP=top, LEAD=leads, TOLD=spans.told,
         SHARED=shared, num_warps=4,
