@@ -316,7 +316,8 @@ def test_hoppers_forward_pass_runs_on_tensor_cores_and_in_registers(width: int, 
     kinds |= described(width, Q=64, K=128, V=128)
     done = for_hopper(GluonASTSource(**signature(forward, constants, kinds)), num_warps=4)
     assert done.instructions["HGMMA"] and done.instructions["UTMALDG"] and not done.instructions["HMMA"]
-    assert done.spilled <= (64 if top == 1 else 32)  # of thousands of live numbers, at most four in the inner loop
+    # of thousands of live numbers; where keys are led to, Triton 3.8 keeps four of them elsewhere in the inner loop
+    assert done.spilled <= (64 if constants["LEAD"] else 32)
 
 
 def test_hoppers_passes_and_their_launches_agree_on_sizes() -> None:

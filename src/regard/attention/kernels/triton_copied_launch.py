@@ -24,7 +24,7 @@ class Tilings(NamedTuple):
     to_keys: Tiling
 
 
-# by the width of a head, up to the next power of two
+# by the width of a head, up to the next power of two; tuned at 128
 TILINGS = {
     16: Tilings(Tiling(128, 64, 4, 3), Tiling(128, 64, 8, 3), Tiling(32, 64, 4, 3)),
     32: Tilings(Tiling(128, 64, 4, 3), Tiling(128, 64, 8, 3), Tiling(32, 64, 4, 3)),
@@ -32,7 +32,7 @@ TILINGS = {
     128: Tilings(Tiling(64, 64, 4, 3), Tiling(64, 64, 4, 3), Tiling(32, 64, 4, 3)),
     256: Tilings(Tiling(64, 64, 4, 2), Tiling(64, 32, 4, 2), Tiling(32, 64, 8, 2)),
 }
-# float32 by three products of tensor cores each, up to a width of 128
+# float32, by three products of tensor cores each up to a width of 128; tuned at 64 and 128
 EXACT = {
     16: Tilings(Tiling(64, 64, 4, 1), Tiling(128, 64, 8, 1), Tiling(32, 32, 4, 1)),
     32: Tilings(Tiling(64, 64, 4, 1), Tiling(128, 64, 8, 1), Tiling(64, 16, 8, 1)),

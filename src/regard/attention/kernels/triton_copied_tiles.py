@@ -23,7 +23,8 @@ import triton.language as tl  # type: ignore[import-untyped]
 from regard.attention.kernels.triton_forward import NEVER, NOTHING, ends
 
 LN2 = tl.constexpr(0.6931471805599453)
-# float32 is split into three numbers that tensor cores take, up to this width; wider ones leave no registers for that
+# up to this width float32 is split into two numbers that tensor cores take, three products for one; wider ones would
+# leave no registers for that
 SPLIT = tl.constexpr(128)
 LENGTHS = ["T", "S", "shift_lo", "shift_hi"]  # no kernel is compiled again for another one of these
 
