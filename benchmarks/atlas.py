@@ -28,7 +28,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from regard.cli.machine import prepare_machine
+from regard.cli.process_tuning import prepare_machine
 
 prepare_machine()
 

@@ -19,7 +19,7 @@ from statistics import median
 from time import perf_counter
 from unittest.mock import patch
 
-from regard.cli.machine import prepare_machine
+from regard.cli.process_tuning import prepare_machine
 
 prepare_machine()
 

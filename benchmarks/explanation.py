@@ -29,7 +29,7 @@ from random import Random
 from statistics import fmean, median, stdev
 from typing import Any, TypeVar
 
-from regard.cli.machine import prepare_machine
+from regard.cli.process_tuning import prepare_machine
 
 prepare_machine()
 

@@ -13,7 +13,7 @@ import argparse
 import json
 from pathlib import Path
 
-from regard.cli.machine import prepare_machine
+from regard.cli.process_tuning import prepare_machine
 from regard.decoding.beam import Beam
 from regard.decoding.penalties import LengthPenalty
 from regard.inspection.translations import judge

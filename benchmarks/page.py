@@ -238,7 +238,7 @@ def main() -> None:
     parser.add_argument("--work", choices=list(WORKS), help=argparse.SUPPRESS)
     told = parser.parse_args()
     if told.work:
-        from regard.cli.machine import prepare_machine
+        from regard.cli.process_tuning import prepare_machine
 
         prepare_machine()
         print(json.dumps(WORKS[told.work](told.tokens, told.out)))

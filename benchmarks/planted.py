@@ -20,7 +20,7 @@ from random import Random
 from statistics import fmean, stdev
 from typing import Any
 
-from regard.cli.machine import prepare_machine
+from regard.cli.process_tuning import prepare_machine
 
 prepare_machine()
 

@@ -137,7 +137,7 @@ def _ours(folder: Path, name: str, steps: int, number: int) -> tuple[float, floa
 
 def ours(folder: Path, name: str, steps: int, run: Path) -> None:
     """What the process does: train by a recipe as `regard train` does, then decode as `regard translate` does."""
-    from regard.cli.machine import prepare_machine
+    from regard.cli.process_tuning import prepare_machine
 
     prepare_machine()
     from regard.decoding.beam import Beam

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from regard.cli.machine import prepare_machine
+from regard.cli.process_tuning import prepare_machine
 
 Work = Callable[[], object]
 OURS, THEIRS, INT8 = "ours", "Hugging Face", "CTranslate2 int8"

@@ -12,7 +12,7 @@ import pytest
 
 import regard
 from regard import RegardError, cli
-from regard.cli import lookup, shelf
+from regard.cli import lookup, lookup_demo
 
 
 def regard_command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -43,7 +43,7 @@ def test_lookup_tells_the_story_without_escape_codes(tmp_path: Path) -> None:
     figure = tmp_path / "new" / "folder" / "lookup.svg"
     assert str(figure) in done.stdout
     text = "".join(ElementTree.parse(figure).getroot().itertext())
-    assert all(label in text for label in shelf.SHELF)
+    assert all(label in text for label in lookup_demo.SHELF)
     assert "nothing found" in text
 
 
@@ -54,36 +54,36 @@ def test_lookup_json(tmp_path: Path) -> None:
     assert Path(told["figure"]).is_file()
     assert [one["word"] for one in told["lookups"]] == list(lookup.WORDS)
     soft = [answer for one in told["lookups"] for answer in one["answers"] if answer["temperature"] is not None]
-    assert len(soft) == len(lookup.WORDS) * len(shelf.TEMPERATURES)
+    assert len(soft) == len(lookup.WORDS) * len(lookup_demo.TEMPERATURES)
     for answer in soft:
         assert sum(answer["weights"]) == pytest.approx(1, abs=1e-12)
 
 
 def test_hard_look_up_is_a_dict() -> None:
-    for label, price in shelf.SHELF.items():
-        hard = shelf.look_up(label).answers[0]
-        assert hard.weights == tuple(float(label == other) for other in shelf.SHELF)
+    for label, price in lookup_demo.SHELF.items():
+        hard = lookup_demo.look_up(label).answers[0]
+        assert hard.weights == tuple(float(label == other) for other in lookup_demo.SHELF)
         assert (hard.entropy, hard.price) == (0, pytest.approx(price))
 
 
 def test_a_misspelt_word_is_found_by_attention_alone() -> None:
-    hard, cold, *_ = shelf.look_up("buter").answers
-    assert hard.weights == (0,) * len(shelf.SHELF)
+    hard, cold, *_ = lookup_demo.look_up("buter").answers
+    assert hard.weights == (0,) * len(lookup_demo.SHELF)
     assert (hard.entropy, hard.price) == (0, None)
-    assert cold.price == pytest.approx(shelf.SHELF["butter"], abs=0.01)
+    assert cold.price == pytest.approx(lookup_demo.SHELF["butter"], abs=0.01)
 
 
 def test_warming_up_goes_from_the_dict_to_the_mean() -> None:
-    answers = shelf.look_up("butter").answers
+    answers = lookup_demo.look_up("butter").answers
     entropies = [answer.entropy for answer in answers]
     assert entropies == sorted(entropies)
-    assert entropies[-1] == pytest.approx(math.log(len(shelf.SHELF)), abs=0.01)
-    assert answers[1].price == pytest.approx(shelf.SHELF["butter"], abs=0.01)
-    assert answers[-1].price == pytest.approx(sum(shelf.SHELF.values()) / len(shelf.SHELF), abs=0.05)
+    assert entropies[-1] == pytest.approx(math.log(len(lookup_demo.SHELF)), abs=0.01)
+    assert answers[1].price == pytest.approx(lookup_demo.SHELF["butter"], abs=0.01)
+    assert answers[-1].price == pytest.approx(sum(lookup_demo.SHELF.values()) / len(lookup_demo.SHELF), abs=0.05)
 
 
 def test_the_figure_is_the_same_byte_for_byte(tmp_path: Path) -> None:
-    lookups = [shelf.look_up(word) for word in lookup.WORDS]
+    lookups = [lookup_demo.look_up(word) for word in lookup.WORDS]
     first, second = (lookup.draw(lookups, tmp_path / name).read_bytes() for name in ("first.svg", "second.svg"))
     assert first == second
 

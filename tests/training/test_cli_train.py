@@ -225,6 +225,6 @@ def test_own_text_trains_with_one_command(train: Command, tmp_path: Path) -> Non
     [(40, ", a checkpoint every 40"), (100, ", a checkpoint at the end alone"), (None, "")],
 )
 def test_it_is_said_where_a_killed_training_begins_again(every: int | None, said: str) -> None:
-    from regard.cli.screen import _kept
+    from regard.cli.progress_ui import _kept
 
     assert _kept({} if every is None else {"keeps_every": every}, 100) == said

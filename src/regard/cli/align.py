@@ -101,7 +101,7 @@ def align(
 
 
 def _aligned(run: Path, pairs: list[tuple[str, str]], how: Aligning, hidden: bool) -> list[Aligned]:
-    from regard.cli.progress import progress_bar
+    from regard.cli.progress_ui import progress_bar
     from regard.inspection.subjects import subject
 
     with progress_bar("pairs", len(pairs), hidden) as tell:
@@ -128,14 +128,14 @@ def _chosen(
 
 
 def _pairs(source: Path, target: Path) -> list[tuple[str, str]]:
-    from regard.cli.texts import lines_of
+    from regard.cli.inputs import lines_of
 
     sources = lines_of(source)
     return list(zip(sources, _same_length(source, sources, target, lines_of(target)), strict=True))
 
 
 def _gold(path: Path, first: int) -> list[Gold]:
-    from regard.cli.texts import lines_of
+    from regard.cli.inputs import lines_of
     from regard.inspection.alignment import read_gold
 
     return [read_gold(line, f"{path}:{number}", first) for number, line in enumerate(lines_of(path), start=1)]

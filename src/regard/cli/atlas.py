@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.texts import expect_learned_built_in
+from regard.cli.inputs import expect_learned_built_in
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ def atlas(
 ) -> None:
     """Read texts with a model once and name its heads: previous word, identical word, delimiter, induction ... each
     with its score, what it had to beat, and examples. `regard look` and `regard serve` show the names."""
-    from regard.cli.machine import prepare_machine
+    from regard.cli.process_tuning import prepare_machine
 
     prepare_machine()
-    from regard.cli.progress import progress_bar
+    from regard.cli.progress_ui import progress_bar
     from regard.inspection.patterns.atlas import atlas as named
     from regard.inspection.patterns.probes import PROBES
     from regard.inspection.patterns.saving import expect_writable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.texts import expect_learned_built_in
+from regard.cli.inputs import expect_learned_built_in
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
@@ -60,10 +60,10 @@ def audit(
     The report of a run is kept in its folder as well, where `regard look` and `regard serve` find it. An interrupted
     audit goes on where it stopped. With several processes: torchrun --nproc-per-node N -m regard audit ...
     """
-    from regard.cli.machine import prepare_machine
+    from regard.cli.process_tuning import prepare_machine
 
     prepare_machine()
-    from regard.cli.progress import progress_bar
+    from regard.cli.progress_ui import progress_bar
     from regard.training.distributed import join
     from regard.training.run import RECIPE
     from regard.trust.adversary import PUBLISHED, QUICK

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.texts import tell_unknown, texts_of
+from regard.cli.inputs import tell_unknown, texts_of
 from regard.errors import SettingError
 
 

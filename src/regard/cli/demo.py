@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.machine import prepare_machine
+from regard.cli.process_tuning import prepare_machine
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,7 +50,7 @@ def demo(
     console = Console(highlight=False, quiet=as_json)
     console.print(OPENING)
     seconds = _train(out / "run", steps, as_json)
-    from regard.cli.progress import progress_bar
+    from regard.cli.progress_ui import progress_bar
     from regard.inspection.translations import judge
     from regard.text import grammar
     from regard.training.use import translator as opened
@@ -79,7 +79,7 @@ def demo(
 
 def _train(folder: Path, steps: int | None, quiet: bool) -> float:
     """Train, or go on; how many seconds the training has taken in all."""
-    from regard.cli.screen import Screen
+    from regard.cli.progress_ui import Screen
     from regard.training.reading.recipes import read_recipe
     from regard.training.run import RECIPE as KEPT
     from regard.training.run import recorded

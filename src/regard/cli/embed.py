@@ -72,7 +72,7 @@ def _layer(said: str) -> Layer:
 
 def _texts(said: str) -> list[str]:
     """The lines of standard input, of a file, or the text itself."""
-    from regard.cli.texts import texts_of
+    from regard.cli.inputs import texts_of
 
     texts = [line for line in texts_of(said) if line.strip()]
     if not texts:

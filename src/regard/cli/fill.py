@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.texts import texts_of
+from regard.cli.inputs import texts_of
 from regard.errors import SettingError
 
 

@@ -41,8 +41,8 @@ def look(
     ] = False,
 ) -> None:
     """Put a text to a model and save what it attends to: a page to explore, a picture, or numbers."""
-    from regard.cli.machine import prepare_machine
-    from regard.cli.texts import lines_of
+    from regard.cli.inputs import lines_of
+    from regard.cli.process_tuning import prepare_machine
     from regard.page.view import expect_ending
     from regard.page.view import look as looked
 

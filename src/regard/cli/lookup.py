@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.lookup_demo import Answer, Lookup, look_up
 from regard.cli.matrix import shade
-from regard.cli.shelf import Answer, Lookup, look_up
 from regard.errors import SettingError
 
 if TYPE_CHECKING:

@@ -39,8 +39,8 @@ def prune(
     score for each head, which were cut, and how well the model did before and does now."""
     if by not in WAYS:
         raise unknown(by, WAYS, kind="--by", where="regard prune")
-    from regard.cli.machine import prepare_machine
-    from regard.cli.progress import progress_bar
+    from regard.cli.process_tuning import prepare_machine
+    from regard.cli.progress_ui import progress_bar
     from regard.inspection.heads import pruning
 
     prepare_machine()

@@ -48,7 +48,7 @@ def score(
 def _translations(run: Path, source: Path, target: Path, beam: int, alpha: float, hidden: bool) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from regard.cli.progress import progress_bar
+    from regard.cli.progress_ui import progress_bar
     from regard.decoding.beam import Beam
     from regard.decoding.penalties import LengthPenalty
     from regard.inspection.translations import judge

@@ -34,7 +34,7 @@ def serve(
     if not runs and not records:
         advice = "`regard train NAME --out RUN` makes a run; --record shows a record that was saved."
         raise SettingError("nothing to serve", "a run's folder, or --record FILE", where="regard serve", advice=advice)
-    from regard.cli.machine import prepare_machine
+    from regard.cli.process_tuning import prepare_machine
 
     prepare_machine()
     from regard.inspection.record.record import Record

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.progress import progress_bar
+from regard.cli.progress_ui import progress_bar
 from regard.errors import SettingError
 
 if TYPE_CHECKING:

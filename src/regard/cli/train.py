@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.machine import prepare_machine
+from regard.cli.process_tuning import prepare_machine
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def train(
     if dry_run:
         _show_plan(chosen, as_json)
         return
-    from regard.cli.screen import Screen
+    from regard.cli.progress_ui import Screen
     from regard.training.run import train as train_run
 
     with Screen(hidden=as_json or _rank() > 0) as screen:
@@ -108,7 +108,7 @@ def _show_plan(recipe: Recipe, as_json: bool) -> None:
 
 
 def _rows(plan: Estimate) -> list[tuple[str, str]]:
-    from regard.cli.screen import size
+    from regard.cli.progress_ui import size
 
     parts = {"weights": plan.weights, "gradients": plan.gradients, "optimiser": plan.optimiser, "average": plan.average}
     detail = ", ".join(f"{name} {size(value)}" for name, value in parts.items() if value)
@@ -129,7 +129,7 @@ def _resuming(folder: Path) -> str:
 
 
 def _report(ended: Ended, folder: Path, as_json: bool) -> None:
-    from regard.cli.screen import told
+    from regard.cli.progress_ui import told
 
     again = _resuming(folder)
     if as_json:

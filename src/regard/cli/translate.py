@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.machine import prepare_machine
+from regard.cli.process_tuning import prepare_machine
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ def translate(
 ) -> None:
     """Translate sentences, a line each; blank lines stay blank."""
     prepare_machine()
-    from regard.cli.progress import progress_bar
-    from regard.cli.texts import tell_unknown, texts_of
+    from regard.cli.inputs import tell_unknown, texts_of
+    from regard.cli.progress_ui import progress_bar
     from regard.decoding.beam import Beam
     from regard.decoding.penalties import LengthPenalty
     from regard.training.use import translator as opened

@@ -1,15 +1,48 @@
-"""A training as people watch it: a bar while it runs, a line for each evaluation, what the model says meanwhile."""
+"""Progress on standard error for people: a bar, and a training as it runs; silent when a program reads along."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from regard.training.objective import Output
     from regard.training.telling.events import Evaluated, Event, Resumed, Trained
+
+
+@contextmanager
+def progress_bar(what: str, total: int | None = None, hidden: bool = False) -> Iterator[Callable[[int], None]]:
+    """Gives a function that is told how many more are done.
+
+    >>> with progress_bar("lines", total=100) as tell: tell(50)
+    """
+    if hidden or not sys.stderr.isatty():
+        yield lambda more: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda more: progress.advance(task, more)
+
 
 SHOWN = 100  # characters of a sample
 

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from regard.cli.texts import expect_learned_built_in, tell_unknown, texts_of
+from regard.cli.inputs import expect_learned_built_in, tell_unknown, texts_of
 from regard.errors import CorpusError, SettingError
 from regard.text.tokenizers.kinds import ByteBPE, Words
 from regard.text.tokenizers.tokenizer import Tokenizer

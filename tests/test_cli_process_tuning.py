@@ -6,7 +6,7 @@ import sys
 import pytest
 
 SCRIPT = """
-from regard.cli.machine import keep_freed_memory
+from regard.cli.process_tuning import keep_freed_memory
 granted = keep_freed_memory()
 import resource, torch
 torch.set_num_threads(1)
