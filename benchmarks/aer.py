@@ -23,12 +23,12 @@ prepare_machine()
 
 import torch  # noqa: E402
 
+from regard.adapters import ModelAdapter, adapter  # noqa: E402
 from regard.errors import PlaceError  # noqa: E402
 from regard.inspection.aligning import Aligning, both_ways  # noqa: E402
 from regard.inspection.alignment import Agreement, Gold, as_it_is, balanced, links_of, measure  # noqa: E402
 from regard.inspection.crossing import Pair, across, own_place  # noqa: E402
 from regard.inspection.linking import BOTH, Reading, word_maps  # noqa: E402
-from regard.inspection.subjects import Subject, subject  # noqa: E402
 from regard.inspection.symmetry import METHODS  # noqa: E402
 from regard.text import grammar  # noqa: E402
 from regard.text.examples import Links  # noqa: E402
@@ -50,7 +50,7 @@ def told(got: Agreement) -> dict[str, float]:
     return {"precision": got.precision, "recall": got.recall, "aer": got.aer, **asdict(got)}
 
 
-def read(found: Subject, pairs: list[Pair], gold: list[Gold]) -> dict[str, Any]:
+def read(found: ModelAdapter, pairs: list[Pair], gold: list[Gold]) -> dict[str, Any]:
     """Every reading of every place where this model looks across."""
     places = across(found, pairs[0])
     readings = [Reading(place, by=by, shift=shift) for place in places for by in BOTH for shift in (False, True)]
@@ -62,7 +62,7 @@ def read(found: Subject, pairs: list[Pair], gold: list[Gold]) -> dict[str, Any]:
     return {"own place": own_place(found, places), "readings": rows}
 
 
-def merged(forth: Subject, back: Subject, pairs: list[Pair], gold: list[Gold]) -> dict[str, dict[str, float]]:
+def merged(forth: ModelAdapter, back: ModelAdapter, pairs: list[Pair], gold: list[Gold]) -> dict[str, dict[str, float]]:
     """Links of either direction, and of both made one."""
     there = Aligning()(forth, pairs)
     other = Aligning()(back, [(target, source) for source, target in pairs])
@@ -102,7 +102,7 @@ def main() -> None:
     print(f"{'':<12} {'place':<18} " + "  ".join(f"{head:>13}" for head in heads * 2))
     results: dict[str, Any] = {}
     for name in RECIPES:
-        found = subject(trained(name, given.runs))
+        found = adapter(trained(name, given.runs))
         try:
             results[name] = read(found, pairs, gold)
         except PlaceError:
@@ -110,7 +110,7 @@ def main() -> None:
             print(f"{name:<12} looks at nothing: one vector holds the sentence", flush=True)
             continue
         show(name, results[name])
-    both = [subject(trained("bahdanau", given.runs, back)) for back in (False, True)]
+    both = [adapter(trained("bahdanau", given.runs, back)) for back in (False, True)]
     directions = merged(both[0], both[1], pairs, gold)
     print("\nbahdanau in both directions")
     for method, one in directions.items():

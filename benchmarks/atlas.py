@@ -32,12 +32,12 @@ from regard.cli.process_tuning import prepare_machine
 
 prepare_machine()
 
+from regard.adapters import adapter  # noqa: E402
 from regard.inspection.patterns.atlas import Atlas, atlas  # noqa: E402
 from regard.inspection.patterns.builtin import built_in  # noqa: E402
 from regard.inspection.patterns.lexicon import learned  # noqa: E402
 from regard.inspection.patterns.naming import HALF, NEARLY_ALL, criteria  # noqa: E402
 from regard.inspection.patterns.passages import Passage  # noqa: E402
-from regard.inspection.subjects import subject  # noqa: E402
 
 OTHERS = 20_000  # texts that tell of words
 
@@ -118,7 +118,7 @@ def halves(name: str, data: Path, texts: int, start: int) -> dict[str, Any]:
     chosen = given[start % spread :: spread][: 2 * texts]
     apart = set(chosen)
     lexicon = learned([one for one in given if one not in apart])
-    model = replace(subject(minilm()), name="MiniLM")  # type: ignore[type-var]
+    model = replace(adapter(minilm()), name="MiniLM")  # type: ignore[type-var]
     begun = time.perf_counter()
     first, second = (atlas(model, chosen[half::2], lexicon=lexicon) for half in range(2))
     seconds = time.perf_counter() - begun

@@ -117,8 +117,8 @@ def senses(run: Path, count: int) -> dict[str, dict[str, tuple[float, float]]]:
 
 def _static(embedder: Embedder, word: str, one: Seen) -> Seen:
     """The same word with the vector that it has everywhere."""
-    [number, *_] = embedder.tokenizer.ids_batch([word])[0]
-    return one._replace(vectors=embedder.model.words[number].detach().unsqueeze(0))  # type: ignore[attr-defined]
+    [number, *_] = embedder.adapter.tokenizer.ids_batch([word])[0]
+    return one._replace(vectors=embedder.adapter.reader.words[number].detach().unsqueeze(0))
 
 
 def labels_drawn(report: Report, path: Path) -> None:

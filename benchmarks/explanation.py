@@ -35,6 +35,9 @@ prepare_machine()
 
 import torch  # noqa: E402
 
+from regard.adapters import adapter  # noqa: E402
+from regard.adapters.base import ModelAdapter  # noqa: E402
+from regard.adapters.case import Case  # noqa: E402
 from regard.text.examples import Labelled  # noqa: E402
 from regard.text.tokenizers.specials import PLAIN  # noqa: E402
 from regard.training import read_recipe, train  # noqa: E402
@@ -42,8 +45,6 @@ from regard.training.tasks import TASKS  # noqa: E402
 from regard.trust.adversary import PUBLISHED, adversary  # noqa: E402
 from regard.trust.agreement import agreements, left_out  # noqa: E402
 from regard.trust.answers import Answers  # noqa: E402
-from regard.trust.asking.case import Asker, Case  # noqa: E402
-from regard.trust.asking.finding import asker as asker_of  # noqa: E402
 from regard.trust.intervals import Bootstrap  # noqa: E402
 from regard.trust.maps import input_gradient  # noqa: E402
 from regard.trust.permuting import flipped, moved, permuted  # noqa: E402
@@ -108,12 +109,12 @@ def _weights(trial: Trial) -> torch.Tensor:
     return trial.weights[:, 0, 0]
 
 
-def agreeing(asker: Asker, cases: Sequence[Case]) -> list[dict[str, Any]]:
+def agreeing(asker: ModelAdapter, cases: Sequence[Case]) -> list[dict[str, Any]]:
     """Of each sentence: whether it is classified rightly, and Kendall's tau of attention with gradients, of attention
     with leaving words out, and of these two."""
     rows = [case.row for case in cases]
     with torch.no_grad():
-        said = asker.say(rows)
+        said = asker.log_probs(rows)
     chosen = said.argmax(-1)
     slopes = input_gradient(asker, rows, chosen, fixed=True)
     moves = left_out(Answers(asker), rows, said.exp())
@@ -129,7 +130,7 @@ def agreeing(asker: Asker, cases: Sequence[Case]) -> list[dict[str, Any]]:
     return found
 
 
-def moving(asker: Asker, cases: Sequence[Case], chance: torch.Generator) -> list[dict[str, float]]:
+def moving(asker: ModelAdapter, cases: Sequence[Case], chance: torch.Generator) -> list[dict[str, float]]:
     """Of each sentence: its largest weight, how far the output moves when words exchange their weights (the median of
     100 times) and how often the decision flips, and the most different weights that keep the output."""
     rows = [case.row for case in cases]
@@ -161,7 +162,7 @@ def measured(run: Path, table: Path, tried: int) -> dict[str, list[dict[str, flo
     """All that is measured of a run, made unless it is there."""
     kept = run / f"measured-{tried}.json"
     if not kept.exists():
-        asker = asker_of(run)
+        asker = adapter(run)
         cases = [asker.cases(one, number, Random(0))[0] for number, one in enumerate(examples(table))]
         cases = [case for case in cases if sum(case.row.free) > 1]
         chance = torch.Generator().manual_seed(0)

@@ -145,8 +145,9 @@ def long(tokens: int, out: Path) -> dict[str, Any]:
     """The record of a long text."""
     import torch
 
+    from regard.adapters.torch_module import TorchAdapter
     from regard.attention.positions import Rotary
-    from regard.inspection.subjects.foreign import Foreign
+    from regard.inspection.record.collect import collect
     from regard.models.gpt import GPT
 
     class Numbers:
@@ -166,7 +167,7 @@ def long(tokens: int, out: Path) -> dict[str, Any]:
     text = " ".join(map(str, torch.randint(0, 1000, (tokens,)).tolist()))
     before = memory()
     begun = time.perf_counter()
-    record = Foreign(model, Numbers(), "a GPT with random weights").look(text)
+    record = collect(TorchAdapter(model, Numbers(), "a GPT with random weights"), text)
     seconds = time.perf_counter() - begun
     record.save(out)
     return {"tokens": tokens, "seconds": seconds, "bytes": out.stat().st_size, "memory": memory() - before}

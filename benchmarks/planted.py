@@ -27,12 +27,13 @@ prepare_machine()
 import torch  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
+from regard.adapters.encoder import ClassifierAdapter  # noqa: E402
 from regard.models.pooling import PoolingClassifier  # noqa: E402
 from regard.text import Tokenizer, grammar  # noqa: E402
+from regard.text.corpora.labels import Labels  # noqa: E402
 from regard.text.examples import Labelled  # noqa: E402
 from regard.training import load, read_recipe, train  # noqa: E402
 from regard.training.tasks import TASKS  # noqa: E402
-from regard.trust.asking.texts import Classifying  # noqa: E402
 from regard.trust.audit import audit  # noqa: E402
 from regard.trust.misleading import Misleading, apart, share_on  # noqa: E402
 from regard.trust.report import Report  # noqa: E402
@@ -92,10 +93,10 @@ def judged(
     model: PoolingClassifier, tokenizer: Tokenizer, name: str, examples: Sequence[Labelled], audited: int
 ) -> dict[str, Any]:
     """All of the examples classified, the first of them audited."""
-    asker = Classifying(model, tokenizer, name, LABELS)
+    asker = ClassifierAdapter(model, tokenizer, name, labels=Labels(LABELS))
     cases = [asker.cases(one, number, Random(0))[0] for number, one in enumerate(examples)]
     with torch.no_grad():
-        said = asker.say([case.row for case in cases]).argmax(-1).tolist()
+        said = asker.log_probs([case.row for case in cases]).argmax(-1).tolist()
     right = fmean(one == case.expected for one, case in zip(said, cases, strict=True))
     found = told(audit(asker, examples[:audited], settings=Settings()))
     return found | {"accuracy": right, "evidence": share_on(model, examples, tokenizer)}

@@ -32,13 +32,31 @@ ALLOWED = {200, 429, 503}
 ID = "sample"
 
 
-class Dice:
-    """A subject whose attention is random; it works about as long as a small model does."""
+def dice() -> Any:
+    """The adapter of a model whose attention is random; it works about as long as a small model does."""
+    import torch
 
-    name, kind, description = "dice", "reads", "random numbers"
+    from regard.adapters.torch_module import TorchAdapter
+    from regard.attention.tap import Tap
 
-    def look(self, text: str, other: str | None = None, *, prefix: Sequence[int] | None = None) -> Any:
-        return drawn(len(text.split()))
+    class Dice(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.nn.ModuleDict({"tap": Tap()}) for _ in range(PLACES))
+
+        def forward(self, ids: torch.Tensor) -> None:
+            for layer in self.layers:
+                q, k = torch.randn(2, 1, HEADS, ids.size(1), WIDTH)
+                layer["tap"](q, k)
+
+    class Words:
+        def encode(self, text: str) -> list[int]:
+            return list(range(len(text.split())))
+
+        def decode(self, ids: list[int]) -> str:
+            return " ".join(f"word{number}" for number in ids)
+
+    return TorchAdapter(Dice(), Words(), "dice", "random numbers")
 
 
 def drawn(length: int) -> Any:
@@ -46,7 +64,7 @@ def drawn(length: int) -> Any:
     import torch
 
     from regard.attention.attend import attend
-    from regard.inspection.record.making import kept_of, observing, statistics_of
+    from regard.inspection.record.build import kept_of, observing, statistics_of
     from regard.inspection.record.place import Place
     from regard.inspection.record.record import Record
     from regard.inspection.record.sides import Side
@@ -63,7 +81,7 @@ def drawn(length: int) -> Any:
 def run_server() -> None:
     from regard.page.serve import serve
 
-    serve([Dice()], {ID: drawn(LENGTH)}, port=0, ready=lambda address: print(address, flush=True))
+    serve([dice()], {ID: drawn(LENGTH)}, port=0, ready=lambda address: print(address, flush=True))
 
 
 class Client:
@@ -86,7 +104,7 @@ class Client:
     def request(self) -> tuple[str, bytes]:
         draw = self.draw
         if draw.random() < LOOKS:
-            body = json.dumps({"run": Dice.name, "text": "word " * draw.randint(5, 100)}).encode()
+            body = json.dumps({"run": "dice", "text": "word " * draw.randint(5, 100)}).encode()
             head = f"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
             return "look", b"POST /api/look HTTP/1.1\r\n" + head.encode() + body
         kind = draw.choice(["tile", "tile", "row", "runs"])

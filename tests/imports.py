@@ -15,6 +15,8 @@ ROOMS = (
     "decoding",
     "training",
     "hub",
+    "adapters",
+    "exports",
     "inspection",
     "trust",
     "page",

@@ -10,8 +10,8 @@ import pytest
 
 from page.serve.fakes import client_of
 from regard import cli, look
+from regard.adapters import adapter
 from regard.inspection.patterns.atlas import Atlas
-from regard.inspection.subjects import subject
 from regard.training.reading.recipes import read_recipe
 from regard.training.run import train
 from regard.training.tasks import TASKS
@@ -82,7 +82,7 @@ def test_the_atlas_lies_with_the_run_and_the_page_shows_it(
         assert json.loads(page.read_text())["facts"]["patterns"]["encoder.0.self"] == {"0": "next"}
         found = Atlas("m", 5, ())
         assert look(run, "a cat", atlas=found).record.facts["patterns"] == {}
-        with client_of(subject(run)) as client:
+        with client_of(adapter(run)) as client:
             name = client.post("/api/look", json={"run": "bert", "text": "a cat"}).json()["id"]
             told = client.get(f"/api/records/{name}").json()["facts"]
             assert told["patterns"] == own["patterns"] and "badges" in told and told["look"]["text"] == "a cat"

@@ -101,7 +101,9 @@ def test_files_hold_words_texts_and_vectors(ending, layer, runs: dict[str, Path]
 
 def elmo(tokenizer: Tokenizer) -> Embedder:
     torch.manual_seed(0)
-    return Embedder(ELMo(Looked(len(tokenizer), 4, tokenizer.special.need("unknown")), 2).eval(), tokenizer)
+    return Embedder(
+        ELMoAdapter(ELMo(Looked(len(tokenizer), 4, tokenizer.special.need("unknown")), 2).eval(), tokenizer)
+    )
 
 
 def test_a_word_has_the_mean_of_its_pieces() -> None:
@@ -110,7 +112,7 @@ def test_a_word_has_the_mean_of_its_pieces() -> None:
     encoding = tokenizer.encode(text)
     assert len(encoding.ids) > 3
     ids = torch.tensor([[tokenizer.special.cls, *encoding.ids, tokenizer.special.sep]])
-    states = embedder.model.states(ids, torch.tensor([ids.size(1)]))[0, :, 1:-1]  # without the frame
+    states = embedder.adapter.reader.states(ids, torch.tensor([ids.size(1)]))[0, :, 1:-1]  # without the frame
     (found,) = embedder.embed([text], "all")
     assert found.words == ("a", "strain", "tram")
     for number in range(3):
@@ -136,7 +138,7 @@ def test_a_tagger_mixes_as_it_has_learned() -> None:
     model = Tagger(DeepReader(Looked(len(tokenizer), 4, 1), 2), 3).eval()
     with torch.no_grad():
         model.mix.scores.copy_(torch.tensor([0.0, 1.0, 3.0]))
-    embedder = Embedder(model, tokenizer)
+    embedder = Embedder(ELMoAdapter(model, tokenizer))
     every, mixed = (embedder.embed([TEXT], layer)[0].vectors for layer in ("all", "mix"))
     torch.testing.assert_close(mixed, torch.einsum("l,nld->nd", model.mix.weights.detach(), every))
 
@@ -145,7 +147,7 @@ def test_unknown_words_are_read_by_their_letters() -> None:
     tokenizer = Tokenizer.train(Words(20), ["a train"])
     torch.manual_seed(0)
     words = Spelled(spelled_vocabulary(tokenizer), 4, tokenizer.special.need("unknown"))
-    embedder = Embedder(ELMo(words, 1).eval(), tokenizer)
+    embedder = Embedder(ELMoAdapter(ELMo(words, 1).eval(), tokenizer))
     (found,) = embedder.embed(["Yellen Möbius Yellen"], 0)
     torch.testing.assert_close(found.vectors[0], found.vectors[2])
     assert (found.vectors[0] - found.vectors[1]).abs().max() > 1e-3

@@ -72,7 +72,7 @@ def test_the_likeliest_words_and_their_probabilities(runs: Path, regard: Command
 
 def test_guesses_are_those_of_the_model_without_special_tokens(runs: Path) -> None:
     filler, model = Filler.of(runs / "bert"), load(runs / "bert")
-    tokenizer = filler.tokenizer
+    tokenizer = filler.adapter.tokenizer
     size, special = len(tokenizer), tokenizer.special
     (found,) = filler([TEXT], 10_000)
     assert [len(one.words) for one in found] == [size - len(special.all)] * 2
@@ -119,9 +119,9 @@ def test_words_have_states_and_texts_are_pooled(runs: Path, regard: Command, tmp
     assert [one.vectors.shape for one in every] == [(5, 3, 16), (4, 3, 16)]
     [train_1, train_2] = every[0].vectors[3], every[1].vectors[3]
     assert (train_1[1:] - train_2[1:]).abs().amax(-1).min() > 1e-3  # the same word, another context
-    special, ids = embedder.tokenizer.special, embedder.tokenizer.encode(texts[0]).ids
+    special, ids = embedder.adapter.tokenizer.special, embedder.adapter.tokenizer.encode(texts[0]).ids
     row = torch.tensor([[special.cls, *ids, special.sep]])
-    states = embedder.model.states(row, torch.tensor([row.size(1)]))[0]
+    states = embedder.adapter.reader.states(row, torch.tensor([row.size(1)]))[0]
     for by, expected in (("cls", states[2, 0]), ("mean", states[2].mean(0))):
         torch.testing.assert_close(embedder.pool(texts, by, 2)[0].vectors[0], expected)
     code, out, err = regard("embed", runs / "bert", "-", "--pool", "mean", given="\n".join(texts))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch import nn
 
 from browser.conftest import SHOTS
 from page import sample
@@ -27,6 +28,7 @@ class Translator:
     kind: str = "translates"
     description: str = "<b>a sample</b>"
     asked: list[tuple[str, str | None, Sequence[int] | None]] = field(default_factory=list)
+    model: nn.Module = field(default_factory=nn.Identity)
 
     def look(self, text: str, other: str | None = None, *, prefix: Sequence[int] | None = None) -> Record:
         if text == "refuse":
@@ -39,7 +41,7 @@ class Translator:
 def served() -> Iterator[tuple[str, Translator]]:
     """A server whose records are all too large for the page."""
     subject, limits, ready = Translator(), Limits(payload_bytes=1), threading.Event()
-    app = make_app([subject], {"given": sample.bert(), "added": sample.additive()}, limits)
+    app = make_app([subject], {"given": sample.bert(), "added": sample.additive()}, limits, collect=Translator.look)
     with listening("127.0.0.1", 0) as listener:
         server = Server(app, limits, ready.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

@@ -9,7 +9,8 @@ import pytest
 
 from browser.conftest import SHOTS, Opened
 from page.small import TEXT, classifying, translating
-from regard.inspection.subjects.changes import Change, changed
+from regard.inspection.intervene import Change, changed
+from regard.inspection.record.collect import collect
 from regard.page.serve.application import make_app
 from regard.page.serve.limits import Limits
 from regard.page.serve.running import Server, listening
@@ -22,7 +23,7 @@ ROWS = f"(title) => [...({CELLS})(title).tBodies[0].rows].map((row) => [...row.c
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     limits, ready = Limits(), threading.Event()
-    app = make_app([classifying(), translating()], {"given": classifying().look(TEXT)}, limits)
+    app = make_app([classifying(), translating()], {"given": collect(classifying(), TEXT)}, limits)
     with listening("127.0.0.1", 0) as listener:
         server = Server(app, limits, ready.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
@@ -71,9 +72,9 @@ def test_a_head_of_a_classifier_is_switched_off_and_back_on(page: Any, address: 
     page.wait_for_selector(".results table")
     found = {row[0]: row for row in page.evaluate(ROWS, "Classes")}
     subject = classifying()
-    before = dict(subject.look(TEXT).facts["classes"])
+    before = dict(collect(subject, TEXT).facts["classes"])
     with changed(subject, [Change("reading.bert.encoder.blocks.1.self", 2, "zero")]):
-        after = dict(subject.look(TEXT).facts["classes"])
+        after = dict(collect(subject, TEXT).facts["classes"])
     for name in ("bad", "good"):
         assert percent(found[name][1]) == pytest.approx(before[name], abs=6e-4)
         assert percent(found[name][2]) == pytest.approx(after[name], abs=6e-4)
@@ -103,7 +104,7 @@ def test_an_edited_row_by_the_keyboard_alone(page: Any, address: str) -> None:
     page.wait_for_selector(".results table")
     subject = classifying()
     with changed(subject, [Change("reading.bert.encoder.blocks.1.self", 1, ((3, 0.9),), 0)]):
-        after = dict(subject.look(TEXT).facts["classes"])
+        after = dict(collect(subject, TEXT).facts["classes"])
     found = {row[0]: row for row in page.evaluate(ROWS, "Classes")}
     assert percent(found["good"][2]) == pytest.approx(after["good"], abs=6e-4)
     assert "edited row of" in page.inner_text(".changes li")
@@ -133,9 +134,9 @@ def test_a_translation_changes_and_its_words_are_compared(page: Any, address: st
     assert len(rows) == steps and all(len(row) == 5 for row in rows)
     subject = translating()
     place = page.evaluate("regard.source.told.places[regard.state.shown.place].name")
-    words = [step.token for step in subject.look(TEXT).steps]
+    words = [step.token for step in collect(subject, TEXT).steps]
     with changed(subject, [Change(place, None, "uniform")]):
-        same, anew = subject.look(TEXT, prefix=words), subject.look(TEXT)
+        same, anew = collect(subject, TEXT, prefix=words), collect(subject, TEXT)
     assert [percent(row[2]) for row in rows] == pytest.approx([math.exp(s.log_prob) for s in same.steps], abs=6e-4)
     now = page.inner_text(".what-if .now")
     assert ("still writes the same" in now) == ([step.token for step in anew.steps] == words)

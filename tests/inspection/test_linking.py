@@ -6,14 +6,15 @@ import pytest
 import torch
 
 from models.translators import DECODERS, HIDDEN, STATES, WIDTH, large
+from regard.adapters import ModelAdapter, adapter
+from regard.adapters.tokens import NO_WORD
 from regard.errors import SettingError
 from regard.inspection.aligning import Aligning, both_ways
 from regard.inspection.alignment import Gold, between_words, links_of
 from regard.inspection.crossing import Crossing, across, crossings, own_place
 from regard.inspection.linking import Reading, best_reading, word_map, word_maps
 from regard.inspection.measures.norms import norm_based
-from regard.inspection.record.sides import NO_WORD
-from regard.inspection.subjects import Subject, subject
+from regard.inspection.record.collect import collect
 from regard.inspection.translations import word_map as told_map
 from regard.models.decoders import Bahdanau
 from regard.models.pointer import PointerGenerator
@@ -34,17 +35,17 @@ TOKENIZER = Tokenizer.train(BPE(70), [text for pair in PAIRS for text in pair])
 NAMES = ["bahdanau", "bahdanau with coverage", "bilinear", "local-p, fed", "pointer", "transformer"]
 
 
-def reads(name: str) -> Subject:
+def reads(name: str) -> ModelAdapter:
     size = len(TOKENIZER)
     torch.manual_seed(0)
     words = [Words(size, WIDTH, TOKENIZER.special.unknown) for _ in range(2)]
     if name == "transformer":
-        return subject(large(transformer(size, Size(3, 8, 2, 16), looks=1)).float(), TOKENIZER)
+        return adapter(large(transformer(size, Size(3, 8, 2, 16), looks=1)).float(), TOKENIZER)
     if name == "pointer":
         model = PointerGenerator(Reader(words[0], STATES), Bahdanau(WIDTH, HIDDEN, STATES, coverage=True), words[1])
     else:
         model = Seq2Seq(Reader(words[0], STATES), DECODERS[name](), words[1])
-    return subject(large(model).float(), TOKENIZER)
+    return adapter(large(model).float(), TOKENIZER)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -73,7 +74,7 @@ def test_norms_are_those_of_the_measure() -> None:
     found = reads("transformer")
     for place in across(found, PAIRS[0]):
         _, seen = next(crossings(found, PAIRS[:1], [place]))
-        record = found.look(*PAIRS[0]).place(place)
+        record = collect(found, *PAIRS[0]).place(place)
         sources, targets = seen[place].sources[:-1], seen[place].targets[:-1]
         for head in range(2):
             expected = between_words(norm_based(record, head), sources, targets)
@@ -144,6 +145,6 @@ def test_both_directions_become_one() -> None:
 def test_a_model_that_translates_nothing_is_refused() -> None:
     from regard.models.bert import SIZES, Bert
 
-    bert = subject(Bert.of(len(TOKENIZER), SIZES["tiny"], positions=16), TOKENIZER)
+    bert = adapter(Bert.of(len(TOKENIZER), SIZES["tiny"], positions=16), TOKENIZER)
     with pytest.raises(SettingError, match="a model that translates"):
         Aligning()(bert, PAIRS)

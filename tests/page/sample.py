@@ -3,17 +3,18 @@
 import torch
 from torch import Tensor
 
+from regard.adapters.tokens import NO_WORD, NOWHERE
 from regard.attention.attend import attend
 from regard.attention.biases import DenseBias
 from regard.attention.masks import Causal, Dense, Everything, Mask
 from regard.attention.positions import Alibi
 from regard.attention.scores import Additive, Score
 from regard.attention.windows import LocalP
+from regard.inspection.record.build import kept_of, observing, statistics_of
 from regard.inspection.record.fixed import Fixed
-from regard.inspection.record.making import kept_of, observing, statistics_of
 from regard.inspection.record.place import Kept, Place, Slopes
 from regard.inspection.record.record import Record, Step
-from regard.inspection.record.sides import NO_WORD, NOWHERE, Side
+from regard.inspection.record.sides import Side
 
 HOSTILE = (
     "<script>alert(1)</script>",

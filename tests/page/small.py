@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import torch
 
+from regard.adapters.causal_lm import CausalLMAdapter
+from regard.adapters.encoder import ClassifierAdapter, MaskedLMAdapter
+from regard.adapters.translator import TranslatorAdapter
 from regard.decoding.translate import Translator
-from regard.inspection.subjects.continuing import Continuing
-from regard.inspection.subjects.reading import Reading
-from regard.inspection.subjects.translating import Translating
 from regard.models.bert import Bert, MaskedLM
 from regard.models.bert import Size as BertSize
 from regard.models.gpt import GPT
@@ -39,22 +39,22 @@ def bert() -> Bert:
     return Bert.of(len(TOKENIZER), BertSize(2, 16, 4), positions=40)
 
 
-def translating() -> Translating:
+def translating() -> TranslatorAdapter:
     model = loud(lambda: transformer(len(TOKENIZER), Size(2, 16, 4, 24)))
-    return Translating(Translator(model, TOKENIZER, TOKENIZER), "translator", "never taught")  # type: ignore[arg-type]
+    return TranslatorAdapter(Translator(model, TOKENIZER, TOKENIZER), "translator", "never taught")  # type: ignore[arg-type]
 
 
-def classifying() -> Reading:
+def classifying() -> ClassifierAdapter:
     model = loud(lambda: OnText(States(bert(), pooler=True), 2))
-    return Reading(model, TOKENIZER, "classifier", "never taught", Labels(("bad", "good")))
+    return ClassifierAdapter(model, TOKENIZER, "classifier", "never taught", Labels(("bad", "good")))
 
 
-def filling() -> Reading:
+def filling() -> MaskedLMAdapter:
     model = loud(lambda: MaskedLM(bert()))
-    return Reading(model, TOKENIZER, "filler", "never taught")
+    return MaskedLMAdapter(model, TOKENIZER, "filler", "never taught")
 
 
-def continuing(writes: int = 0, seed: int = 0) -> Continuing:
+def continuing(writes: int = 0, seed: int = 0) -> CausalLMAdapter:
     """One that does not end at once."""
     model = loud(lambda: GPT(len(TOKENIZER), 16, 2, 4, 60), seed)
-    return Continuing(model, TOKENIZER, "writer", "never taught", writes)
+    return CausalLMAdapter(model, TOKENIZER, "writer", "never taught", writes)

@@ -11,7 +11,7 @@ import torch
 
 from regard import attend, masks
 from regard.errors import RecordError, SettingError
-from regard.inspection.record.making import kept_of, observing, statistics_of
+from regard.inspection.record.build import kept_of, observing, statistics_of
 from regard.inspection.record.place import Place
 from regard.inspection.record.record import Record
 from regard.inspection.record.sides import Side

@@ -8,11 +8,11 @@ import torch
 from parity.test_enabling import made
 from parity.test_looking import tokenizer
 from regard import hub
+from regard.adapters import adapter
+from regard.adapters.tokens import NO_WORD
 from regard.inspection.aligning import Aligning
 from regard.inspection.crossing import across, crossings
 from regard.inspection.linking import Reading, word_map, word_maps
-from regard.inspection.record.sides import NO_WORD
-from regard.inspection.subjects import subject
 
 transformers = pytest.importorskip("transformers")
 
@@ -28,7 +28,7 @@ PAIR = ("the cat sleeps. .", "a dog sleepsly the .")
 @pytest.mark.parametrize("family", ["bart", "marian", "t5"])
 @torch.no_grad()
 def test_weights_are_those_of_eager(family: str) -> None:
-    found = subject(made(family, "regard"), tokenizer())
+    found = adapter(made(family, "regard"), tokenizer())
     places = across(found, PAIR)
     assert len(places) == 2
     [(_, seen)] = crossings(found, [PAIR], places)
@@ -49,7 +49,7 @@ def test_weights_are_those_of_eager(family: str) -> None:
 
 
 def test_all_readings_are_maps_between_words() -> None:
-    found = subject(made("bart", "sdpa"), tokenizer())
+    found = adapter(made("bart", "sdpa"), tokenizer())
     places = across(found, PAIR)
     readings = [Reading(place, by=by, shift=shift) for place in places for by in ("raw", "norm") for shift in (0, 1)]
     for [matrix] in word_maps(found, [PAIR], readings):
@@ -75,7 +75,7 @@ def test_a_tokenizer_that_tells_no_places_cuts_word_by_word() -> None:
         def __getattr__(self, name: str) -> object:
             return getattr(self.own, name)
 
-    quick, slow = (subject(made("marian", "regard"), one) for one in (tokenizer(), Slow()))
+    quick, slow = (adapter(made("marian", "regard"), one) for one in (tokenizer(), Slow()))
     place = across(quick, PAIR)[0]
     [(_, expected)], [(_, got)] = (crossings(one, [PAIR], [place]) for one in (quick, slow))
     assert (got[place].sources, got[place].targets) == (expected[place].sources, expected[place].targets)

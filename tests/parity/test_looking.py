@@ -7,8 +7,9 @@ import torch
 
 from parity.test_enabling import made
 from regard import hub
+from regard.adapters import adapter
 from regard.errors import SettingError
-from regard.inspection.subjects import subject
+from regard.inspection.record.collect import collect
 from regard.page.view import look
 
 transformers = pytest.importorskip("transformers")
@@ -56,11 +57,11 @@ def test_an_encoder(how: str) -> None:
 @torch.no_grad()
 def test_a_decoder_goes_on(family: str) -> None:
     model = made(family, "regard")
-    found = subject(model, tokenizer(pair=False), writes=3)
-    record = found.look("the cat")
+    found = adapter(model, tokenizer(pair=False), writes=3)
+    record = collect(found, "the cat")
     assert found.kind == "continues" and len(record.sides[0]) == 5 and len(record.steps) == 3
     assert all(place.value_norms is not None and place.value_norms.shape == (4, 5) for place in record.places)
-    other = found.look("the cat", prefix=[9])
+    other = collect(found, "the cat", prefix=[9])
     assert other.steps[0].token == 9 and len(other.steps) == 3
 
 
@@ -69,12 +70,12 @@ def test_a_decoder_goes_on(family: str) -> None:
 def test_both(family: str) -> None:
     model = made(family, "regard")
     model.generation_config.eos_token_id = 3
-    found = subject(model, tokenizer())
-    record = found.look("the cat sleeps", "a dog .")
+    found = adapter(model, tokenizer())
+    record = collect(found, "the cat sleeps", "a dog .")
     assert found.kind == "translates" and [len(side) for side in record.sides] == [6, 5, 5]
     assert sorted({(place.queries, place.keys) for place in record.places}) == [(0, 0), (1, 1), (2, 0)]
     assert len(record.places) == 6 and len(record.steps) == 5
-    written = found.look("the cat sleeps")
+    written = collect(found, "the cat sleeps")
     assert written.steps and len(written.sides[1]) == len(written.sides[2])
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard.adapters.case import Row
 from regard.attention.scores import Dot
 from regard.trust.adversary import PUBLISHED, QUICK, Search, adversary
-from regard.trust.asking.case import Row
 from regard.trust.distances import jsd, shared, tvd
 from regard.trust.trial import Trial
 from trust.toys import TEXTS, bert, classifier, row, rows

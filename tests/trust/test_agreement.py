@@ -55,14 +55,14 @@ def test_leaving_out_is_deleting() -> None:
     asker = classifier()
     texts = "the film was not very good", "a dull cat"
     given = rows(asker, *texts)
-    said = asker.say(given).exp()
+    said = asker.log_probs(given).exp()
     found = left_out(Answers(asker), given, said)
     assert found.shape == (2, len(given[0].ids))
     for number, text in enumerate(texts):
         words = text.split()
         for at in range(len(words)):
             [shorter] = rows(asker, " ".join(words[:at] + words[at + 1 :]))
-            expected = tvd(asker.say([shorter])[0].exp(), said[number])
+            expected = tvd(asker.log_probs([shorter])[0].exp(), said[number])
             assert found[number, at + 1].item() == pytest.approx(expected.item(), abs=1e-6)
         assert found[number, 0] == 0 and not found[number, len(words) + 1 :].any()  # [CLS], [SEP], padding
 
@@ -70,7 +70,7 @@ def test_leaving_out_is_deleting() -> None:
 def test_each_shorter_text_is_asked_once() -> None:
     asker = Known(lambda tokens: (0.5 + 0.01 * len(tokens), 0.5 - 0.01 * len(tokens)))
     answers, given = Answers(asker), [row(5, 6, 7), row(5, 6, 8)]
-    found = left_out(answers, given, asker.say(given).exp())
+    found = left_out(answers, given, asker.log_probs(given).exp())
     assert found.flatten().tolist() == pytest.approx([0.01] * 6)
     assert asker.asked == 2 + 5  # of the six shorter texts, {5, 6} comes twice
 

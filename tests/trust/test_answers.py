@@ -34,8 +34,8 @@ def test_nothing_is_asked_twice_until_it_is_forgotten() -> None:
 def test_batches_are_small_enough_and_no_smaller(monkeypatch) -> None:
     monkeypatch.setattr(room, "TOKENS", 12)
     asker, sizes = known(), []
-    say = asker.say
-    asker.say = lambda some: sizes.append([len(one.ids) for one in some]) or say(some)  # type: ignore[method-assign]
+    say = asker.log_probs
+    asker.log_probs = lambda some: sizes.append([len(one.ids) for one in some]) or say(some)  # type: ignore[method-assign]
     Answers(asker)([row(*range(9, 9 + length)) for length in (3, 1, 20, 2, 4, 5)])
     assert sizes == [[1, 2, 3], [4, 5], [20]]
 

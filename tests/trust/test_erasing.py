@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
+from regard.adapters.encoder import ClassifierAdapter
 from regard.attention.scores import Dot
-from regard.trust.asking.texts import Classifying
 from regard.trust.erasing import erased, flipping, order_of, shares
 from regard.trust.trial import Trial
 from trust.toys import TOKENIZER, classifier, row
@@ -20,7 +20,7 @@ FIRST = len(TOKENIZER.special.all)
 
 def speaking(opinions: list[float], weights: list[float], copies: int = 4) -> Trial:
     """A text whose word t has weight weights[t] and speaks for class 1 by opinions[t], or against it."""
-    asker: Classifying = classifier(classes=2, score=Dot())
+    asker: ClassifierAdapter = classifier(classes=2, score=Dot())
     model = asker.model
     model.embedding = nn.Embedding(FIRST + len(weights), 6)
     with torch.no_grad():

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard.adapters.base import ModelAdapter
+from regard.adapters.case import Row
 from regard.attention import Observe, capture
 from regard.errors import PlaceError
-from regard.trust.asking.case import Asker, Row
 from regard.trust.maps import (
     attention_maps,
     input_gradient,
@@ -34,14 +35,14 @@ ASKERS = {
 every_asker = pytest.mark.parametrize("name", ASKERS)
 
 
-def asked(name: str) -> tuple[Asker, list[Row]]:
+def asked(name: str) -> tuple[ModelAdapter, list[Row]]:
     asker = ASKERS[name]()
     return asker, rows(asker, *(PAIRS if name in ("bahdanau", "pointer", "transformer") else TEXTS))
 
 
-def said_of(asker: Asker, given: list[Row], wanted: Tensor) -> Tensor:
+def said_of(asker: ModelAdapter, given: list[Row], wanted: Tensor) -> Tensor:
     """p (B,) of the wanted."""
-    return asker.say(given).exp().gather(1, wanted.unsqueeze(1)).squeeze(1)
+    return asker.log_probs(given).exp().gather(1, wanted.unsqueeze(1)).squeeze(1)
 
 
 @every_asker
@@ -49,7 +50,7 @@ def test_what_is_seen_is_what_the_model_attends_to(name: str) -> None:
     asker, given = asked(name)
     looked = look(asker, given)
     with torch.no_grad(), capture(asker.model) as heard:
-        said = asker.say(given)
+        said = asker.log_probs(given)
     torch.testing.assert_close(looked.said, said)
     assert torch.equal(looked.chosen, said.argmax(-1)) and (looked.chosen != looked.second).all()
     torch.testing.assert_close(looked.p, said.exp().max(-1).values)
@@ -142,7 +143,7 @@ def test_the_gradient_of_a_word_is_what_stretching_its_vector_does(name: str, fi
     """x . dp/dx against p with x 1% longer and shorter; fixed: while the weights are held where they were."""
     asker, given = asked(name)
     given = given[:1]
-    wanted = asker.say(given).argmax(-1)
+    wanted = asker.log_probs(given).argmax(-1)
     weights: dict[str, list[Tensor]] = {}
 
     def kept(place: str, seen: Tensor) -> Tensor:
@@ -150,7 +151,7 @@ def test_the_gradient_of_a_word_is_what_stretching_its_vector_does(name: str, fi
         return seen
 
     with torch.no_grad(), weights_through(asker.model)(kept):
-        asker.say(given)
+        asker.log_probs(given)
     found = input_gradient(asker, given, wanted, fixed)
 
     def stretched(token: int, by: float) -> float:
@@ -173,7 +174,7 @@ def test_the_gradient_of_a_word_is_what_stretching_its_vector_does(name: str, fi
 def test_integrated_gradients_add_up(name: str) -> None:
     """To p less p of a text whose words are nothing."""
     asker, given = asked(name)
-    wanted = asker.say(given).argmax(-1)
+    wanted = asker.log_probs(given).argmax(-1)
     found = integrated_map(asker, given, wanted, steps=64).sum(-1)
     with torch.no_grad():
         whole = said_of(asker, given, wanted)
@@ -203,7 +204,7 @@ def test_norms_by_hand() -> None:
     looked = look(asker, given)
     seen = looked.seen[-1]
     with torch.no_grad(), capture(asker.model, seen.place, Observe(values=True)) as heard:
-        asker.say(given)
+        asker.log_probs(given)
     out, values = asker.model.get_submodule(seen.place).out.weight, heard[seen.place].values
     found = norm_map(asker, looked, seen)
     for at, row in enumerate(given):
@@ -220,7 +221,7 @@ def test_norms_where_nothing_joins_the_heads() -> None:
     given = rows(asker, *TEXTS)
     looked = look(asker, given)
     [seen] = looked.seen
-    expected = seen.weights[:, 0, 0] * asker.model.embedding(asker.ids(given)).norm(dim=-1)
+    expected = seen.weights[:, 0, 0] * asker.model.embedding(asker.input_ids(given)).norm(dim=-1)
     torch.testing.assert_close(norm_map(asker, looked, seen), expected.detach())
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
+from regard.adapters.bert_inputs import rows_of
 from regard.attention import scores
 from regard.errors import SettingError
-from regard.inspection.rows import rows_of
 from regard.models.pooling import BothWays, PoolingClassifier
 from regard.text import Tokenizer
 from regard.text.examples import Labelled

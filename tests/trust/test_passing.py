@@ -28,7 +28,7 @@ def test_weights_pass_with_heads_whether_a_place_has_them_or_not() -> None:
     for asker, heads in ((classifier(), 1), (bert("cls"), 2)):
         given, passed = rows(asker, *TEXTS), []
         with weights_through(asker.model)(lambda place, weights, to=passed: to.append((place, weights)) or weights):
-            asker.say(given)
+            asker.log_probs(given)
         assert all(weights.shape[:2] == (4, heads) for _, weights in passed)
         torch.testing.assert_close(passed[0][1].sum(-1), torch.ones(passed[0][1].shape[:-1]))
 
@@ -52,10 +52,10 @@ def test_vectors_are_those_of_the_text_and_of_nothing_else() -> None:
     asker = translating("transformer")
     given, passed = rows(asker, *PAIRS), []
     with vectors_through(asker, given)(lambda point, x: passed.append(x) or x):
-        asker.say(given)
+        asker.log_probs(given)
     [x] = passed
-    assert x.shape == (len(given), asker.ids(given).size(1), 8)
-    torch.testing.assert_close(x, asker.model.encoder.embedded.tokens(asker.ids(given)))
+    assert x.shape == (len(given), asker.input_ids(given).size(1), 8)
+    torch.testing.assert_close(x, asker.model.encoder.embedded.tokens(asker.input_ids(given)))
 
 
 def test_hooks_are_gone_after_a_failure() -> None:
@@ -73,4 +73,4 @@ def test_a_model_that_reads_in_another_way_is_refused_in_words() -> None:
         PlaceError, match=r"PoolingClassifier that reads its tokens in some other way.*nn.Embedding"
     )
     with refused, vectors_through(asker, given)(lambda point, x: x):
-        asker.say(others)
+        asker.log_probs(others)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from regard.adapters.case import Row
 from regard.trust.answers import Answers
-from regard.trust.asking.case import Row
 from regard.trust.rationales import erasing, planted, ranked, rationale
 from trust.toys import Known, row
 

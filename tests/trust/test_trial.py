@@ -31,10 +31,10 @@ def test_a_question_by_hand() -> None:
     new = torch.rand(3, B, 1, 1, S, generator=chance).masked_fill(~trial.real[:, None, None], -torch.inf).softmax(-1)
     found = trial.said(lambda old: new)
     model = asker.model
-    states = model.embedding(asker.ids(given))
+    states = model.embedding(asker.input_ids(given))
     expected = model.classes((new[:, :, 0, 0, :, None] * states).sum(2)).softmax(-1)
     torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(trial.plain, asker.say(given).exp())
+    torch.testing.assert_close(trial.plain, asker.log_probs(given).exp())
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_weights_are_those_of_the_queries_that_decide() -> None:
         given = rows(asker, *TEXTS)
         place = "reading.bert.encoder.blocks.1.self"
         with torch.no_grad(), capture(asker.model, place) as heard:
-            asker.say(given)
+            asker.log_probs(given)
         trial = Trial(asker, given, place, copies=2)
         whole = heard[place].weights
         assert trial.weights.shape == (4, 2, queries, 12)
@@ -84,7 +84,7 @@ def test_one_head_changes_its_own_part_alone(pooling: str) -> None:
     trial.said(turned, [1])
     hook.remove()
     with capture(asker.model, place, Observe(weights=True, values=True)) as heard:
-        asker.say(given)
+        asker.log_probs(given)
     weights, values = heard[place].weights, heard[place].values
     moved = (weights.flip(-1) - weights)[:, 1] @ values[:, 1] @ heads.out.weight[:, 4:].mT
     if pooling == "cls":
@@ -94,7 +94,7 @@ def test_one_head_changes_its_own_part_alone(pooling: str) -> None:
     assert not torch.allclose(trial.said(turned, [1])[0], plain)
     assert not torch.allclose(trial.said(turned, [1]), trial.said(turned, [0]))
     with intervene(asker.model, place, weights=turned, rows=0 if pooling == "cls" else None):
-        expected = asker.say(given).exp()
+        expected = asker.log_probs(given).exp()
     torch.testing.assert_close(trial.said(turned)[0], expected)
     torch.testing.assert_close(trial.said(turned, [0, 1])[0], expected)
 
@@ -116,9 +116,9 @@ def test_words_of_a_translation_look_elsewhere_each_at_its_own_step(kind: str) -
             weights=lambda w: w.square() / w.square().sum(-1, keepdim=True),
             rows=len(row.written) - 1,
         ):
-            alone = asker.say([row])[0].exp()
+            alone = asker.log_probs([row])[0].exp()
         torch.testing.assert_close(found[1, at], alone, atol=1e-5, rtol=1e-4)
-        torch.testing.assert_close(trial.plain[at], asker.say([row])[0].exp(), atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(trial.plain[at], asker.log_probs([row])[0].exp(), atol=1e-5, rtol=1e-4)
     assert (found[1] - trial.plain).abs().amax(-1).min() > 1e-5
 
 
@@ -128,7 +128,7 @@ def test_gradients_flow_to_the_new_weights_and_not_where_nobody_asks() -> None:
     new = trial.weights.detach().clone().unsqueeze(0).requires_grad_()
     trial.said(lambda old: new)[0, 0, 1].backward()
     model, p = asker.model, trial.plain[0]
-    states = model.embedding(asker.ids([cases(asker, TEXTS[0])[0].row]))[0]
+    states = model.embedding(asker.input_ids([cases(asker, TEXTS[0])[0].row]))[0]
     logits = states @ model.classes.weight.mT  # (S, C): d logits / d w_t
     expected = p[1] * (logits[:, 1] - logits @ p)
     torch.testing.assert_close(new.grad.flatten(), expected.detach())

@@ -9,6 +9,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from regard.adapters.case import Case, Example, Row
+from regard.adapters.causal_lm import CausalLMAdapter
+from regard.adapters.encoder import ClassifierAdapter, MaskedLMAdapter
+from regard.adapters.translator import TranslatorAdapter
 from regard.attention.scores import Score
 from regard.decoding.translate import Translator
 from regard.models.bert import Bert, MaskedLM, Size
@@ -23,13 +27,10 @@ from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Size as Sizes
 from regard.models.transformer import transformer
 from regard.models.words import Words as Vectors
+from regard.text.corpora.labels import Labels
 from regard.text.tokenizers.kinds import Words
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.trust.adversary import Search
-from regard.trust.asking.case import Case, Example, Row
-from regard.trust.asking.continuing import Continuing
-from regard.trust.asking.texts import Classifying, Filling
-from regard.trust.asking.translating import Translating
 from regard.trust.settings import Settings
 
 M = TypeVar("M", bound=nn.Module)
@@ -51,29 +52,30 @@ def lively(model: M, size: float = 0.6) -> M:
     return model.eval()
 
 
-def classifier(classes: int = 3, score: Score | None = None, reads: bool = False) -> Classifying:
+def classifier(classes: int = 3, score: Score | None = None, reads: bool = False) -> ClassifierAdapter:
     """One question over the words as they are, or over states that have read the others."""
     model = PoolingClassifier(SIZE, classes, 6, score, states=BothWays(6) if reads else None)
-    return Classifying(lively(model, 1.0), TOKENIZER, "toy", tuple(f"c{number}" for number in range(classes)))
+    labels = Labels(tuple(f"c{number}" for number in range(classes)))
+    return ClassifierAdapter(lively(model, 1.0), TOKENIZER, "toy", labels=labels)
 
 
-def bert(pooling: str = "cls", layers: int = 2) -> Classifying:
+def bert(pooling: str = "cls", layers: int = 2) -> ClassifierAdapter:
     """Heads, layers, and a class that is read from [CLS], from the mean, or by a question."""
     inner = Bert.of(SIZE, Size(layers, 8, heads=2), positions=24, dropout=0.0)
     model = OnText(Reading(inner, pooler=pooling == "pooler"), 3, pooling)  # type: ignore[arg-type]
-    return Classifying(lively(model), TOKENIZER, "bert")
+    return ClassifierAdapter(lively(model), TOKENIZER, "bert")
 
 
-def filler() -> Filling:
+def filler() -> MaskedLMAdapter:
     inner = Bert.of(SIZE, Size(2, 8, heads=2), positions=24, dropout=0.0)
-    return Filling(lively(MaskedLM(inner)), TOKENIZER, "filler")
+    return MaskedLMAdapter(lively(MaskedLM(inner)), TOKENIZER, "filler")
 
 
-def language_model() -> Continuing:
-    return Continuing(lively(GPT(SIZE, 8, 2, 2, 24)), TOKENIZER, "gpt")
+def language_model() -> CausalLMAdapter:
+    return CausalLMAdapter(lively(GPT(SIZE, 8, 2, 2, 24)), TOKENIZER, "gpt")
 
 
-def translating(kind: str = "bahdanau") -> Translating:
+def translating(kind: str = "bahdanau") -> TranslatorAdapter:
     """A translator from and into the toys' words."""
     words = [Vectors(SIZE, 6, TOKENIZER.special.unknown) for _ in range(2)]
     model = {
@@ -83,7 +85,9 @@ def translating(kind: str = "bahdanau") -> Translating:
             SIZE, Sizes(2, 8, 2, 12), Style(feed=gelu)
         ),  # smooth, so that few steps integrate it
     }[kind]()
-    return Translating(Translator(lively(model, 0.4 if kind == "transformer" else 0.6), TOKENIZER, TOKENIZER), kind)
+    return TranslatorAdapter(
+        Translator(lively(model, 0.4 if kind == "transformer" else 0.6), TOKENIZER, TOKENIZER), kind
+    )
 
 
 def cases(asker: object, *examples: Example) -> list[Case]:
@@ -105,13 +109,13 @@ def row(*ids: int) -> Row:
 
 
 class Known:
-    """An asker whose p (C,) of every set of tokens is written down; it counts how many rows it was asked about."""
+    """An adapter whose p (C,) of every set of tokens is written down; it counts how many rows it was asked about."""
 
-    name, kind = "known", "class"
+    name, decides = "known", "class"
 
     def __init__(self, p: Callable[[frozenset[int]], Sequence[float]]) -> None:
         self.p, self.asked, self.model = p, 0, nn.Module()
 
-    def say(self, rows: Sequence[Row]) -> Tensor:
+    def log_probs(self, rows: Sequence[Row]) -> Tensor:
         self.asked += len(rows)
         return torch.tensor([self.p(frozenset(row.ids)) for row in rows], dtype=torch.float64).log()

@@ -31,7 +31,13 @@ _telling: ContextVar[bool] = ContextVar("regard_telling", default=False)
 
 @contextmanager
 def overheard(model: nn.Module) -> Iterator[None]:
-    """Report torch's own attention, wherever a module of this model calls it, to whoever listens to that module."""
+    """Report torch's own attention, wherever a module of this model calls it, to whoever listens to that module.
+
+    A transformers model that attends through "regard" reports by itself, so nothing is installed.
+    """
+    if _reports(model):
+        yield
+        return
     if any(hasattr(module, "_orig_mod") for module in model.modules()):
         advice = "Listen to it before torch.compile."
         raise BackendError("a compiled model", "one that is not", where="capture", advice=advice)
@@ -46,6 +52,12 @@ def overheard(model: nn.Module) -> Iterator[None]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _reports(model: nn.Module) -> bool:
+    """Whether a transformers model attends through "regard", and nowhere through a module of torch's own."""
+    through = getattr(getattr(model, "config", None), "_attn_implementation", None) == "regard"
+    return through and not any(isinstance(module, nn.MultiheadAttention) for module in model.modules())
 
 
 def _leave(within: list[nn.Module]) -> None:

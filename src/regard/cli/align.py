@@ -101,11 +101,11 @@ def align(
 
 
 def _aligned(run: Path, pairs: list[tuple[str, str]], how: Aligning, hidden: bool) -> list[Aligned]:
+    from regard.adapters import adapter
     from regard.cli.progress_ui import progress_bar
-    from regard.inspection.subjects import subject
 
     with progress_bar("pairs", len(pairs), hidden) as tell:
-        return how(subject(run), pairs, tell)
+        return how(adapter(run), pairs, tell)
 
 
 def _chosen(
@@ -114,14 +114,14 @@ def _chosen(
     """The place that suits the first half of the pairs best; the second half is left to be judged."""
     from dataclasses import replace
 
+    from regard.adapters import adapter
     from regard.inspection.linking import Reading, best_reading
-    from regard.inspection.subjects import subject
 
     if truths is None or len(pairs) < 2:
         raise SettingError(f"--place {BEST}", "--gold with two lines or more", where="regard align")
     half = len(pairs) // 2
     like = Reading("", by=how.by, shift=how.shift)
-    best, got = best_reading(subject(run), pairs[:half], truths[:half], like, how.shares, how.threshold)
+    best, got = best_reading(adapter(run), pairs[:half], truths[:half], like, how.shares, how.threshold)
     typer.echo(f"{best}: AER {got.aer:.1%} on the first {half:,} pairs; what follows is of the others", err=True)
     heads = "" if best.heads is None else "/" + ",".join(map(str, best.heads))
     return replace(how, place=best.place + heads), pairs[half:], truths[half:]

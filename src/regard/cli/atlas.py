@@ -48,17 +48,17 @@ def atlas(
     from regard.cli.process_tuning import prepare_machine
 
     prepare_machine()
+    from regard.adapters import adapter
     from regard.cli.progress_ui import progress_bar
     from regard.inspection.patterns.atlas import atlas as named
     from regard.inspection.patterns.probes import PROBES
     from regard.inspection.patterns.saving import expect_writable
-    from regard.inspection.subjects import subject
     from regard.training.distributed import join
 
     path = out or run / "atlas.json"
     expect_writable(path)
     with join("cpu") as world:
-        model = subject(run)
+        model = adapter(run)
         given = _passages(run, file, tags, texts, model.kind)
         mine = -(-(len(given) + PROBES) // world.ranks)
         with progress_bar("texts", mine, hidden=as_json or not world.first) as tell:

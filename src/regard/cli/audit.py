@@ -63,13 +63,13 @@ def audit(
     from regard.cli.process_tuning import prepare_machine
 
     prepare_machine()
+    from regard.adapters import adapter
     from regard.cli.progress_ui import progress_bar
     from regard.training.distributed import join
     from regard.training.run import RECIPE
     from regard.trust.adversary import PUBLISHED, QUICK
-    from regard.trust.asking.examples import built_in_examples, read_examples
-    from regard.trust.asking.finding import asker
     from regard.trust.audit import audit as audited
+    from regard.trust.examples import built_in_examples, read_examples
     from regard.trust.journal import clear
     from regard.trust.settings import Settings
 
@@ -82,7 +82,7 @@ def audit(
     settings = Settings(places=places or "*", seed=seed, search=PUBLISHED if hard else QUICK)
     journal = out or kept
     with join("cpu") as world:
-        asked = asker(run)
+        asked = adapter(run)
         given = (
             built_in_examples(run, asked, examples) if file == BUILT_IN else read_examples(Path(file), asked, examples)
         )

@@ -31,7 +31,7 @@ def classify(
         raise SettingError("no words", "a text", where="regard classify")
     classifier = Classifier.of(run)
     answers = classifier(texts, others)
-    tell_unknown(classifier.tokenizer, [*texts, *(others or [])])
+    tell_unknown(classifier.adapter.tokenizer, [*texts, *(others or [])])
     for given, found in zip(texts, answers, strict=True):
         if as_json:
             told = {"text": given, "label": found.label, "probabilities": found.probabilities}

@@ -115,11 +115,12 @@ def _draw(translator: Translator, pair: Translation, out: Path) -> Path:
 
 def _pages(translator: Translator, pairs: list[Translation], judged: Judged, folder: Path) -> Path:
     """A page for each of some translations, longest first: right ones, and those that are most unlike the reference."""
-    from regard.inspection.subjects.translating import Translating
+    from regard.adapters.translator import TranslatorAdapter
+    from regard.inspection.record.collect import collect
     from regard.page.gallery import Exhibit, save_gallery
     from regard.training.metrics import chrf
 
-    subject = Translating(translator, RECIPE)
+    adapter = TranslatorAdapter(translator, RECIPE)
     scored = [
         (chrf([made.text], [pair.target]).value, len(pair.source.split()), made.text, pair)
         for made, pair in zip(judged.translations, pairs, strict=True)
@@ -134,7 +135,7 @@ def _pages(translator: Translator, pairs: list[Translation], judged: Judged, fol
             text,
             "word for word the reference" if text == pair.target else f"expected: {pair.target}",
         ]
-        return Exhibit(subject.look(pair.source, text), [*lines, f"chrF {value:.0f}"])
+        return Exhibit(collect(adapter, pair.source, text), [*lines, f"chrF {value:.0f}"])
 
     groups = {"Best": best, "Worst": worst}
     shown = [(name, [exhibit(value, text, pair) for value, _, text, pair in some]) for name, some in groups.items()]

@@ -29,7 +29,7 @@ def _ctranslate2(run: Path, folder: Path, quantization: str | None = None) -> Ch
 
 
 def _onnx(run: Path, folder: Path) -> Checked:
-    from regard.hub import onnx
+    from regard.exports import onnx
 
     return onnx.export(run, folder)
 

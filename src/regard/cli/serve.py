@@ -37,13 +37,13 @@ def serve(
     from regard.cli.process_tuning import prepare_machine
 
     prepare_machine()
+    from regard.adapters import adapter
     from regard.inspection.record.record import Record
-    from regard.inspection.subjects import subject
     from regard.page.serve import serve as serve_page
     from regard.page.serve.running import is_loopback
 
     given = {name: Record.load(path) for name, path in named(records or ())}
-    subjects = [subject(path, writes=writes) for path in runs or ()]
+    subjects = [adapter(path, writes=writes) for path in runs or ()]
     if not is_loopback(host):
         warning = (
             f"Warning: whoever can reach {host} can use these models and read these records; there is no password."

@@ -8,12 +8,11 @@ from typing import Any
 
 from torch import Tensor
 
+from regard.adapters.base import ModelAdapter
 from regard.decoding.translate import Tell
 from regard.inspection.alignment import THRESHOLD, balanced, links_of
 from regard.inspection.crossing import Pair, across, own_place
 from regard.inspection.linking import By, Reading, word_maps
-from regard.inspection.subjects.subject import Subject
-from regard.inspection.subjects.translating import Translating
 from regard.inspection.symmetry import merged, turned_about
 from regard.inspection.translations import links, told
 from regard.text.examples import Links
@@ -38,20 +37,21 @@ class Aligning:
     shares: Callable[[Tensor], Tensor] = balanced
     threshold: float = THRESHOLD
 
-    def __call__(self, subject: Subject, pairs: Sequence[Pair], tell: Tell = lambda more: None) -> list[Aligned]:
+    def __call__(self, subject: ModelAdapter, pairs: Sequence[Pair], tell: Tell = lambda more: None) -> list[Aligned]:
         """Every pair of a sentence and its translation, aligned by a model that translates that way."""
         if not pairs:
             return []
         plain = self.place is None and self.by == "raw" and not self.shift
-        if plain and isinstance(subject, Translating):  # what steps of its search see too
-            read = subject.translator.read(pairs, tell)
-            found = [links(subject.translator, one, self.threshold, self.shares) for one in read]
+        translator = subject.batch_translator()
+        if plain and translator is not None:  # what steps of its search see too
+            read = translator.read(pairs, tell)
+            found = [links(translator, one, self.threshold, self.shares) for one in read]
             rows = zip(read, found, strict=True)
-            return [Aligned(made, {**told(subject.translator, one), "links": made}) for one, made in rows]
+            return [Aligned(made, {**told(translator, one), "links": made}) for one, made in rows]
         [maps] = word_maps(subject, pairs, [self.reading(subject, pairs[0])], tell)
         return [self._aligned(pair, matrix) for pair, matrix in zip(pairs, maps, strict=True)]
 
-    def reading(self, subject: Subject, pair: Pair) -> Reading:
+    def reading(self, subject: ModelAdapter, pair: Pair) -> Reading:
         """The same with the place spelled out. `pair`: any, to see the model look."""
         place = self.place or own_place(subject, across(subject, pair))
         return Reading.at(place, self.by, self.shift)

@@ -9,20 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from regard.adapters.encoder import ClassifierAdapter
+from regard.adapters.factory import run_adapter
 from regard.errors import SettingError
-from regard.inspection.rows import rows_of
-from regard.models.heads import OnText
-from regard.text.corpora.labels import Labels, Scale
-from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.run import load
-from regard.training.tasks.classification import Classification, outputs_of
-from regard.training.tasks.tokenizers import kept_tokenizer
-from regard.training.use import for_task
 
 ROWS = 32  # texts read at once
 
@@ -37,38 +30,31 @@ class Classified:
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """A trained classifier with its tokenizer and the names of its classes, or the scale of its numbers."""
+    """A trained classifier, whose adapter knows the names of its classes or the scale of its numbers."""
 
-    model: nn.Module
-    tokenizer: Tokenizer
-    labels: Labels | Scale
+    adapter: ClassifierAdapter
 
     @classmethod
     def of(cls, run: str | os.PathLike[str]) -> Classifier:
         """The model of a run folder."""
-        folder = Path(run)
-        recipe = for_task(folder, Classification)
-        return cls(load(folder), kept_tokenizer(recipe.tokenizer, folder), outputs_of(recipe))
+        return cls(run_adapter(run, ClassifierAdapter, "classification"))
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str], others: Sequence[str] | None = None) -> list[Classified]:
         """A label for each text, or for each pair of a text and another."""
         if others is not None and len(others) != len(texts):
             raise SettingError(f"{len(texts)} texts and {len(others)} others", "as many of each", where="classify")
-        longest = self.model.reading.bert.longest if isinstance(self.model, OnText) else None
-        device = next(self.model.parameters()).device
-        found = []
+        encode, found = self.adapter.tokenizer.ids_batch, []
         for first in range(0, len(texts), ROWS):
             some = slice(first, first + ROWS)
-            seconds = [None] * len(texts[some]) if others is None else self.tokenizer.ids_batch(others[some])
-            ids = self.tokenizer.ids_batch(texts[some])
-            rows = rows_of(ids, seconds, self.tokenizer.special, longest, "classify").to(device)
-            found += [self._told(said) for said in self.model(*rows).float()]
+            rows = self.adapter.rows(encode(texts[some]), None if others is None else encode(others[some]), "classify")
+            found += [self._told(said) for said in self.adapter.model(*rows).float()]
         return found
 
     def _told(self, said: Tensor) -> Classified:
         """said (outputs,): logits of the classes, or a number in spreads."""
-        if isinstance(self.labels, Scale):
-            return Classified(self.labels.value(float(said)), {})
-        named = dict(zip(self.labels.names, said.softmax(-1).tolist(), strict=True))
+        judged = self.adapter.judged(said)
+        if "estimate" in judged:
+            return Classified(judged["estimate"], {})
+        named = dict(judged["classes"])
         return Classified(max(named, key=named.__getitem__), named)

@@ -12,16 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.adapters.base import ModelAdapter
+from regard.adapters.tokens import NO_WORD
 from regard.attention.hearing import Heard, capture
 from regard.attention.observe import Observe
 from regard.decoding.translate import Tell, Translator
 from regard.errors import PlaceError, SettingError
 from regard.inspection.measures.norms import joining, value_norms
-from regard.inspection.record.sides import NO_WORD
-from regard.inspection.subjects.subject import Subject, Wanted
-from regard.inspection.subjects.theirs import Theirs
-from regard.inspection.subjects.translating import Translating
-from regard.text.words import numbers, spaced
+from regard.inspection.record.collect import RecordSpec, collect
 
 Pair = tuple[str, str]
 
@@ -42,40 +40,38 @@ Crossings = dict[str, Crossing]
 """By place."""
 
 
-def across(subject: Subject, pair: Pair) -> list[str]:
+def across(subject: ModelAdapter, pair: Pair) -> list[str]:
     """The places where what is written looks at what is read, first layer first. `pair`: any, to see it look."""
     if subject.kind != "translates":
         came = f"{subject.name}, which {subject.kind}"
         raise SettingError(came, "a model that translates", where="align")
-    record = subject.look(*pair, wanted=Wanted(heads=()))
+    record = collect(subject, *pair, spec=RecordSpec(heads=()))
     return [place.name for place in record.places if place.kind == "cross"]
 
 
-def own_place(subject: Subject, places: Sequence[str]) -> str:
+def own_place(subject: ModelAdapter, places: Sequence[str]) -> str:
     """The place that a translator of ours tells about itself; of others, the last one."""
-    looks = getattr(subject.translator.model, "looks", -1) if isinstance(subject, Translating) else -1
-    return places[looks]
+    return places[subject.alignment_place]
 
 
 def crossings(
-    subject: Subject, pairs: Sequence[Pair], places: Sequence[str], tell: Tell = lambda more: None
+    subject: ModelAdapter, pairs: Sequence[Pair], places: Sequence[str], tell: Tell = lambda more: None
 ) -> Iterator[tuple[int, Crossings]]:
     """What was seen at these places, for each pair by its number, in no certain order."""
-    if isinstance(subject, Translating):
-        yield from _of_ours(subject.translator, pairs, places, tell)
+    translator = subject.batch_translator()
+    if translator is not None:
+        yield from _of_ours(translator, pairs, places, tell)
         return
-    if not isinstance(subject, Theirs):
-        raise SettingError(f"{subject.name}, which {subject.kind}", "a model that translates", where="align")
     for number, (source, target) in enumerate(pairs):
-        record = subject.look(source, target, wanted=Wanted(list(places)))
-        words = (_words(subject.tokenizer, target, "text_target"), _words(subject.tokenizer, source, "text"))
+        sources, targets = subject.word_numbers(source, target)
+        record = collect(subject, source, target, spec=RecordSpec(list(places)))
         found = {}
         for name in places:
             place = record.place(name)
             weights = torch.stack([place.tile(head) for head in range(place.heads)])
             if place.value_norms is None:
                 raise PlaceError(f"{name}, whose values are not known", "a place that kept their norms", where="align")
-            found[name] = Crossing(weights, place.value_norms, *words)
+            found[name] = Crossing(weights, place.value_norms, targets, sources)
         yield number, found
         tell(1)
 
@@ -114,23 +110,3 @@ def _heard(model: Any, heard: Heard, place: str, row: int, T: int, S: int) -> tu
 def _by_head(x: Tensor) -> Tensor:
     """(N, D) of a single head, or (H, N, D), as the latter."""
     return x.unsqueeze(0) if x.dim() == 2 else x
-
-
-def _words(tokenizer: Any, text: str, side: str) -> list[int]:
-    """Which of the words between spaces each token of transformers' tokenizer belongs to."""
-
-    def encode(some: str, **how: bool) -> Any:
-        return tokenizer(**{side: some}, **how)
-
-    found = encode(text, return_special_tokens_mask=True)
-    special = [bool(one) for one in found["special_tokens_mask"]]
-    if getattr(tokenizer, "is_fast", False):
-        places = numbers(spaced(text), encode(text, return_offsets_mapping=True)["offset_mapping"])
-    else:  # it tells no places, but pieces never reach over a space
-        sizes = [len(encode(word, add_special_tokens=False)["input_ids"]) for word in text.split()]
-        inside = iter([number for number, size in enumerate(sizes) for _ in range(size)])
-        if sum(sizes) != special.count(False):
-            came = f"{special.count(False)} pieces of a text whose words have {sum(sizes)}"
-            raise SettingError(came, "a tokenizer that cuts words one by one", where="align")
-        places = [NO_WORD if one else next(inside) for one in special]
-    return [NO_WORD if one else place for one, place in zip(special, places, strict=True)]

@@ -9,46 +9,28 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, cast
+from typing import Literal
 
 import numpy as np
 import torch
 from safetensors.torch import save
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 
+from regard.adapters.encoder import EncoderAdapter
+from regard.adapters.factory import run_adapter
 from regard.errors import SettingError
 from regard.files import write_whole
-from regard.inspection.rows import rows_of
-from regard.models.bert import Bert, MaskedLM
-from regard.models.heads import OnText, OnTokens, Reading, Summary
-from regard.models.pooling import PoolingClassifier
+from regard.models.heads import Summary
 from regard.text.tokenizers.encoding import Encoding
-from regard.text.tokenizers.open import compacted, opened
-from regard.text.tokenizers.spelling import spelled_words
-from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.text.words import spaced
-from regard.training.run import load
-from regard.training.tasks.classification import Classification
-from regard.training.tasks.contextual import Contextual
-from regard.training.tasks.masked import Masked
-from regard.training.tasks.tagging import Tagging
-from regard.training.tasks.tokenizers import kept_tokenizer
-from regard.training.use import for_task
 
 ROWS = 32  # texts read at once
 Layer = int | Literal["mix", "all"]
 Pool = Literal["cls", "mean", "attention"]
-
-
-class HasStates(Protocol):
-    """A model whose words have a state in every layer; layer 0 is the word by itself."""
-
-    def states(self, inputs: Tensor, lengths: Tensor, more: Tensor | None = None, /) -> Tensor:
-        """inputs (B, T): (B, L, T, D). `more`: spellings where the model reads letters, segments for a BERT."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,28 +51,17 @@ class Embedded:
 
 @dataclass(frozen=True, eq=False)
 class Embedder:
-    """A trained model with its tokenizer; `question`: how it has learned to look over a text, if it has."""
+    """A trained encoder; its adapter reads text and gives the states of every layer."""
 
-    model: HasStates
-    tokenizer: Tokenizer
-    question: Summary | None = None
+    adapter: EncoderAdapter
 
     @classmethod
     def of(cls, run: str | os.PathLike[str]) -> Embedder:
         """The model of a run folder."""
-        folder = Path(run)
-        recipe = for_task(folder, Contextual, Tagging, Masked, Classification)
-        assert isinstance(recipe, Contextual | Tagging | Masked | Classification)
-        model = load(folder)
-        tokenizer = kept_tokenizer(recipe.tokenizer, folder)
-        if isinstance(model, OnText):
-            learned = model.summary is not None and model.summary.question is not None
-            return cls(model.reading, tokenizer, model.summary if learned else None)
-        if isinstance(model, MaskedLM | OnTokens):
-            return cls(model.bert if isinstance(model, MaskedLM) else model.reading, tokenizer)
-        if isinstance(model, PoolingClassifier):
-            raise SettingError(f"{folder}, whose words have no layers", "a run of ELMo or BERT", where="embed")
-        return cls(cast(HasStates, model), tokenizer)
+        found = run_adapter(run, EncoderAdapter, "contextual", "tagging", "masked", "classification")
+        if found.reader is None:
+            raise SettingError(f"{run}, whose words have no layers", "a run of ELMo or BERT", where="embed")
+        return cls(found)
 
     @torch.no_grad()
     def embed(self, texts: Sequence[str], layer: Layer = "mix") -> list[Embedded]:
@@ -102,7 +73,9 @@ class Embedder:
         found = []
         for first in range(0, len(texts), ROWS):
             some = texts[first : first + ROWS]
-            for encoding, states in zip(self.tokenizer.encode_batch(some), self._states(some), strict=True):
+            for encoding, states in zip(
+                self.adapter.tokenizer.encode_batch(some), self.adapter.states(some), strict=True
+            ):
                 found.append(_by_word(encoding, self._chosen(states[:, 1:-1], layer)))  # without the frame
         return found
 
@@ -112,7 +85,9 @@ class Embedder:
 
         It is the state of [CLS], the mean of all states, or their average by the question that a classifier learned.
         """
-        if by == "attention" and self.question is None:
+        learned = self.adapter.learned_pooling if by == "attention" else None
+        pooling = None if learned is None else deepcopy(learned).cpu()
+        if by == "attention" and pooling is None:
             came, why = "a run without a learned question", "Train a classifier with model.pooling=attention."
             raise SettingError(came, "one that has learned where to look", where="embed", advice=why)
         if layer == "all":
@@ -120,37 +95,18 @@ class Embedder:
         found = []
         for first in range(0, len(texts), ROWS):
             some = texts[first : first + ROWS]
-            for text, states in zip(some, self._states(some), strict=True):
+            for text, states in zip(some, self.adapter.states(some), strict=True):
                 chosen = self._chosen(states, layer).unsqueeze(0)
-                summary = self.question if by == "attention" and self.question else Summary(chosen.size(-1), by)
-                found.append(Embedded((text,), summary.cpu()(chosen, torch.tensor([chosen.size(1)]))))
+                summary = Summary(chosen.size(-1), by) if pooling is None else pooling
+                found.append(Embedded((text,), summary(chosen, torch.tensor([chosen.size(1)]))))
         return found
-
-    def _states(self, texts: Sequence[str]) -> Iterator[Tensor]:
-        """(L, T, D) of each text, with the signs that frame it."""
-        special, device = self.tokenizer.special, next(cast(nn.Module, self.model).parameters()).device
-        if isinstance(self.model, Bert | Reading):
-            longest = self.model.longest if isinstance(self.model, Bert) else self.model.bert.longest
-            rows = rows_of(self.tokenizer.ids_batch(texts), [None] * len(texts), special, longest, "embed")
-            every = self.model.states(*rows.to(device))
-            return (one[:, :length] for one, length in zip(every, rows.lengths.tolist(), strict=True))
-        words = opened(self.tokenizer, texts)
-        framed = [torch.tensor([special.need("cls"), *one.ids, special.need("sep")]) for one in words]
-        lengths = torch.tensor([len(row) for row in framed])
-        inputs = pad_sequence(framed, batch_first=True, padding_value=special.need("pad"))
-        inputs, outside = compacted(inputs, len(self.tokenizer))
-        spelling = {number: word for one in words for number, word in one.spellings.items()}
-        spellings = spelled_words([spelling[number] for number in outside.tolist()])
-        states = self.model.states(inputs.to(device), lengths.to(device), spellings.to(device))
-        return (one[:, :length] for one, length in zip(states, lengths.tolist(), strict=True))
 
     def _chosen(self, states: Tensor, layer: Layer) -> Tensor:
         """states (L, T, D): (T, D), or (T, L, D) for all."""
         if layer == "all":
             return states.transpose(0, 1).cpu()
         if layer == "mix":
-            mix = getattr(self.model, "mix", None)
-            return (states.mean(0) if mix is None else cast(Tensor, mix(states.unsqueeze(0))[0])).cpu()
+            return self.adapter.mixed(states).cpu()
         if not 0 <= layer < len(states):
             raise SettingError(f"layer {layer}", f"0 to {len(states) - 1}, mix or all", where="embed")
         return states[layer].cpu()

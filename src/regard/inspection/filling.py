@@ -8,19 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
+from regard.adapters.encoder import MaskedLMAdapter
+from regard.adapters.factory import run_adapter
 from regard.errors import SettingError
-from regard.inspection.rows import rows_of
-from regard.models.bert import Guesses, MaskedLM
 from regard.models.predictions import Logits
-from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.run import load
-from regard.training.tasks.masked import Masked
-from regard.training.tasks.tokenizers import kept_tokenizer
-from regard.training.use import for_task
 
 ROWS = 32  # texts read at once
 
@@ -35,24 +29,19 @@ class Filled:
 
 @dataclass(frozen=True, eq=False)
 class Filler:
-    """A pre-trained BERT with its tokenizer."""
+    """A pre-trained BERT."""
 
-    model: MaskedLM
-    tokenizer: Tokenizer
+    adapter: MaskedLMAdapter
 
     @classmethod
     def of(cls, run: str | os.PathLike[str]) -> Filler:
         """The model of a run folder."""
-        folder = Path(run)
-        recipe = for_task(folder, Masked)
-        model = load(folder)
-        assert isinstance(model, MaskedLM)
-        return cls(model, kept_tokenizer(recipe.tokenizer, folder))
+        return cls(run_adapter(run, MaskedLMAdapter, "masked"))
 
     @property
     def mask(self) -> str:
-        """How the tokenizer spells what stands for a hidden word."""
-        return self.tokenizer.token(self.tokenizer.special.need("mask"))
+        """How the tokenizer spells the mask token."""
+        return self.adapter.tokenizer.token(self.adapter.mask)
 
     def __call__(self, texts: Sequence[str], count: int = 5) -> list[list[Filled]]:
         """For each text, one Filled for each of its masks, in order; special tokens are never guessed."""
@@ -69,20 +58,18 @@ class Filler:
 
     @torch.no_grad()
     def _filled(self, texts: Sequence[str], count: int) -> list[list[Filled]]:
-        special = self.tokenizer.special
-        mask, device = special.need("mask"), self.model.bert.words.device
-        ids = [one.ids for one in self.tokenizer.encode_batch(texts, specials=True)]
+        adapter, tokenizer = self.adapter, self.adapter.tokenizer
+        ids = [one.ids for one in tokenizer.encode_batch(texts, specials=True)]
         for text, row in zip(texts, ids, strict=True):
-            if mask not in row:
+            if adapter.mask not in row:
                 raise SettingError(f"{text!r} without a mask", f"{self.mask} where a word is hidden", where="fill")
-        rows = rows_of(ids, [None] * len(ids), special, self.model.bert.longest, "fill").to(device)
-        places = (rows.inputs == mask).flatten().nonzero().squeeze(-1)
-        said: Guesses = self.model(*rows, places)
-        logits = said.words.index_fill(-1, torch.tensor(sorted(special.all), device=device), -torch.inf)
-        words = logits.size(-1) - len(special.all)
-        best = Logits(logits).log_probs().exp().topk(min(count, words))
+        rows = adapter.rows(ids, None, "fill")
+        places, special = adapter.masks_in(rows), sorted(tokenizer.special.all)
+        logits = adapter.masked_logits(rows, places)
+        logits = logits.index_fill(-1, torch.tensor(special, device=logits.device), -torch.inf)
+        best = Logits(logits).log_probs().exp().topk(min(count, logits.size(-1) - len(special)))
         found: list[list[Filled]] = [[] for _ in texts]
         for place, numbers, shares in zip(places.tolist(), best.indices.tolist(), best.values.tolist(), strict=True):
-            spelled = self.tokenizer.decode_batch([[one] for one in numbers])
+            spelled = tokenizer.decode_batch([[one] for one in numbers])
             found[place // rows.inputs.size(1)].append(Filled(tuple(spelled), tuple(shares)))
         return found

@@ -11,14 +11,16 @@ bit. Blocks inside each other compose, the outer one first. Nothing is left on t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from regard.adapters.base import ModelAdapter
 from regard.attention.elsewhere import overheard
 from regard.attention.observe import Attended, Observe
 from regard.attention.prepared import Prepared
@@ -218,3 +220,43 @@ def _expect_weights(weights: Tensor) -> None:
         raise DtypeError(f"weights of {weights.dtype}", "floating-point numbers", where="intervene")
     if not bool((weights.detach() >= 0).all()) or not bool(weights.detach().isfinite().all()):
         raise SettingError("weights that are negative, infinite or NaN", "numbers of 0 and more", where="intervene")
+
+
+Edits = tuple[tuple[int, float], ...]
+"""Keys, each with the weight that it is to have."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """At a place, a head (None: all of them), and a query (None: all): no weights, the same for all keys, or edits."""
+
+    place: str
+    head: int | None
+    weights: Literal["zero", "uniform"] | Edits
+    query: int | None = None
+
+
+@contextmanager
+def changed(adapter: ModelAdapter, changes: Sequence[Change]) -> Iterator[None]:
+    """Let the model of an adapter be changed so until the block ends."""
+    with ExitStack() as stack:
+        for one in changes:
+            weights: Literal["zero", "uniform"] | Function
+            weights = one.weights if isinstance(one.weights, str) else partial(edited, edits=one.weights)
+            how = intervene(adapter.model, one.place, heads=one.head, weights=weights, rows=one.query)
+            stack.enter_context(how)
+        yield
+
+
+def edited(weights: Tensor, edits: Edits) -> Tensor:
+    """Weights (..., T, S) with those of some keys set; the others share what is left as they did before."""
+    known = [(key, value) for key, value in edits if key < weights.size(-1)]
+    rest = weights.clone()
+    for key, _ in known:
+        rest[..., key] = 0.0
+    total = rest.sum(-1, keepdim=True)
+    left = max(0.0, 1.0 - sum(value for _, value in known))
+    rest = rest * (left / total.masked_fill(total == 0, 1.0))
+    for key, value in known:
+        rest[..., key] = value
+    return rest

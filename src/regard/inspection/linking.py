@@ -1,6 +1,6 @@
 """Links read off a chosen place of a model: by its weights or by norms, where a word is written or where it is read.
 
-[maps] = word_maps(subject("runs/transformer"), pairs, [Reading.at("decoder.1.cross", shift=True)])
+[maps] = word_maps(adapter("runs/transformer"), pairs, [Reading.at("decoder.1.cross", shift=True)])
 links_of(balanced(maps[0]))
 """
 
@@ -13,12 +13,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from regard.adapters.base import ModelAdapter
+from regard.adapters.tokens import NO_WORD
 from regard.decoding.translate import Tell
 from regard.errors import SettingError
 from regard.inspection.alignment import THRESHOLD, Agreement, Gold, balanced, between_words, links_of, measure
 from regard.inspection.crossing import Crossing, Pair, across, crossings
-from regard.inspection.record.sides import NO_WORD
-from regard.inspection.subjects.subject import Subject
 
 By = Literal["raw", "norm"]
 BOTH: tuple[By, By] = ("raw", "norm")
@@ -55,7 +55,7 @@ class Reading:
 
 
 def word_maps(
-    subject: Subject, pairs: Sequence[Pair], readings: Sequence[Reading], tell: Tell = lambda more: None
+    subject: ModelAdapter, pairs: Sequence[Pair], readings: Sequence[Reading], tell: Tell = lambda more: None
 ) -> list[list[Tensor]]:
     """For each reading, the map (target words, source words) of each pair; the model runs once for all readings."""
     places = list(dict.fromkeys(reading.place for reading in readings))
@@ -86,7 +86,7 @@ def word_map(seen: Crossing, reading: Reading) -> Tensor:
 
 
 def best_reading(
-    subject: Subject,
+    subject: ModelAdapter,
     pairs: Sequence[Pair],
     gold: Sequence[Gold],
     like: Reading | None = None,
@@ -105,7 +105,7 @@ def best_reading(
     return best
 
 
-def _candidates(subject: Subject, pairs: Sequence[Pair], like: Reading | None) -> list[Reading]:
+def _candidates(subject: ModelAdapter, pairs: Sequence[Pair], like: Reading | None) -> list[Reading]:
     if not pairs:
         raise SettingError("no pairs", "some with gold links, to choose a place by", where="best_reading")
     places = across(subject, pairs[0])

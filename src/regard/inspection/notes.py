@@ -13,12 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from regard.adapters.base import ModelAdapter
 from regard.errors import RecordError
 from regard.hub.origins import origin
 from regard.inspection.patterns.atlas import Atlas
-from regard.inspection.patterns.seeing import model_of
 from regard.inspection.record.record import Record
-from regard.inspection.subjects import Subject
 
 FILES = {"patterns": "atlas.json", "badges": "audit.json"}
 
@@ -26,10 +25,9 @@ Notes = Mapping[str, Mapping[str, Mapping[str, str]]]
 """By kind, place and head."""
 
 
-def notes_of(subject: Subject, atlas: Atlas | str | os.PathLike[str] | None = None) -> Notes:
+def notes_of(subject: ModelAdapter, atlas: Atlas | str | os.PathLike[str] | None = None) -> Notes:
     """The notes of a subject, from the folder that its model was loaded from; an atlas that is given comes first."""
-    model = model_of(subject)
-    notes = notes_in(None if model is None else origin(model))
+    notes = notes_in(origin(subject.model))
     if atlas is None:
         return notes
     patterns = atlas.patterns if isinstance(atlas, Atlas) else read_notes(atlas, "patterns")

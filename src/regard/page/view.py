@@ -15,11 +15,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from regard.adapters import adapter
 from regard.errors import SettingError, unknown
 from regard.inspection.notes import noted, notes_of
 from regard.inspection.patterns.atlas import Atlas
+from regard.inspection.record.collect import RecordSpec, collect
 from regard.inspection.record.record import Record
-from regard.inspection.subjects import Wanted, subject
 
 ENDINGS = (".html", ".svg", ".png", ".json", ".npz", ".regard")
 
@@ -116,6 +117,6 @@ def look(
     ln p of what the model says. `atlas`: the names of the heads, as `regard.inspection.patterns.atlas` or a file of it
     tells them; what lies in the folder of the model, atlas.json and audit.json, is found by itself.
     """
-    found = subject(model, tokenizer, writes)
+    found = adapter(model, tokenizer, writes)
     notes = notes_of(found, atlas)
-    return View(noted(found.look(text, text2, wanted=Wanted(places, heads, gradient)), notes))  # type: ignore[arg-type]
+    return View(noted(collect(found, text, text2, spec=RecordSpec(places, heads, gradient)), notes))

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from regard.adapters.case import Row
 from regard.trust.answers import Answers
-from regard.trust.asking.case import Row
 from regard.trust.distances import tvd
 
 

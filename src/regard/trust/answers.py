@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.trust.asking.case import Asker, Row
+from regard.adapters.base import ModelAdapter
+from regard.adapters.case import Row
 
 TOKENS = 4096  # padding included, that are put to the model at once
 
@@ -15,7 +16,7 @@ TOKENS = 4096  # padding included, that are put to the model at once
 class Answers:
     """p (C,) of rows; those that were asked before are remembered until `forget`."""
 
-    def __init__(self, asker: Asker) -> None:
+    def __init__(self, asker: ModelAdapter) -> None:
         self.asker, self.asked = asker, 0
         self._known: dict[Row, Tensor] = {}
 
@@ -24,7 +25,7 @@ class Answers:
         new = sorted({row for row in rows if row not in self._known}, key=lambda row: (len(row.ids), row.ids))
         for some in _batches(new):
             with torch.no_grad():
-                said = self.asker.say(some).exp()
+                said = self.asker.log_probs(some).exp()
             self.asked += len(some)
             self._known.update(zip(some, said, strict=True))
         return torch.stack([self._known[row] for row in rows])

@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from regard.adapters import ModelAdapter, adapter
+from regard.adapters.case import Case, Example
 from regard.errors import SettingError
 from regard.training.distributed import World
-from regard.trust.asking.case import Asker, Case, Example
-from regard.trust.asking.finding import asker as asker_of
 from regard.trust.examining import examine
 from regard.trust.journal import Journal
 from regard.trust.report import Report
@@ -34,7 +34,7 @@ ALONE = World()
 
 
 def audit(
-    model: nn.Module | Asker | str | os.PathLike[str],
+    model: nn.Module | ModelAdapter | str | os.PathLike[str],
     examples: Iterable[Example],
     *,
     tokenizer: Any = None,
@@ -47,14 +47,26 @@ def audit(
 
     examples: texts; Labelled ones, whose labels say what is right and whose evidence, if known, says why; Translations.
     `journal`: a file beside which parts are kept as they are done, so that an interrupted audit goes on;
-    regard.trust.journal.clear takes them away. `world`: the
-    processes that share the work; what they find is the same, however many there are.
+    regard.trust.journal.clear takes them away. `world`: the processes that share the work; what they find is the same,
+    however many there are. The model is in eval() and attends through "regard" meanwhile, and is given back as it was.
     """
     settings = settings or Settings()
-    asker = asker_of(model, tokenizer) if isinstance(model, nn.Module | str | os.PathLike) else model
+    asker = adapter(model, tokenizer) if isinstance(model, nn.Module | str | os.PathLike) else model
+    with asker.borrowed(evaluate=True, through_regard=True):
+        return _audited(asker, examples, settings, journal, world, tell)
+
+
+def _audited(
+    asker: ModelAdapter,
+    examples: Iterable[Example],
+    settings: Settings,
+    journal: str | os.PathLike[str] | None,
+    world: World,
+    tell: Tell,
+) -> Report:
+    facts = {"model": asker.name, "decides": asker.decides, "settings": settings.told()}
     cases = _cases(asker, list(examples), settings.seed)
     parts = [cases[first : first + settings.chunk] for first in range(0, len(cases), settings.chunk)]
-    facts = {"model": asker.name, "decides": asker.kind, "settings": settings.told()}
     kept = None if journal is None else Journal(Path(journal), _head(asker, cases, settings), world.rank)
     done: dict[int, list[dict[str, Any]]] = {} if kept is None else kept.done
     tell(sum(len(part) for part in done.values()))
@@ -76,7 +88,7 @@ def audit(
     return summarise(facts, examined, settings)
 
 
-def _cases(asker: Asker, examples: Sequence[Example], seed: int) -> list[Case]:
+def _cases(asker: ModelAdapter, examples: Sequence[Example], seed: int) -> list[Case]:
     """The decisions that are asked for; chance depends on the seed and the number of the example alone."""
     found = [
         case
@@ -93,7 +105,7 @@ def _cases(asker: Asker, examples: Sequence[Example], seed: int) -> list[Case]:
     return found
 
 
-def _head(asker: Asker, cases: Sequence[Case], settings: Settings) -> dict[str, Any]:
+def _head(asker: ModelAdapter, cases: Sequence[Case], settings: Settings) -> dict[str, Any]:
     """What an audit is of: parts of another one are not taken for its own."""
     weights = blake2b(digest_size=16)
     for name, tensor in sorted(asker.model.state_dict().items()):

@@ -15,10 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.adapters.base import ModelAdapter
+from regard.adapters.case import Case
 from regard.trust.adversary import adversary
 from regard.trust.agreement import agreements, left_out
 from regard.trust.answers import Answers
-from regard.trust.asking.case import Asker, Case
 from regard.trust.distances import LARGEST_JSD, jsd
 from regard.trust.erasing import flipping, order_of
 from regard.trust.maps import Looked, Seen, attention_maps, input_gradient, look, method_maps
@@ -55,7 +56,7 @@ class Examined:
         return asdict(self)
 
 
-def examine(asker: Asker, cases: Sequence[Case], settings: Settings, part: int) -> list[Examined]:
+def examine(asker: ModelAdapter, cases: Sequence[Case], settings: Settings, part: int) -> list[Examined]:
     """Every test on these cases; chance is that of part number `part` of the audit, whoever examines it."""
     # torch heeds 32 bits of a seed
     chance = torch.Generator().manual_seed(Random(f"{settings.seed} {part}").getrandbits(32))
@@ -84,12 +85,12 @@ def examine(asker: Asker, cases: Sequence[Case], settings: Settings, part: int) 
     return found
 
 
-def _decided(asker: Asker, looked: Looked, case: Case, at: int) -> Examined:
+def _decided(asker: ModelAdapter, looked: Looked, case: Case, at: int) -> Examined:
     chosen = int(looked.chosen[at])
     right = None if case.expected is None else chosen == case.expected
     evidence = None if case.evidence is None else sorted(case.evidence)
     p = round(float(looked.p[at]), 6)
-    return Examined(case.number, case.tokens, asker.called(chosen), p, right, evidence=evidence)
+    return Examined(case.number, case.tokens, asker.label(chosen), p, right, evidence=evidence)
 
 
 def _agreeing(
@@ -153,7 +154,7 @@ def _changed(first: Tensor, second: Tensor) -> float:
 
 
 def _tried(
-    asker: Asker,
+    asker: ModelAdapter,
     looked: Looked,
     seen: Seen,
     settings: Settings,

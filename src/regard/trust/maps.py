@@ -14,12 +14,13 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor
 
+from regard.adapters.base import ModelAdapter
+from regard.adapters.case import Row
 from regard.attention.hearing import capture
 from regard.attention.observe import Observe
 from regard.errors import PlaceError
 from regard.inspection.measures.derivatives import gradients, integrated
 from regard.inspection.measures.norms import joining, value_norms
-from regard.trust.asking.case import Asker, Row
 from regard.trust.passing import vectors_through, weights_through
 from regard.trust.rolling import Layer, rolled
 
@@ -71,15 +72,15 @@ class Looked:
         return self.said.exp().gather(1, self.chosen.unsqueeze(1)).squeeze(1)
 
 
-def look(asker: Asker, rows: Sequence[Row], places: str | Sequence[str] = "*") -> Looked:
+def look(asker: ModelAdapter, rows: Sequence[Row], places: str | Sequence[str] = "*") -> Looked:
     """One run of the model, and the way back from what it decided, and from what it would have decided else."""
     with torch.no_grad():
-        said = asker.say(rows)
+        said = asker.log_probs(rows)
     best = said.topk(2, -1).indices
     first, every = _seen(asker, rows, best[:, 0], places)
     second, _ = _seen(asker, rows, best[:, 1], places)
     if not first:
-        there = ", ".join(place for place, _ in every if asker.looks_at_text(place))
+        there = ", ".join(place for place, _ in every if asker.attends_to_text(place))
         if not there:
             raise PlaceError("no place that looks at the text", "a model with attention to it", where="audit")
         asked = places if isinstance(places, str) else ", ".join(places)
@@ -88,7 +89,7 @@ def look(asker: Asker, rows: Sequence[Row], places: str | Sequence[str] = "*") -
 
 
 def _seen(
-    asker: Asker, rows: Sequence[Row], wanted: Tensor, places: str | Sequence[str]
+    asker: ModelAdapter, rows: Sequence[Row], wanted: Tensor, places: str | Sequence[str]
 ) -> tuple[list[Seen], list[tuple[str, Tensor]]]:
     found: dict[str, list[tuple[Tensor, Tensor]]] = {}
     for place, weights, slope in gradients(weights_through(asker.model), lambda: _p(asker, rows, wanted).sum()):
@@ -99,9 +100,9 @@ def _seen(
     }
     chosen = set(_matching(list(joined), places))
     seen = [
-        Seen(place, weights, slopes, asker.decider(place, rows))
+        Seen(place, weights, slopes, asker.readout_position(place, rows))
         for place, (weights, slopes) in joined.items()
-        if place in chosen and asker.looks_at_text(place)
+        if place in chosen and asker.attends_to_text(place)
     ]
     return seen, [(place, weights.mean(1)) for place, (weights, _) in joined.items()]
 
@@ -111,9 +112,9 @@ def _matching(places: Sequence[str], patterns: str | Sequence[str]) -> list[str]
     return [place for place in places if any(fnmatchcase(place, pattern) for pattern in wanted)]
 
 
-def _p(asker: Asker, rows: Sequence[Row], wanted: Tensor) -> Tensor:
+def _p(asker: ModelAdapter, rows: Sequence[Row], wanted: Tensor) -> Tensor:
     """p (B,) of these classes."""
-    return asker.say(rows).exp().gather(1, wanted.unsqueeze(1)).squeeze(1)
+    return asker.log_probs(rows).exp().gather(1, wanted.unsqueeze(1)).squeeze(1)
 
 
 def attention_maps(looked: Looked) -> dict[str, Tensor]:
@@ -127,7 +128,7 @@ def attention_maps(looked: Looked) -> dict[str, Tensor]:
     return found
 
 
-def method_maps(asker: Asker, looked: Looked, second: bool = False) -> dict[str, Tensor]:
+def method_maps(asker: ModelAdapter, looked: Looked, second: bool = False) -> dict[str, Tensor]:
     """The methods that attention is set beside, for the class that was chosen or for the second one: (B, S)."""
     wanted = looked.second if second else looked.chosen
     seen = looked.seen_for_second if second else looked.seen
@@ -142,7 +143,7 @@ def method_maps(asker: Asker, looked: Looked, second: bool = False) -> dict[str,
     }
 
 
-def input_gradient(asker: Asker, rows: Sequence[Row], wanted: Tensor, fixed: bool = False) -> Tensor:
+def input_gradient(asker: ModelAdapter, rows: Sequence[Row], wanted: Tensor, fixed: bool = False) -> Tensor:
     """x . dp/dx of every token's vector x, (B, S). `fixed`: the attention weights stay what they are while the
     vectors change, as Jain & Wallace 2019 have it."""
     points = vectors_through(asker, rows)
@@ -156,25 +157,25 @@ def input_gradient(asker: Asker, rows: Sequence[Row], wanted: Tensor, fixed: boo
     return torch.stack([(x * slope).sum(-1) for _, x, slope in gradients(points, target)]).sum(0)
 
 
-def integrated_map(asker: Asker, rows: Sequence[Row], wanted: Tensor, steps: int = STEPS) -> Tensor:
+def integrated_map(asker: ModelAdapter, rows: Sequence[Row], wanted: Tensor, steps: int = STEPS) -> Tensor:
     """Integrated gradients of every token's vector, from nothing, (B, S)."""
     found = integrated(vectors_through(asker, rows), lambda: _p(asker, rows, wanted).sum(), steps)
     return torch.stack([x.sum(-1) for _, x in found]).sum(0)
 
 
-def rollout_map(asker: Asker, looked: Looked) -> Tensor:
+def rollout_map(asker: ModelAdapter, looked: Looked) -> Tensor:
     """What is left of each token where the decision is read, if every layer mixes as its weights say: (B, S)."""
     layers = [
-        Layer(weights, asker.asks_from_text(place), asker.looks_at_text(place)) for place, weights in looked.every
+        Layer(weights, asker.attends_from_text(place), asker.attends_to_text(place)) for place, weights in looked.every
     ]
-    last = [place for place, _ in looked.every if asker.looks_at_text(place)][-1]
-    return rolled(layers, asker.decider(last, looked.rows), looked.lengths)
+    last = [place for place, _ in looked.every if asker.attends_to_text(place)][-1]
+    return rolled(layers, asker.readout_position(last, looked.rows), looked.lengths)
 
 
-def norm_map(asker: Asker, looked: Looked, seen: Seen) -> Tensor:
+def norm_map(asker: ModelAdapter, looked: Looked, seen: Seen) -> Tensor:
     """Weights times the length of the vector that each key sends, as it leaves its head (Kobayashi 2020), (B, S)."""
     with torch.no_grad(), capture(asker.model, seen.place, Observe(values=True)) as heard:
-        asker.say(looked.rows)
+        asker.log_probs(looked.rows)
     values = max((call.values for call in heard.calls(seen.place) if call.values is not None), key=lambda v: v.size(-2))
     matrix = joining(asker.model, seen.place)
     by_head = values if values.dim() == 4 else values.unsqueeze(1)  # (B, Hk, S, D)

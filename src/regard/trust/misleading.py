@@ -15,10 +15,10 @@ from random import Random
 import torch
 from torch import Tensor
 
+from regard.adapters.bert_inputs import Rows, rows_of
 from regard.attention.hearing import capture
 from regard.attention.observe import Observe
 from regard.errors import SettingError
-from regard.inspection.rows import Rows, rows_of
 from regard.models.pooling import PoolingClassifier
 from regard.text.examples import Labelled
 from regard.text.tokenizers.tokenizer import Tokenizer

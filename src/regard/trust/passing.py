@@ -8,11 +8,12 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from regard.adapters.base import ModelAdapter
+from regard.adapters.case import Row
 from regard.attention.observe import Attended, Observe
 from regard.errors import PlaceError
 from regard.inspection.intervene import answered
 from regard.inspection.measures.derivatives import Change, Points
-from regard.trust.asking.case import Asker, Row
 
 
 def weights_through(model: nn.Module, places: str | Sequence[str] = "*") -> Points:
@@ -32,9 +33,9 @@ def weights_through(model: nn.Module, places: str | Sequence[str] = "*") -> Poin
     return points
 
 
-def vectors_through(asker: Asker, rows: Sequence[Row]) -> Points:
+def vectors_through(asker: ModelAdapter, rows: Sequence[Row]) -> Points:
     """The vectors (B, S, D) that the tokens of these rows are read as, as points."""
-    ids = asker.ids(rows)
+    ids = asker.input_ids(rows)
 
     @contextmanager
     def points(change: Change) -> Iterator[None]:

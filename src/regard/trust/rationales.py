@@ -13,8 +13,8 @@ from random import Random
 import torch
 from torch import Tensor
 
+from regard.adapters.case import Row
 from regard.trust.answers import Answers
-from regard.trust.asking.case import Row
 
 FAINT = 0.1  # of what an even map gives to each token
 SIZES = (0.01, 0.05, 0.1, 0.2, 0.5)  # of the tokens that may be taken away

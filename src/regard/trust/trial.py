@@ -9,7 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from regard.trust.asking.case import Asker, Row
+from regard.adapters.base import ModelAdapter
+from regard.adapters.case import Row
 from regard.trust.passing import weights_through
 from regard.trust.replay import Replay
 
@@ -24,7 +25,7 @@ class Trial:
     Only the queries that decide are changed: the one from which the decision is read or, where there is none such, all.
     """
 
-    asker: Asker
+    asker: ModelAdapter
     rows: Sequence[Row]
     place: str
     copies: int = 1
@@ -56,7 +57,7 @@ class Trial:
 
     @cached_property
     def _decider(self) -> list[int] | None:
-        found = self.asker.decider(self.place, self.rows)
+        found = self.asker.readout_position(self.place, self.rows)
         return None if found is None else found * self.copies
 
     @cached_property
@@ -85,7 +86,7 @@ class Trial:
         learns = elsewhere is not None and torch.is_grad_enabled()
         passing = weights_through(self.asker.model, self.place)
         with torch.set_grad_enabled(learns), self._replay.running(), passing(change):
-            return self.asker.say(list(self.rows) * self.copies).exp()
+            return self.asker.log_probs(list(self.rows) * self.copies).exp()
 
     def _changed(self, weights: Tensor, first: int, elsewhere: Elsewhere, heads: Sequence[int] | None) -> Tensor:
         chosen = list(range(weights.size(1))) if heads is None else list(heads)

@@ -14,6 +14,7 @@ from tests.test_docs import blocks
 from typer.testing import CliRunner
 
 from regard import load
+from regard.adapters import adapter
 from regard.cli import app
 from regard.errors import RunError, SettingError
 from regard.inspection.classes import Classifier
@@ -22,7 +23,7 @@ from regard.inspection.heads.examined import Examined, class_probability
 from regard.inspection.heads.importance import importance
 from regard.inspection.heads.pruning import lowest, prune, save_pruned
 from regard.inspection.intervene import intervene
-from regard.inspection.subjects import subject
+from regard.inspection.record.collect import collect
 from regard.models.pruning import multi_heads
 from regard.training.reading.recipes import read_recipe
 from regard.training.run import recorded, train
@@ -79,7 +80,7 @@ def test_a_pruned_translator_translates_is_looked_at_and_trained_on(runs: Path, 
     half, more = tmp_path / "half", tmp_path / "more"
     save_pruned(runs / "transformer", half, {"decoder.0.cross": [0, 3], "encoder.blocks.1.self": [1]})
     [[best]] = translator(half)(["The black cat sleeps ."])
-    record = subject(half).look("The black cat sleeps .")
+    record = collect(adapter(half), "The black cat sleeps .")
     assert record.place("decoder.0.cross").heads == 2 and len(record.steps) == len(best.tokens) + 1
     recipe = read_recipe(half / "recipe.toml", ["train.steps=1"], tasks=TASKS)
     before = Examined.of(half).loss()
@@ -134,7 +135,7 @@ def test_a_run_is_judged_by_a_file(runs: Path, tmp_path: Path) -> None:
 def test_the_probability_of_a_class_without_each_head(runs: Path) -> None:
     classifier = Classifier.of(runs / "classifier")
     number = class_probability(classifier, "The meal was good .", "positive")
-    found = ablate(classifier.model, number)
+    found = ablate(classifier.adapter.model, number)
     assert 0 < found.whole < 1 and {len(one) for one in found.without.values()} == {4}
     with pytest.raises(SettingError, match="label 'good'"):
         class_probability(classifier, "The meal was good .", "good")

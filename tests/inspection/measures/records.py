@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.attention import Attended, attend, capture
 from regard.attention.masks import Mask
 from regard.attention.scores import Dot
-from regard.inspection.record.making import kept_of, observing, statistics_of
+from regard.inspection.record.build import kept_of, observing, statistics_of
 from regard.inspection.record.place import Place
 from regard.inspection.record.record import Record
 from regard.inspection.record.sides import Side

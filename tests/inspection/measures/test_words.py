@@ -3,9 +3,10 @@
 import pytest
 import torch
 
+from regard.adapters.tokens import NO_WORD, NOWHERE
 from regard.errors import ShapeError
 from regard.inspection.measures.words import grouped, of_words, shown
-from regard.inspection.record.sides import NO_WORD, NOWHERE, Side
+from regard.inspection.record.sides import Side
 
 text = "unhappy cats purr"
 one = Side(

@@ -8,13 +8,14 @@ from random import Random
 import torch
 from torch import Tensor
 
+from regard.adapters.tokens import TokenRow
 from regard.inspection.patterns.counting import Plan, Sums, count
 from regard.inspection.patterns.lexicon import Lexicon, learned
 from regard.inspection.patterns.naming import Measured, measured, names
 from regard.inspection.patterns.passages import Passage
 from regard.inspection.patterns.scene import Scene, scene_of
+from regard.inspection.record.collect import side_of as side_from
 from regard.inspection.record.sides import Side
-from regard.inspection.subjects.rows import Row
 
 TEXTS = 24
 NOUNS = "cat dog house tree road ship stone bread river judge".split()
@@ -51,7 +52,7 @@ def texts(seed: int = 0, count: int = TEXTS) -> list[Passage]:
 
 def side_of(text: str, other: str | None = None, special: bool = True) -> Side:
     """As a BERT reads it: words of more than four letters in two pieces."""
-    row = Row("text")
+    row = TokenRow("text")
     if special:
         row.special("[CLS]")
     for number, part in enumerate((text, other)):
@@ -70,7 +71,7 @@ def side_of(text: str, other: str | None = None, special: bool = True) -> Side:
         row.part(part, pieces, spans, words)
         if special:
             row.special("[SEP]")
-    return row.side()
+    return side_from(row)
 
 
 @cache

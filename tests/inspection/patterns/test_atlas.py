@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from regard.adapters import ModelAdapter, adapter
 from regard.attention.positions import Rotary
 from regard.errors import RecordError, SettingError
 from regard.inspection.patterns.atlas import Atlas, atlas, counted
@@ -16,7 +17,6 @@ from regard.inspection.patterns.lexicon import learned
 from regard.inspection.patterns.passages import Passage, passages_of
 from regard.inspection.patterns.seeing import seen
 from regard.inspection.patterns.sheet import UNKNOWN
-from regard.inspection.subjects import Subject, subject
 from regard.models.bert import SIZES, Bert
 from regard.models.gpt import GPT
 from regard.text import grammar
@@ -34,7 +34,7 @@ def sentences() -> list[str]:
 
 
 @cache
-def reader() -> Subject:
+def reader() -> ModelAdapter:
     torch.manual_seed(0)
     tokenizer = Tokenizer.train(WordPiece(300), sentences())
     model = Bert.of(len(tokenizer), SIZES["tiny"], positions=96).eval()
@@ -42,7 +42,7 @@ def reader() -> Subject:
         for module in model.modules():
             if isinstance(module, torch.nn.Linear):
                 module.weight.mul_(4)
-    return subject(model, tokenizer)
+    return adapter(model, tokenizer)
 
 
 def pairs() -> list[tuple[str, str]]:
@@ -63,7 +63,7 @@ def test_what_is_seen_are_the_weights_of_every_place() -> None:
 def test_a_reader_of_the_past_sees_the_past() -> None:
     torch.manual_seed(0)
     tokenizer = Tokenizer.train(WordPiece(300), sentences())
-    model = subject(GPT(len(tokenizer), 16, 2, 2, Rotary(8)).eval(), tokenizer)
+    model = adapter(GPT(len(tokenizer), 16, 2, 2, Rotary(8)).eval(), tokenizer)
     for place in seen(model, Passage(sentences()[0])):
         T = place.weights.size(1)
         assert place.visible.equal(torch.ones(T, T, dtype=torch.bool).tril())

@@ -16,8 +16,8 @@ from regard.attention.biases import DenseBias
 from regard.attention.positions import Alibi, Relative
 from regard.attention.windows import LocalM, LocalP
 from regard.errors import RecordError, SettingError
+from regard.inspection.record.build import kept_of, observing, statistics_of
 from regard.inspection.record.fixed import Fixed
-from regard.inspection.record.making import kept_of, observing, statistics_of
 from regard.inspection.record.place import Place
 from regard.inspection.record.record import Record, Step
 from regard.inspection.record.sides import Side

@@ -16,7 +16,8 @@ from regard.attention.biases import DenseBias
 from regard.attention.masks import Causal, Everything
 from regard.attention.scores import Additive, ScaledDot
 from regard.attention.windows import LocalP
-from regard.inspection.record.making import kept_of, observing, statistics_of
+from regard.inspection.record.build import kept_of, observing, statistics_of
+from regard.inspection.record.collect import collect
 from regard.inspection.record.place import Place
 from regard.inspection.record.record import Record, Step
 from regard.inspection.record.sides import Side
@@ -69,6 +70,7 @@ class Fake:
     description: str = "random numbers"
     meanwhile: Callable[[str], object] = lambda text: None
     heard: list[tuple[str, str | None, Sequence[int] | None]] = field(default_factory=list)
+    model: torch.nn.Module = field(default_factory=torch.nn.Identity)
 
     def look(self, text: str, other: str | None = None, *, prefix: Sequence[int] | None = None) -> Record:
         self.heard.append((text, other, prefix))
@@ -95,11 +97,16 @@ class Gate:
             self.left.set()
 
 
+def looked(subject: object, *asked: object, **how: object) -> Record:
+    """The record that a fake makes, or that of a real adapter."""
+    return subject.look(*asked, **how) if isinstance(subject, Fake) else collect(subject, *asked, **how)
+
+
 def client_of(
     *subjects: Fake, records: dict[str, Record] | None = None, limits: Limits = Limits(), hosts: Sequence[str] = (HOST,)
 ) -> TestClient:
     """To be used in a `with`, so that all its requests share a loop."""
-    app = make_app(subjects, records or {}, limits, hosts)
+    app = make_app(subjects, records or {}, limits, hosts, looked)
     return TestClient(app, base_url=f"http://{HOST}", raise_server_exceptions=False)
 
 

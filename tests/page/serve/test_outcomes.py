@@ -10,7 +10,8 @@ import pytest
 
 from page.serve.fakes import client_of, told
 from page.small import TEXT, classifying, continuing, filling, translating
-from regard.inspection.subjects.changes import Change, changed
+from regard.inspection.intervene import Change, changed
+from regard.inspection.record.collect import collect
 from regard.page.serve import Limits
 
 MASKED = "the black [MASK] sleeps ."
@@ -39,7 +40,7 @@ def test_a_translator_says_the_same_words_less_likely_and_writes_anew(client: An
     found = tried(client, name, {"place": number, "head": 2, "weights": "zero"}).json()
     words = [step[1] for step in before["steps"]]
     with changed(subject, [Change("decoder.1.cross", 2, "zero")]):
-        same, anew = subject.look(TEXT, prefix=words), subject.look(TEXT)
+        same, anew = collect(subject, TEXT, prefix=words), collect(subject, TEXT)
     assert [word["before"] for word in found["words"]] == pytest.approx([math.exp(s[2]) for s in before["steps"]])
     assert [word["after"] for word in found["words"]] == pytest.approx([math.exp(s.log_prob) for s in same.steps])
     assert len(found["written"]) == len(anew.steps)
@@ -58,7 +59,7 @@ def test_an_edited_row_of_a_classifier(client: Any) -> None:
     found = tried(client, name, {"place": 1, "head": 1, "weights": row, "query": 0}).json()
     subject = classifying()
     with changed(subject, [Change("reading.bert.encoder.blocks.1.self", 1, ((0, 0.75), (3, 0.25)), 0)]):
-        after = dict(subject.look(TEXT).facts["classes"])
+        after = dict(collect(subject, TEXT).facts["classes"])
     assert {one["text"]: one["after"] for one in found["classes"]} == pytest.approx(after)
     assert [one["text"] for one in found["classes"]] == ["bad", "good"]
     assert found["classes"][0]["before"] != pytest.approx(found["classes"][0]["after"])
@@ -123,6 +124,6 @@ def test_no_more_changes_than_there_may_be_and_none_is_none(client: Any) -> None
 
 
 def test_a_record_that_no_look_has_made_has_no_model() -> None:
-    with client_of(classifying(), records={"kept": classifying().look(TEXT)}) as client:
+    with client_of(classifying(), records={"kept": collect(classifying(), TEXT)}) as client:
         answer = tried(client, "kept", HEAD)
         assert answer.status_code == 404 and "whose model is not here" in told(answer)["came"]

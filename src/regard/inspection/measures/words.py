@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from regard.adapters.tokens import NO_WORD, NOWHERE
 from regard.errors import ShapeError
 from regard.inspection.alignment import between_words
-from regard.inspection.record.sides import NO_WORD, NOWHERE, Side
+from regard.inspection.record.sides import Side
 
 
 def of_words(measure: Tensor, keys: Side, queries: Side | None = None) -> Tensor:

@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import nn
 
+from regard.adapters import ModelAdapter, adapter
 from regard.errors import RecordError, SettingError
 from regard.inspection.patterns.counting import Plan, Sums, count
 from regard.inspection.patterns.examples import STEPS
@@ -25,7 +26,6 @@ from regard.inspection.patterns.scene import scene_of
 from regard.inspection.patterns.seeing import Seen, seen
 from regard.inspection.patterns.sheet import VERSION, Head, Sheet, Shown
 from regard.inspection.patterns.traits import NUMBERS
-from regard.inspection.subjects import Subject, subject
 from regard.training.distributed import World
 
 WORDS = 100  # of a text; longer ones are cut
@@ -52,7 +52,7 @@ class Atlas(Sheet):
 
 
 def atlas(
-    model: nn.Module | str | os.PathLike[str] | Subject,
+    model: nn.Module | str | os.PathLike[str] | ModelAdapter,
     texts: Iterable[Given],
     *,
     tokenizer: Any = None,
@@ -69,19 +69,20 @@ def atlas(
     several ranks each reads a part, and all get the same atlas, to the last digit. `tell` hears how many more texts are
     read.
     """
-    found = subject(model, tokenizer) if isinstance(model, nn.Module | str | os.PathLike) else model
+    found = adapter(model, tokenizer) if isinstance(model, nn.Module | str | os.PathLike) else model
     given = passages_of(texts, words)
     if len(given) < TEXTS:
         raise SettingError(f"{len(given)} texts", f"at least {TEXTS}, so that chance can be told", where="atlas")
     known = learned(given) if lexicon is None else lexicon
     given += probes(known, pairs=found.kind == "translates", seed=seed)
-    sums = _together(counted(found, given, known, seed, world, tell), world)
+    with found.borrowed():
+        sums = _together(counted(found, given, known, seed, world, tell), world)
     heads = tuple(head for place, one in sums.items() for head in _heads(place, one))
     return Atlas(found.name, sum(not one.probe for one in given), heads)
 
 
 def counted(
-    subject: Subject,
+    subject: ModelAdapter,
     passages: Sequence[Passage],
     lexicon: Lexicon,
     seed: int = 0,

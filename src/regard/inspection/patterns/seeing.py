@@ -6,17 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import pad
 
+from regard.adapters.base import ModelAdapter
 from regard.attention.observe import Attended, Observe
 from regard.attention.tap import Listener, listening, places_of
 from regard.errors import SettingError
 from regard.inspection.patterns.passages import Passage
+from regard.inspection.record.collect import RecordSpec, collect
 from regard.inspection.record.sides import Side
-from regard.inspection.subjects import Subject, Wanted
 
-STATISTICS = Wanted(heads=())  # a record of nothing but sides and statistics: the maps are heard beside it
+STATISTICS = RecordSpec(heads=())  # a record of nothing but sides and statistics: the maps are heard beside it
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,25 +40,16 @@ class _Call:
     visible: Tensor
 
 
-def model_of(subject: Subject) -> nn.Module | None:
-    """The model of a subject; None of one that nobody knows to have one."""
-    found = getattr(subject, "model", None) or getattr(getattr(subject, "translator", None), "model", None)
-    return found if isinstance(found, nn.Module) else None
-
-
-def seen(subject: Subject, passage: Passage) -> Iterator[Seen]:
+def seen(subject: ModelAdapter, passage: Passage) -> Iterator[Seen]:
     """Every place at which the model attends while it reads a passage. One passage's maps are held, never more."""
-    model = model_of(subject)
-    if model is None:
-        raise SettingError(f"a {type(subject).__name__}", "a subject with a model", where="atlas")
     heard: dict[str, list[_Call]] = {}
 
     def hear(place: str, got: Attended) -> None:
         heard.setdefault(place, []).append(_call(got))
 
-    with listening(Listener(places_of(model), Observe(weights=True, prepared=True), hear)):
+    with listening(Listener(places_of(subject.model), Observe(weights=True, prepared=True), hear)):
         try:
-            record = subject.look(passage.text, passage.other, wanted=STATISTICS)
+            record = collect(subject, passage.text, passage.other, spec=STATISTICS)
         except SettingError as error:
             where, advice = f"atlas, reading {passage.text[:40]!r}", error.advice or "Longer texts can be cut: words=N."
             raise SettingError(error.came, error.expected, where=where, advice=advice) from None

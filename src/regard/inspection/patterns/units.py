@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.adapters.tokens import NOWHERE
 from regard.inspection.patterns.passages import Nouns, Passage
-from regard.inspection.record.sides import NOWHERE, Side
+from regard.inspection.record.sides import Side
 from regard.text.words import Span, numbers, separated
 
 SPECIAL, SIGN, WORD = range(3)  # what stands for nothing in the text, punctuation, words

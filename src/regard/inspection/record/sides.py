@@ -8,9 +8,6 @@ from typing import Any
 
 from regard.errors import RecordError
 
-NOWHERE = (-1, -1)
-NO_WORD = -1
-
 
 @dataclass(frozen=True)
 class Side:

@@ -5,18 +5,16 @@ from typing import TYPE_CHECKING
 from regard.lazy import Home, door
 
 if TYPE_CHECKING:
-    from regard.inspection.subjects.subject import Subject
     from regard.page.serve.application import make_app
     from regard.page.serve.limits import Limits
     from regard.page.serve.running import serve
 
-__all__ = ["make_app", "serve", "Limits", "Subject"]
+__all__ = ["make_app", "serve", "Limits"]
 
 _HOMES: dict[str, Home] = {
     "make_app": ("regard.page.serve.application", "make_app"),
     "serve": ("regard.page.serve.running", "serve"),
     "Limits": ("regard.page.serve.limits", "Limits"),
-    "Subject": ("regard.inspection.subjects.subject", "Subject"),
 }
 
 __getattr__ = door(__name__, _HOMES, globals())

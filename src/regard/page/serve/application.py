@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,9 +12,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from regard import __version__
+from regard.adapters import ModelAdapter
 from regard.errors import RegardError
+from regard.inspection.record.collect import collect
 from regard.inspection.record.record import Record
-from regard.inspection.subjects.subject import Subject
 from regard.page.serve.answers import tell_http, tell_invalid, tell_refusal
 from regard.page.serve.api import routes
 from regard.page.serve.guard import Guard
@@ -35,13 +36,17 @@ LOOPBACK = ("127.0.0.1", "localhost")
 
 
 def make_app(
-    subjects: Sequence[Subject],
+    subjects: Sequence[ModelAdapter],
     records: Mapping[str, Record] = {},
     limits: Limits = Limits(),
     hosts: Sequence[str] = LOOPBACK,
+    collect: Callable[..., Record] = collect,
 ) -> FastAPI:
-    """An ASGI application in which visitors put text to these subjects, and look at these records, by their ids."""
-    service = Service(subjects, records, limits)
+    """An ASGI application in which visitors put text to these subjects, and look at these records, by their ids.
+
+    `collect`: what makes a record of a subject and a text.
+    """
+    service = Service(subjects, records, limits, collect)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

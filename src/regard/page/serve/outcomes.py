@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import torch
 
+from regard.inspection.intervene import Change, Edits
 from regard.inspection.record.place import Place
 from regard.inspection.record.record import Record, Step
-from regard.inspection.subjects.changes import Change, Edits
 from regard.page.serve.refusals import Missing, Refusal
 
 SLACK = 1e-6  # of a sum of weights that were rounded

@@ -11,9 +11,9 @@ from functools import partial
 import uvicorn
 from fastapi import FastAPI
 
+from regard.adapters import ModelAdapter
 from regard.errors import SettingError
 from regard.inspection.record.record import Record
-from regard.inspection.subjects.subject import Subject
 from regard.page.serve.application import LOOPBACK, make_app
 from regard.page.serve.connection import Connection
 from regard.page.serve.limits import Limits
@@ -24,7 +24,7 @@ GRACE = 3  # seconds for what is at work when the server is told to end
 
 
 def serve(
-    subjects: Sequence[Subject],
+    subjects: Sequence[ModelAdapter],
     records: Mapping[str, Record] = {},
     limits: Limits = Limits(),
     host: str = LOOPBACK[0],

@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any, TypeVar
 
+from regard.adapters import ModelAdapter
 from regard.errors import RegardError, SettingError
+from regard.inspection.intervene import changed
 from regard.inspection.notes import noted, notes_of
+from regard.inspection.record.collect import RecordSpec, collect
 from regard.inspection.record.place import Place
 from regard.inspection.record.record import Record
-from regard.inspection.subjects.changes import changed
-from regard.inspection.subjects.subject import Subject, Wanted
 from regard.page.payload import payload
 from regard.page.serve import tiles
 from regard.page.serve.limits import Limits
@@ -24,7 +25,7 @@ from regard.page.serve.shelf import Records, Shelf
 from regard.page.serve.stopping import check, stoppable
 
 Found = TypeVar("Found")
-STATISTICS = Wanted(heads=())
+STATISTICS = RecordSpec(heads=())
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,14 @@ class Spot:
 class Service:
     """Holds what requests share: subjects by name, records by id, and three lines before three kinds of work."""
 
-    def __init__(self, subjects: Sequence[Subject], records: Mapping[str, Record], limits: Limits) -> None:
+    def __init__(
+        self,
+        subjects: Sequence[ModelAdapter],
+        records: Mapping[str, Record],
+        limits: Limits,
+        collect: Callable[..., Record] = collect,
+    ) -> None:
+        self.collect = collect
         self.subjects = {subject.name: subject for subject in subjects}
         if len(self.subjects) < len(subjects):
             names = ", ".join(subject.name for subject in subjects)
@@ -68,7 +76,7 @@ class Service:
         if prefix is not None and len(prefix) > self.limits.prefix:
             raise Refusal(f"{len(prefix):,} tokens", f"at most {self.limits.prefix:,}", where="prefix")
 
-        record = await self._asked(run, lambda: subject.look(text, other, prefix=prefix))
+        record = await self._asked(run, lambda: self.collect(subject, text, other, prefix=prefix))
         # so that a link to the record can go on from it
         asked = {"run": run, "text": text, "other": other, "prefix": None if prefix is None else list(prefix)}
         record = noted(record, self.notes[run])
@@ -93,8 +101,9 @@ class Service:
 
         def work() -> dict[str, Any]:
             with changed(subject, changes):
-                same = subject.look(asked["text"], asked["other"], prefix=told, wanted=STATISTICS)
-                anew = subject.look(asked["text"], prefix=asked.get("prefix"), wanted=STATISTICS) if writes else None
+                same = self.collect(subject, asked["text"], asked["other"], prefix=told, spec=STATISTICS)
+                begun = asked.get("prefix")
+                anew = self.collect(subject, asked["text"], prefix=begun, spec=STATISTICS) if writes else None
             return outcome(record, same, anew)
 
         return await self._asked(asked["run"], work)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from regard.inspection.subjects.subject import Kind
+from regard.adapters.base import Kind
 from regard.page.serve.outcomes import Wish
 
 LARGEST = 2**31 - 1

@@ -1,0 +1,1 @@
+"""Exports of trained models to other programs: ONNX and CTranslate2."""

@@ -1,0 +1,74 @@
+"""A language model asked for the next token of a text that was cut."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+import torch
+
+from regard.adapters.case import SHORTEST
+from regard.adapters.causal_lm import CausalLMAdapter
+from regard.attention.scores import Bilinear
+from regard.errors import SettingError
+from regard.models.attentive import AttentiveLM, LookBack
+from regard.models.copying import Gate
+from regard.models.recurrence import Recurrence
+from regard.models.words import Words
+from regard.text.examples import Labelled
+from regard.trust.audit import audit
+from trust.toys import QUICK, SIZE, TEXTS, TOKENIZER, language_model, lively, rows
+
+
+def attentive(copy: bool) -> CausalLMAdapter:
+    look = LookBack(Bilinear(8), copy=Gate(8) if copy else None)
+    model = AttentiveLM(Words(SIZE, 6, TOKENIZER.special.unknown), Recurrence("gru", 6, 8), look)
+    return CausalLMAdapter(lively(model), TOKENIZER, "attentive")
+
+
+ASKERS = {"gpt": language_model, "attentive": lambda: attentive(False), "copying": lambda: attentive(True)}
+every_asker = pytest.mark.parametrize("name", ASKERS)
+
+
+@every_asker
+@torch.no_grad()
+def test_a_padded_batch_says_what_each_row_says_alone(name: str) -> None:
+    asker = ASKERS[name]()
+    given = rows(asker, *TEXTS)
+    together = asker.log_probs(given)
+    torch.testing.assert_close(together.exp().sum(-1), torch.ones(len(given)))
+    for at, row in enumerate(given):
+        torch.testing.assert_close(together[at], asker.log_probs([row])[0], atol=1e-5, rtol=1e-4)
+
+
+def test_a_text_is_cut_and_what_comes_there_is_expected() -> None:
+    asker, ids, cuts = language_model(), TOKENIZER.encode(TEXTS[2]).ids, set()
+    for seed in range(20):
+        [case] = asker.cases(TEXTS[2], 4, Random(seed))
+        cut = len(case.row.ids)
+        assert list(case.row.ids) == ids[:cut] and case.expected == ids[cut] and len(case.tokens) == cut
+        assert case.row.free == (True,) * (cut - 1) + (False,) and case.number == 4
+        cuts.add(cut)
+    assert min(cuts) >= SHORTEST and max(cuts) < len(ids) and len(cuts) > 3
+
+
+def test_what_is_too_short_is_not_asked_about_and_what_is_too_long_is_cut() -> None:
+    asker = language_model()
+    assert asker.cases("a dull cat", 0, Random(0)) == []
+    longest = asker.model.longest
+    for seed in range(10):
+        [case] = asker.cases("the film was bad " * 20, 0, Random(seed))
+        assert len(case.row.ids) <= longest
+        asker.log_probs([case.row])
+
+
+def test_other_examples_are_refused() -> None:
+    with pytest.raises(SettingError, match="a Labelled, expected a text, for a language model"):
+        language_model().cases(Labelled("a b c d", "x"), 0, Random(0))
+
+
+@every_asker
+def test_it_is_audited(name: str) -> None:
+    report = audit(ASKERS[name](), TEXTS, settings=QUICK)
+    assert report.facts["decides"] == "next word" and report.facts["decisions"] == 2
+    assert any(one.kind == "layer" for one in report.verdicts)

@@ -1,0 +1,201 @@
+"""Models of transformers asked, each for what it decides, and audited from end to end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+
+from parity.test_enabling import WIDE, made
+from parity.test_looking import tokenizer
+from regard.adapters import adapter
+from regard.adapters.transformers_model import TransformersAdapter
+from regard.errors import SettingError
+from regard.text.examples import Labelled, Translation
+from regard.trust.audit import audit
+from regard.trust.passing import vectors_through
+from trust.toys import QUICK, cases, rows
+
+transformers = pytest.importorskip("transformers")
+
+TEXTS = ["the cat sleeps", "a dog sleeps a cat .", "the dog"]
+LONGER = ["the cat sleeps . the dog", "a dog sleeps a cat .", "the dog a cat"]
+PAIRS = [("the cat sleeps", "a dog ."), ("a dog", "the cat the cat")]
+
+
+def classifier() -> Any:
+    torch.manual_seed(0)
+    names = {"id2label": {0: "bad", 1: "good", 2: "so"}, "label2id": {"bad": 0, "good": 1, "so": 2}}
+    config = transformers.BertConfig(**WIDE, **names)
+    return lively(transformers.BertForSequenceClassification(config))
+
+
+def lively(model: Any) -> Any:
+    """Fresh weights are too small to tell much."""
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() > 1:
+                weight.mul_(6)
+    return model.eval()
+
+
+def asked(family: str) -> tuple[TransformersAdapter, list[Any]]:
+    if family == "class":
+        return adapter(classifier(), tokenizer()), list(TEXTS)
+    model = lively(made(family, "sdpa"))
+    if family in ("gpt2", "llama"):
+        return adapter(model, tokenizer(pair=False)), list(LONGER)
+    return adapter(model, tokenizer()), list(PAIRS if family in ("bart", "marian") else TEXTS)
+
+
+FAMILIES = {
+    "class": "class",
+    "bert": "hidden word",
+    "gpt2": "next word",
+    "llama": "next word",
+    "bart": "next word of the translation",
+    "marian": "next word of the translation",
+}
+every_family = pytest.mark.parametrize("family", FAMILIES)
+
+
+@every_family
+@torch.no_grad()
+def test_a_padded_batch_says_what_each_row_says_alone(family: str) -> None:
+    found, examples = asked(family)
+    assert isinstance(found, TransformersAdapter) and found.decides == FAMILIES[family]
+    given = rows(found, *examples)
+    together = found.log_probs(given)
+    assert len({len(row.ids) for row in given}) > 1
+    torch.testing.assert_close(together.exp().sum(-1), torch.ones(len(given)))
+    for at, row in enumerate(given):
+        torch.testing.assert_close(together[at], found.log_probs([row])[0], atol=1e-4, rtol=1e-3)
+
+
+@every_family
+@torch.no_grad()
+def test_the_vectors_of_a_text_are_looked_up_once(family: str) -> None:
+    """Positions and segments are tables too, and what was written goes through the same one as the text."""
+    found, examples = asked(family)
+    given, passed = rows(found, *examples), []
+    with vectors_through(found, given)(lambda point, x: passed.append(x) or x):
+        found.log_probs(given)
+    assert [x.shape for x in passed] == [(*found.input_ids(given).shape, 32)]
+
+
+@torch.no_grad()
+def test_they_say_what_the_model_says() -> None:
+    found, _ = asked("class")
+    given = tokenizer()("the cat sleeps", "a dog", return_tensors="pt")
+    expected = found.model(**given).logits.log_softmax(-1)
+    torch.testing.assert_close(found.log_probs(rows(found, ("the cat sleeps", "a dog"))), expected)
+    found, _ = asked("bert")
+    [row] = rows(found, "the [MASK] sleeps")
+    given = tokenizer()("the [MASK] sleeps", return_tensors="pt")
+    torch.testing.assert_close(found.log_probs([row])[0], found.model(**given).logits[0, 2].log_softmax(-1))
+    found, _ = asked("bart")
+    for case in cases(found, PAIRS[0]):
+        ids, written = torch.tensor([case.row.ids]), torch.tensor([case.row.written])
+        logits = found.model(input_ids=ids, decoder_input_ids=written).logits[0, -1]
+        torch.testing.assert_close(found.log_probs([case.row])[0], logits.log_softmax(-1))
+
+
+def test_a_token_taken_away_is_a_text_without_that_word() -> None:
+    found, _ = asked("class")
+    [row], [shorter] = rows(found, "the cat sleeps"), rows(found, "the sleeps")
+    assert row.without([2]) == shorter and row.free == (False, True, True, True, True, False)
+
+
+def test_what_is_known_of_a_text() -> None:
+    found, _ = asked("class")
+    [case] = cases(found, Labelled("the cat sleeps", "good", evidence=(2,)))
+    assert case.expected == 1 and case.evidence == {3, 4} and case.tokens[3:5] == ("sleep", "##s")
+    assert cases(found, Labelled("the cat", "2"))[0].expected == 2 and found.label(1) == "good"
+    with pytest.raises(SettingError, match=r"the label 'fine', expected one of bad, good, so, or its number"):
+        cases(found, Labelled("the cat", "fine"))
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_a_text_is_cut_and_what_comes_there_is_expected(family: str) -> None:
+    found, _ = asked(family)
+    ids = tokenizer(pair=False)(LONGER[0])["input_ids"]
+    for seed in range(5):
+        [case] = found.cases(LONGER[0], 0, Random(seed))
+        cut = len(case.row.ids)
+        assert list(case.row.ids) == ids[:cut] and case.expected == ids[cut]
+        assert case.row.free == (True,) * (cut - 1) + (False,)
+        assert found.readout_position("any", [case.row]) == [cut - 1]
+    assert found.cases("the cat", 0, Random(0)) == []
+
+
+def test_a_word_is_hidden_and_asked_for() -> None:
+    found, _ = asked("bert")
+    ids = tokenizer()("the cat sleeps")["input_ids"]
+    for seed in range(5):
+        [case] = found.cases("the cat sleeps", 0, Random(seed))
+        [at] = found.readout_position("any", [case.row])
+        assert case.row.ids[at] == 4 and case.tokens[at] == "[MASK]" and not case.row.free[at]
+        assert case.expected == ids[at]
+
+
+def test_a_translation_goes_on_where_it_was_begun() -> None:
+    found, _ = asked("bart")
+    said = tokenizer()("a dog .")["input_ids"]
+    for case in cases(found, Translation(*PAIRS[0])):
+        step = len(case.row.written) - 1
+        assert case.row.written == (1, *said[:step]) and case.expected == said[step]
+        assert found.readout_position("model.decoder.layers.1.encoder_attn", [case.row]) == [step]
+    told = {place: (found.attends_to_text(place), found.attends_from_text(place)) for place in PLACES}
+    assert told == PLACES
+    own = cases(found, "the cat sleeps")
+    assert all(case.row.written[0] == 1 for case in own)
+
+
+PLACES = {
+    "model.encoder.layers.0.self_attn": (True, True),
+    "model.decoder.layers.0.self_attn": (False, False),
+    "model.decoder.layers.0.encoder_attn": (True, False),
+}
+
+
+def test_from_where_a_class_is_read() -> None:
+    found, _ = asked("class")
+    [row] = rows(found, "the cat")
+    assert found.readout_position("bert.encoder.layer.1.attention.self", [row]) == [0]
+
+
+@pytest.mark.parametrize(
+    ("family", "places", "layers"),
+    [
+        ("class", "*", 2),
+        ("bert", "*.1.attention.self", 1),
+        ("gpt2", "*.1.attn", 1),
+        ("llama", "*.1.self_attn", 1),
+        ("bart", ["*.encoder.layers.1.self_attn", "*.1.encoder_attn"], 2),
+        ("marian", "*.1.encoder_attn", 1),
+    ],
+)
+def test_it_is_audited(family: str, places: str | list[str], layers: int) -> None:
+    found, examples = asked(family)
+    settings = replace(QUICK, places=places, chunk=8)
+    report = audit(found.model, examples[:2], tokenizer=found.tokenizer, settings=settings)
+    assert report.facts["decides"] == FAMILIES[family] and report.facts["decisions"] >= 2
+    known = [one.map for one in report.verdicts if one.kind == "layer"]
+    assert len(known) == layers and sum(one.kind == "head" for one in report.verdicts) == 4 * layers
+    for name in known:
+        numbers = report.of(name)
+        assert numbers["permuted"].value > 0 and 0 <= numbers["adversarial jsd"].value <= 0.6932
+
+
+def test_what_cannot_be_asked_is_refused() -> None:
+    bare = transformers.BertModel(transformers.BertConfig(**WIDE))
+    with pytest.raises(SettingError, match=r"a BertModel, which decides nothing.*Load it as one for"):
+        audit(bare, TEXTS, tokenizer=tokenizer(), settings=QUICK)
+    with pytest.raises(SettingError, match="no tokenizer"):
+        audit(classifier(), TEXTS, settings=QUICK)
+    found, _ = asked("class")
+    with pytest.raises(SettingError, match=r"a text of 1002 tokens, expected at most 512"):
+        cases(found, "cat " * 1000)
