@@ -127,7 +127,8 @@ def snapshot(tree: Path, out: Path, only: list[str], names: Names) -> int:
     revision = subprocess.run(["git", "rev-parse", "HEAD"], cwd=tree, capture_output=True, text=True).stdout.strip()
     failed = 0
     for number, job in enumerate(jobs, 1):
-        if done.get(job.output, {}).get("status") == 0:
+        before = done.get(job.output, {})
+        if before.get("status") == 0 and before["words"] == job.words:
             continue
         began = time.monotonic()
         status, errors = perform(job, out, environment)

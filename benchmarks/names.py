@@ -14,8 +14,7 @@ import json
 from pathlib import Path
 
 from regard.cli.machine import prepare_machine
-from regard.decoding.beam import Beam
-from regard.decoding.penalties import LengthPenalty
+from regard.decoding.beam import Beam, LengthPenalty
 from regard.text import grammar
 from regard.text.grammar.names import UNSEEN
 from regard.training import read_recipe, train

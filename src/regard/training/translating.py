@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.decoding.greedy import Greedy
-from regard.decoding.stepper import Stepper
-from regard.decoding.writing import Rules
+from regard.decoding.search import Rules, Stepper
 from regard.models.predictions import Prediction, sayable
 from regard.text.batches.batch import IGNORED, TranslationBatch
 from regard.text.tokenizers.open import compacted, spelled

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import SettingError
-from regard.text.batches.layout import lay, room, shorten, stretch, tensor
+from regard.text.batches.layout import lay, pad_rows, room, shorten, stretch, tensor
 from text.batches.batching import numbered
 
 lengths = st.lists(st.integers(0, 6), min_size=1, max_size=8)
@@ -49,3 +50,17 @@ def test_tensors_share_no_memory():
     copy = tensor(values)
     copy += 1
     assert values.tolist() == [0, 1, 2, 3]
+
+
+def test_rows_are_padded_on_either_side():
+    ids, lengths = pad_rows([[5, 6], [7], []], pad=-1)
+    assert ids.tolist() == [[5, 6], [7, -1], [-1, -1]]
+    assert lengths.tolist() == [2, 1, 0]
+    assert pad_rows([[5, 6], [7]], pad=0, left=True)[0].tolist() == [[5, 6], [0, 7]]
+
+
+@pytest.mark.parametrize("rows", [[], [[]], [(), ()]])
+def test_rows_of_nothing_have_no_columns(rows):
+    ids, lengths = pad_rows(rows, pad=0)
+    assert ids.shape == (len(rows), 0)
+    assert ids.dtype == lengths.dtype == torch.int64

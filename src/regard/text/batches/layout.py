@@ -62,6 +62,23 @@ def lay(parts: Sequence[int | Stretch], rows: int, pad: int) -> Laid:
     return Laid(ids, begins[-1], tuple(begins[:-1]))
 
 
+def pad_rows(
+    rows: Sequence[Sequence[int]], pad: int, device: torch.device | None = None, left: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of ids as one tensor (B, T), padded on the right or the left, and their lengths (B,).
+
+    >>> pad_rows([[5, 6], [7]], pad=0)
+    (tensor([[5, 6],
+            [7, 0]]), tensor([2, 1]))
+    """
+    lengths = [len(row) for row in rows]
+    longest = max(lengths, default=0)
+    fill = [[pad] * (longest - length) for length in lengths]
+    padded = [[*more, *row] if left else [*row, *more] for row, more in zip(rows, fill, strict=True)]
+    ids = torch.tensor(padded, dtype=torch.long, device=device).view(len(rows), longest)
+    return ids, torch.tensor(lengths, dtype=torch.long, device=device)
+
+
 def check(special: SpecialIds, *roles: str, where: str) -> None:
     """Refuse what is no set of special ids, such as the tokenizer itself, or one that lacks a role."""
     if not hasattr(special, "need"):

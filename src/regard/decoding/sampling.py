@@ -1,20 +1,22 @@
-"""Sampling: every token is drawn by chance, as likely as the model says, or from the likelier ones."""
+"""Sampling: every token is drawn by chance, as likely as the model says, or from the likelier ones.
+
+Each filter (top_k, top_p, min_p, repeated) takes ln p (B, V) of tokens and gives them changed, or -inf where left out.
+They need not be normalised, neither before nor after; a row keeps at least its likeliest token.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.decoding import filters
-from regard.decoding.alone import write
-from regard.decoding.stepper import Stepper
-from regard.decoding.writing import Rules, Search, Written
+from regard.decoding.greedy import write
+from regard.decoding.search import Rules, Search, Stepper, Written
 from regard.errors import SettingError
 
 
@@ -74,13 +76,13 @@ class Sample:
         """ln p (N, V) of what is drawn from, not normalised; `written` (N, V): what the text has already."""
         found = log_probs.double()
         if written is not None:
-            found = filters.repeated(found, written, self.repetition)
+            found = repeated(found, written, self.repetition)
         found = found / self.temperature
         if self.top_k is not None:
-            found = filters.top_k(found, self.top_k)
+            found = top_k(found, self.top_k)
         if self.top_p is not None:
-            found = filters.top_p(found, self.top_p)
-        return found if self.min_p is None else filters.min_p(found, self.min_p)
+            found = top_p(found, self.top_p)
+        return found if self.min_p is None else min_p(found, self.min_p)
 
 
 class _Draw:
@@ -92,17 +94,52 @@ class _Draw:
 
     def __call__(self, log_probs: Tensor, rows: Tensor, written: int) -> Tensor:
         if self.sample.repetition == 1:
-            return filters.drawn(self.sample.filtered(log_probs), self.chances[written, rows])
+            return drawn(self.sample.filtered(log_probs), self.chances[written, rows])
         if self.written is None:
             self.written = log_probs.new_zeros(self.chances.size(1), log_probs.size(1), dtype=torch.bool)
-        drawn = filters.drawn(self.sample.filtered(log_probs, self.written[rows]), self.chances[written, rows])
-        self.written[rows, drawn] = True
-        return drawn
+        tokens = drawn(self.sample.filtered(log_probs, self.written[rows]), self.chances[written, rows])
+        self.written[rows, tokens] = True
+        return tokens
 
 
 def _expect(fine: bool, sample: Sample, name: str, expected: str) -> None:
     if not fine:
         raise SettingError(f"{name}={getattr(sample, name)}", expected, where="Sample")
+
+
+def repeated(log_probs: Tensor, written: Tensor, penalty: float) -> Tensor:
+    """Tokens that were `written` (B, V) get p^penalty: less likely above 1, likelier below (Keskar et al. 2019)."""
+    return torch.where(written, log_probs * penalty, log_probs)
+
+
+def top_k(log_probs: Tensor, count: int) -> Tensor:
+    """The `count` likeliest tokens."""
+    values, places = log_probs.topk(min(count, log_probs.size(-1)), -1)
+    return torch.full_like(log_probs, -inf).scatter(-1, places, values)
+
+
+def top_p(log_probs: Tensor, share: float) -> Tensor:
+    """The fewest likeliest tokens whose probabilities together reach `share` (Holtzman et al. 2020)."""
+    values, places = log_probs.sort(-1, descending=True)
+    probs = values.softmax(-1)
+    needed = probs.cumsum(-1) - probs < share  # those before it do not reach it
+    needed[..., 0] = True
+    return torch.full_like(log_probs, -inf).scatter(-1, places, values.masked_fill(~needed, -inf))
+
+
+def min_p(log_probs: Tensor, share: float) -> Tensor:
+    """Tokens at least `share` times as likely as the likeliest one."""
+    least = log_probs.amax(-1, keepdim=True) + torch.tensor(share, dtype=log_probs.dtype).log().item()
+    return log_probs.masked_fill(log_probs < least, -inf)
+
+
+def drawn(log_probs: Tensor, chances: Tensor) -> Tensor:
+    """The token (B,) at which the probabilities of row b, added up, pass chances[b] in [0, 1) of their sum."""
+    sums = log_probs.double().softmax(-1).cumsum(-1)
+    # a chance is at most 1 - 2^-53, so this is below the sum even after rounding, and what has no share never comes
+    bars = chances.unsqueeze(-1) * sums[:, -1:]
+    found = torch.searchsorted(sums, bars, right=True).squeeze(-1)
+    return found.clamp(max=log_probs.size(-1) - 1)  # where nothing has any probability
 
 
 if TYPE_CHECKING:

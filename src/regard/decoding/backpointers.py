@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from regard.decoding.writing import Written
+from regard.decoding.search import Written
 
 
 class Leaf(NamedTuple):

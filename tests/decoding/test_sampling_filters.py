@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.decoding import filters
+from regard.decoding import sampling
 
 SHARES = torch.tensor([[0.1, 0.4, 0.05, 0.25, 0.2]], dtype=torch.float64)
 
@@ -24,57 +24,57 @@ def rows(seed: int, count: int = 3, size: int = 9) -> torch.Tensor:
 
 def test_by_hand() -> None:
     logs = SHARES.log()
-    assert stays(filters.top_k(logs, 2)) == [[1, 3]]
-    assert stays(filters.top_k(logs, 99)) == [[0, 1, 2, 3, 4]]
-    assert stays(filters.top_p(logs, 0.4)) == stays(filters.top_p(logs, 1e-9)) == [[1]]
-    assert stays(filters.top_p(logs, 0.41)) == stays(filters.top_p(logs, 0.65)) == [[1, 3]]
-    assert stays(filters.top_p(logs, 1.0)) == [[0, 1, 2, 3, 4]]
-    assert stays(filters.min_p(logs, 0.5)) == [[1, 3, 4]]
-    assert stays(filters.min_p(logs, 1.0)) == [[1]]
+    assert stays(sampling.top_k(logs, 2)) == [[1, 3]]
+    assert stays(sampling.top_k(logs, 99)) == [[0, 1, 2, 3, 4]]
+    assert stays(sampling.top_p(logs, 0.4)) == stays(sampling.top_p(logs, 1e-9)) == [[1]]
+    assert stays(sampling.top_p(logs, 0.41)) == stays(sampling.top_p(logs, 0.65)) == [[1, 3]]
+    assert stays(sampling.top_p(logs, 1.0)) == [[0, 1, 2, 3, 4]]
+    assert stays(sampling.min_p(logs, 0.5)) == [[1, 3, 4]]
+    assert stays(sampling.min_p(logs, 1.0)) == [[1]]
     written = torch.tensor([[True, False, False, False, True]])
-    got = filters.repeated(logs, written, 2.0).exp()
+    got = sampling.repeated(logs, written, 2.0).exp()
     torch.testing.assert_close(got, torch.tensor([[0.01, 0.4, 0.05, 0.25, 0.04]], dtype=torch.float64))
 
 
 @given(seed=st.integers(0, 999), count=st.integers(1, 9), share=st.floats(0.01, 1.0))
 def test_what_stays_is_unchanged_and_likelier_than_what_goes(seed: int, count: int, share: float) -> None:
     logs = rows(seed)
-    for kept in (filters.top_k(logs, count), filters.top_p(logs, share), filters.min_p(logs, share)):
+    for kept in (sampling.top_k(logs, count), sampling.top_p(logs, share), sampling.min_p(logs, share)):
         there = kept > -inf
         assert there.any(-1).all() and torch.equal(kept[there], logs[there])
         least = logs.where(there, inf).amin(-1)
         assert (logs.where(~there, -inf).amax(-1) < least).all()
-    assert ((filters.top_k(logs, count) > -inf).sum(-1) == count).all()
-    nucleus = filters.top_p(logs, share)
+    assert ((sampling.top_k(logs, count) > -inf).sum(-1) == count).all()
+    nucleus = sampling.top_p(logs, share)
     assert (nucleus.exp().sum(-1) >= share - 1e-9).all()
     fewer = nucleus.exp().sum(-1) - nucleus.where(nucleus > -inf, inf).amin(-1).exp()  # without its last one
     assert (fewer < share).all()
-    assert torch.equal(filters.min_p(logs, share) > -inf, logs - logs.amax(-1, keepdim=True) >= log(share))
+    assert torch.equal(sampling.min_p(logs, share) > -inf, logs - logs.amax(-1, keepdim=True) >= log(share))
 
 
 @given(seed=st.integers(0, 999), shift=st.floats(-5, 5), share=st.floats(0.01, 0.99))
 def test_a_constant_changes_nothing(seed: int, shift: float, share: float) -> None:
     """They need not be normalised."""
     logs = rows(seed)
-    for one in (lambda x: filters.top_k(x, 3), lambda x: filters.top_p(x, share), lambda x: filters.min_p(x, share)):
+    for one in (lambda x: sampling.top_k(x, 3), lambda x: sampling.top_p(x, share), lambda x: sampling.min_p(x, share)):
         assert torch.equal(one(logs) > -inf, one(logs + shift) > -inf)
 
 
 def test_what_is_drawn_follows_the_sum_of_shares() -> None:
     logs = SHARES.log().expand(6, -1)
     chances = torch.tensor([0.0, 0.0999, 0.1001, 0.4999, 0.5001, 1 - 2**-53], dtype=torch.float64)
-    assert filters.drawn(logs, chances).tolist() == [0, 0, 1, 1, 2, 4]
+    assert sampling.drawn(logs, chances).tolist() == [0, 0, 1, 1, 2, 4]
 
 
 @given(seed=st.integers(0, 999), chance=st.sampled_from([0.0, 0.3, 0.999, 1 - 2**-53]))
 def test_what_was_left_out_is_never_drawn(seed: int, chance: float) -> None:
-    logs = filters.top_k(rows(seed, 40, 7), 2)
-    found = filters.drawn(logs, torch.full((40,), chance, dtype=torch.float64))
+    logs = sampling.top_k(rows(seed, 40, 7), 2)
+    found = sampling.drawn(logs, torch.full((40,), chance, dtype=torch.float64))
     assert (logs.gather(1, found.unsqueeze(1)) > -inf).all()
 
 
 def test_rows_of_nothing_give_some_token() -> None:
-    found = filters.drawn(torch.full((1, 4), -inf), torch.tensor([0.5], dtype=torch.float64))
+    found = sampling.drawn(torch.full((1, 4), -inf), torch.tensor([0.5], dtype=torch.float64))
     assert 0 <= int(found) < 4
 
 
@@ -82,5 +82,8 @@ def test_rows_of_nothing_give_some_token() -> None:
 def test_other_precisions_are_served(dtype) -> None:
     logs = SHARES.log().to(dtype)
     assert (
-        stays(filters.top_k(logs, 2)) == stays(filters.top_p(logs, 0.6)) == stays(filters.min_p(logs, 0.6)) == [[1, 3]]
+        stays(sampling.top_k(logs, 2))
+        == stays(sampling.top_p(logs, 0.6))
+        == stays(sampling.min_p(logs, 0.6))
+        == [[1, 3]]
     )

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from regard.decoding.stepper import Stepper
+from regard.decoding.search import Stepper
 from regard.errors import ShapeError
 
 
