@@ -16,7 +16,7 @@ from pathlib import Path
 from regard.cli.machine import prepare_machine
 from regard.decoding.beam import Beam, LengthPenalty
 from regard.text import grammar
-from regard.text.grammar.names import UNSEEN
+from regard.text.grammar.nouns import UNSEEN
 from regard.training import read_recipe, train
 from regard.training.metrics import bleu
 from regard.training.tasks import TASKS

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from regard.text.grammar import particles as small
-from regard.text.grammar.chance import Draw
-from regard.text.grammar.entries import Adjective, make_verb
 from regard.text.grammar.frames import Clause, negation_of
-from regard.text.grammar.lexicon import lexicon
-from regard.text.grammar.nominals import name, noun_phrase
+from regard.text.grammar.lexicon import Adjective, lexicon, make_verb
+from regard.text.grammar.noun_phrases import name, noun_phrase, other_than, relative, something, whereabouts
 from regard.text.grammar.particles import Negation
 from regard.text.grammar.phrases import Phrase, fixed, pronoun, spots_of
-from regard.text.grammar.places import whereabouts
-from regard.text.grammar.roles import other_than, relative, something
-from regard.text.grammar.speech import FUTURE, Spoken, speak
+from regard.text.grammar.rng import Draw
 from regard.text.grammar.tokens import DE, A, Answer, Spot, en, fr
+from regard.text.grammar.verb_phrase import FUTURE, Spoken, speak
 
 # be hungry, avoir faim
 HAVING = tuple(

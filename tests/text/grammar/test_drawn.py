@@ -14,10 +14,10 @@ from regard.errors import SettingError
 from regard.text import Answers, Classified, Documents, Parallel, TagFile
 from regard.text.examples import Labelled, Translation
 from regard.text.grammar import SPLITS, Drawn, document, opinion, question, sense, tagged, translation
-from regard.text.grammar.chance import Draw
-from regard.text.grammar.drawing import CHUNK, chunk
-from regard.text.grammar.names import FAMILIES, TOWNS, UNSEEN
-from regard.text.grammar.writing import VIEWS, as_prose, write
+from regard.text.grammar.corpus_files import VIEWS, as_prose, write
+from regard.text.grammar.drawn import CHUNK, chunk
+from regard.text.grammar.nouns import FAMILIES, TOWNS, UNSEEN
+from regard.text.grammar.rng import Draw
 
 EVERY_VIEW = [translation, document, tagged, opinion, question, sense]
 
@@ -208,7 +208,7 @@ def test_files_that_are_there_are_refused_or_replaced_with_all_that_belongs_to_t
 
 
 def test_asking_for_more_than_there_is_ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("regard.text.grammar.writing.FUTILE", 3)
+    monkeypatch.setattr("regard.text.grammar.corpus_files.FUTILE", 3)
     few = VIEWS["opinion"]._replace(draw=three_opinions)
     monkeypatch.setitem(VIEWS, "opinion", few)
     with pytest.raises(SettingError, match="opinion has no more"):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
-from regard.text.grammar import names
+from regard.text.grammar import nouns
 from regard.text.grammar.lexicon import Lexicon, lexicon
 from regard.text.grammar.tokens import Spot
 
@@ -32,8 +32,8 @@ class Draw:
         self.pick = pick
         self.said: Callable[[Sequence[Spot]], None] = _nobody_listens
         self.lexicon: Lexicon = lexicon()
-        self.families = names.UNSEEN_FAMILIES if unseen else names.FAMILIES
-        self.towns = names.UNSEEN_TOWNS if unseen else names.TOWNS
+        self.families = nouns.UNSEEN_FAMILIES if unseen else nouns.FAMILIES
+        self.towns = nouns.UNSEEN_TOWNS if unseen else nouns.TOWNS
 
 
 def _nobody_listens(spots: Sequence[Spot]) -> None:

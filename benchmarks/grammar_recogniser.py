@@ -1,4 +1,4 @@
-"""Could the grammar have drawn this sentence? It is asked to draw again, with hindsight.
+"""A recogniser of the built-in grammar: could it have drawn this sentence? It is asked to draw again, with hindsight.
 
 A rule makes two kinds of choices: it compares a random number, or picks from a list. Here every comparison that the
 number has not settled yet may come out both ways, and only those entries are picked whose words stand in the sentence.
@@ -14,9 +14,9 @@ from types import FrameType
 from typing import Any
 
 from regard.errors import SettingError
-from regard.text.grammar.chance import Draw
-from regard.text.grammar.entries import Adjective, Fixed, Noun, Verb
+from regard.text.grammar.lexicon import Adjective, Fixed, Noun, Verb
 from regard.text.grammar.particles import Pronoun
+from regard.text.grammar.rng import Draw
 from regard.text.grammar.tokens import Sentence, Spot, Word
 
 PASSING = frozenset(("a", "another", "several", "some"))  # under a negation they turn into others, or fall away

@@ -17,11 +17,10 @@ from typing import IO, NamedTuple
 
 from regard.errors import SettingError, unknown
 from regard.text.examples import Answered, Document, Labelled, Sense, Tagged, Translation
-from regard.text.grammar.drawing import CHUNK, FUTILE, SPLITS, chunk, fingerprint, split_of, translation
+from regard.text.grammar.drawn import CHUNK, FUTILE, SPLITS, chunk, fingerprint, split_of, translation
 from regard.text.grammar.opinions import opinion, verdict
-from regard.text.grammar.questions import question
 from regard.text.grammar.stories import document
-from regard.text.grammar.views import sense, tagged
+from regard.text.grammar.views import question, sense, tagged
 
 HELD_OUT = 2000  # at most so many examples in valid, test and names
 Lines = tuple[str, ...]  # what one example adds to each file of its split

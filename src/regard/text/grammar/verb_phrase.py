@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from regard.text.grammar import particles as small
-from regard.text.grammar.entries import Fixed, Verb
-from regard.text.grammar.lexicon import lexicon
+from regard.text.grammar.lexicon import Fixed, Verb, lexicon
 from regard.text.grammar.particles import Negation
 from regard.text.grammar.phrases import Phrase, fixed
 from regard.text.grammar.tokens import Answer, Spot, Word

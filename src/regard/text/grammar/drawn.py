@@ -15,8 +15,8 @@ from typing import Generic, TypeVar
 
 from regard.errors import SettingError, unknown
 from regard.text.examples import Translation
-from regard.text.grammar.chance import Draw
-from regard.text.grammar.names import UNSEEN
+from regard.text.grammar.nouns import UNSEEN
+from regard.text.grammar.rng import Draw
 from regard.text.grammar.sentences import sentence
 from regard.text.grammar.tokens import Sentence
 

@@ -1,21 +1,34 @@
-"""Noun phrases drawn by chance: names, nouns with their adjectives, and which article they take."""
+"""Noun phrases: described, counted and owned nouns; subjects and objects; places with their prepositions."""
 
 from __future__ import annotations
 
-from regard.text.grammar import names
+from regard.text.grammar import nouns
 from regard.text.grammar import particles as small
-from regard.text.grammar.chance import Draw
-from regard.text.grammar.entries import Noun
+from regard.text.grammar.lexicon import Noun
 from regard.text.grammar.particles import Pronoun
-from regard.text.grammar.phrases import Phrase, define, describe, determine, head_of, indefinite, own, proper, titled
-from regard.text.grammar.tokens import DE, LA, LE, Answer, Spot
+from regard.text.grammar.phrases import (
+    Phrase,
+    both,
+    define,
+    describe,
+    determine,
+    head_of,
+    indefinite,
+    own,
+    pronoun,
+    proper,
+    spots_of,
+    titled,
+)
+from regard.text.grammar.rng import Draw
+from regard.text.grammar.tokens import DE, LA, LE, A, Answer, Spot
 
 
 def name(draw: Draw) -> Phrase:
     """Paul, or Ms. Belmond: the same in both languages."""
     feminine = draw.random() < 0.5
-    if draw.families is names.FAMILIES and draw.random() < 0.5:
-        english, french = proper(draw.pick(names.WOMEN if feminine else names.MEN))
+    if draw.families is nouns.FAMILIES and draw.random() < 0.5:
+        english, french = proper(draw.pick(nouns.WOMEN if feminine else nouns.MEN))
         spot: Spot = [english, 0]
         return Phrase([spot], [(french, (spot,))], feminine, False)
     return titled(draw.pick(draw.families), feminine)
@@ -145,3 +158,109 @@ def owned_by(draw: Draw, owner: Phrase, noun: Noun, plural: bool = False) -> Phr
     phrase.answers = [article, *phrase.answers, (DE, (mark,)), *owner.after(DE)]
     draw.said(phrase.spots)
     return phrase
+
+
+PEOPLE = ("person", "person", "person", "kin")
+OWNABLE = frozenset(("thing", "text", "vehicle", "craft", "garment", "building", "animal"))
+
+
+def somebody(draw: Draw, newcomer: bool = False) -> Phrase:
+    """A person who acts: a pronoun, a name, a noun phrase, or two of them.
+
+    A newcomer to a sentence is not called he, she or they: one would take them for somebody already spoken of.
+    """
+    chance = draw.random()
+    if chance < 0.27:
+        return pronoun(draw.pick(small.SPEAKERS if newcomer else small.PERSONS))
+    if chance < 0.46:
+        return name(draw)
+    if chance < 0.49:
+        return both(*two_names(draw))
+    if chance < 0.53:
+        first = noun_phrase(draw, draw.pick(draw.lexicon.nouns["person"]), subject=True)
+        return both(first, relative(draw, first.stands_for))
+    if draw.pick(PEOPLE) == "kin":
+        return relative(draw)
+    return noun_phrase(draw, draw.pick(draw.lexicon.nouns["person"]), subject=True)
+
+
+def two_names(draw: Draw) -> tuple[Phrase, Phrase]:
+    first = name(draw)
+    while True:
+        second = name(draw)
+        if second.spots[-1][0] is not first.spots[-1][0]:
+            return first, second
+
+
+def relative(draw: Draw, owner: Pronoun | None = None) -> Phrase:
+    """my brother, or Paul's brother."""
+    noun = draw.pick(draw.lexicon.nouns["kin"])
+    if owner is None and draw.random() < 0.3:
+        return owned_by(draw, name(draw), noun)
+    phrase = described(draw, noun, False, 0.85)
+    own(phrase, owner if owner is not None else draw.pick(small.PERSONS))
+    draw.said(phrase.spots)
+    return phrase
+
+
+def something(draw: Draw, kinds: tuple[str, ...], subject: Phrase) -> Phrase:
+    """An object of one of these kinds; what is owned belongs to the subject."""
+    kind = draw.pick(kinds)
+    if kind == "kin":
+        return relative(draw, subject.stands_for)
+    if kind == "person" and draw.random() < 0.35:
+        return name(draw)
+    noun = draw.pick(draw.lexicon.nouns[kind])
+    if kind in OWNABLE and draw.random() < 0.08:
+        return owned_by(draw, name(draw), noun, draw.random() < 0.3)
+    return noun_phrase(draw, noun, subject.stands_for)
+
+
+def other_than(draw: Draw, subject: Phrase) -> Pronoun:
+    """A pronoun for somebody else than the subject: he sees me, I see her, never he sees him nor we see me."""
+    while True:
+        other = draw.pick(small.PERSONS)
+        if other.person in (0, 3) and subject.person in (0, 3):
+            continue
+        if other.person != subject.person and {other.person, subject.person} != {2, 5}:
+            return other
+
+
+def whereabouts(draw: Draw, motion: bool = False) -> tuple[list[Spot], list[Answer]]:
+    """In the garden, at Paul's... : a place with its prepositions; with motion, the place one goes to."""
+    chance = draw.random()
+    if chance < 0.2:
+        return _town(draw, motion)
+    if chance < 0.3:
+        return _country(draw, motion)
+    within, dans, noun = draw.pick(draw.lexicon.places)
+    phrase = described(draw, noun, False, 0.75)
+    define(phrase)
+    if not motion and chance > 0.8:
+        return beside(draw, phrase)
+    spot: Spot = [small.TOWARDS if motion else within, 0]
+    draw.said([spot, *phrase.spots])
+    return [spot, *phrase.spots], [(dans, (spot,)), *phrase.answers]
+
+
+def beside(draw: Draw, phrase: Phrase) -> tuple[list[Spot], list[Answer]]:
+    """Near the river, près de la rivière."""
+    english, french = draw.pick(small.BESIDE)
+    spots = spots_of(english)
+    its = tuple(spots)
+    return spots + phrase.spots, [(word, its) for word in french] + phrase.after(french[-1])
+
+
+def _town(draw: Draw, motion: bool) -> tuple[list[Spot], list[Answer]]:
+    english, french = proper(draw.pick(draw.towns))
+    spots: list[Spot] = [[small.TOWARDS if motion else small.IN, 0], [english, 0]]
+    return spots, [(A, (spots[0],)), (french, (spots[1],))]
+
+
+def _country(draw: Draw, motion: bool) -> tuple[list[Spot], list[Answer]]:
+    country, pays, feminine = draw.pick(draw.lexicon.countries)
+    spots: list[Spot] = [[small.TOWARDS if motion else small.IN, 0], [country, 0]]
+    within: list[Answer] = (
+        [(small.EN, (spots[0],))] if feminine or pays.vowel else [(A, (spots[0],)), (LE, (spots[0],))]
+    )
+    return spots, [*within, (pays, (spots[1],))]

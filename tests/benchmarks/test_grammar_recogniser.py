@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from benchmark import benchmark
 from regard.errors import SettingError
-from regard.text.grammar.chance import Draw
-from regard.text.grammar.reading import reads
+from regard.text.grammar.rng import Draw
 from regard.text.grammar.stories import story, told
+
+reads = benchmark("grammar_recogniser").reads
 
 
 def sentences(seed: str, stories: int) -> list[tuple[str, ...]]:
