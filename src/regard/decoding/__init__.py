@@ -5,11 +5,12 @@ from a prefix, `forced` goes through a given text (teacher forcing); `continued`
 """
 
 from regard.decoding.beam import Beam, LengthPenalty
-from regard.decoding.generate import Continuation, continued
+from regard.decoding.generate import Continuation, continued, unsaid
 from regard.decoding.greedy import Greedy, greedy_decode
 from regard.decoding.sampling import Sample
 from regard.decoding.score import forced
 from regard.decoding.search import Rules, Search, Stepper, Written
+from regard.decoding.translate import Tell, Translated, Translator
 
 __all__ = [
     "Beam",
@@ -20,8 +21,12 @@ __all__ = [
     "Sample",
     "Search",
     "Stepper",
+    "Tell",
+    "Translated",
+    "Translator",
     "Written",
     "continued",
     "forced",
     "greedy_decode",
+    "unsaid",
 ]

@@ -19,7 +19,7 @@ from regard.decoding.score import forced
 from regard.decoding.search import Rules, Search, Written
 from regard.errors import SettingError
 from regard.text.batches.layout import pad_rows
-from regard.text.tokenizers.open import Opened, compacted, opened, spelled
+from regard.text.tokenizers.oov import Opened, compacted, opened, spelled
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 Tell = Callable[[int], None]

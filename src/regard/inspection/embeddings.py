@@ -26,10 +26,9 @@ from regard.inspection.rows import rows_of
 from regard.models.bert import Bert, MaskedLM
 from regard.models.heads import OnText, OnTokens, Reading, Summary
 from regard.models.pooling import PoolingClassifier
-from regard.text.tokenizers.encoding import Encoding
-from regard.text.tokenizers.open import compacted, opened
+from regard.text.tokenizers.oov import compacted, opened
 from regard.text.tokenizers.spelling import spelled_words
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Encoding, Tokenizer
 from regard.text.words import spaced
 from regard.training.run import load
 from regard.training.tasks.classification import Classification

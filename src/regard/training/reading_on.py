@@ -15,7 +15,7 @@ from regard.decoding.sampling import Sample
 from regard.decoding.search import Rules, Stepper
 from regard.models.predictions import Mixture, Prediction, sayable
 from regard.text.batches.batch import IGNORED, BlockBatch
-from regard.text.tokenizers.open import compacted, spelled
+from regard.text.tokenizers.oov import compacted, spelled
 from regard.training import metrics
 from regard.training.objective import Better, Carry, Loss, Measured, Output
 from regard.training.objectives import PredictNext, Starting

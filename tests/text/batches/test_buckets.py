@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from regard.errors import SettingError, ShapeError
 from regard.text.batches.buckets import Buckets
-from regard.text.batches.epoch import Epoch
+from regard.text.batches.seeded_rng import Epoch
 from text.batches.batching import caption_lengths
 
 some_lengths = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=120)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import SettingError
-from regard.text.batches.layout import lay, pad_rows, room, shorten, stretch, tensor
+from regard.text.batches.layout import pad_parts, pad_rows, room, shorten, stretch, tensor
 from text.batches.batching import numbered
 
 lengths = st.lists(st.integers(0, 6), min_size=1, max_size=8)
@@ -18,7 +18,7 @@ def test_parts_lie_one_after_the_other(sizes, data):
     first, second = numbered(sizes), numbered(sizes[::-1])
     rows = np.array(data.draw(st.lists(st.integers(0, len(sizes) - 1), max_size=6)), dtype=np.int64)
     limit = data.draw(st.integers(0, 7))
-    laid = lay([7, stretch(first, rows), 8, stretch(second, rows, limit), 9], len(rows), pad=-5)
+    laid = pad_parts([7, stretch(first, rows), 8, stretch(second, rows, limit), 9], len(rows), pad=-5)
     wanted = [[7, *first[row].tolist(), 8, *second[row][:limit].tolist(), 9] for row in rows]
     assert laid.ids.shape == (len(rows), max([1, *map(len, wanted)]))
     assert laid.lengths.tolist() == [len(row) for row in wanted]

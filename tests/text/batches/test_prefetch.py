@@ -6,8 +6,7 @@ import time
 
 import pytest
 
-from regard.text.batches.plan import Batches
-from regard.text.batches.prefetch import prefetch
+from regard.text.batches.plan import Batches, prefetch
 from text.batches.batching import KINDS, Counted, assert_same
 
 

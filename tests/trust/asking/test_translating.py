@@ -9,7 +9,7 @@ import torch
 
 from regard.errors import SettingError
 from regard.text.examples import Labelled, Translation
-from regard.text.tokenizers.open import number_of
+from regard.text.tokenizers.oov import number_of
 from regard.trust.asking.translating import UNKNOWN
 from trust.toys import PAIRS, SIZE, TOKENIZER, cases, rows, translating
 

@@ -21,8 +21,7 @@ from regard.models.heads import OnText
 from regard.models.pooling import PoolingClassifier
 from regard.models.predictions import Logits
 from regard.text.corpora.labels import Labels, Scale
-from regard.text.tokenizers.encoding import Encoding
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Encoding, Tokenizer
 
 TEXT, QUESTION = range(2)
 

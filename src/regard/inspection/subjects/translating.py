@@ -15,7 +15,7 @@ from regard.inspection.record.sides import Side
 from regard.inspection.subjects.gathering import gathered, listened, steps_of
 from regard.inspection.subjects.rows import Row
 from regard.inspection.subjects.subject import ALL, Wanted, expect_known
-from regard.text.tokenizers.open import compacted, opened
+from regard.text.tokenizers.oov import compacted, opened
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 SOURCE, READ, WRITTEN = range(3)

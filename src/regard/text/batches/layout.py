@@ -45,10 +45,10 @@ class Stretch:
     lengths: np.ndarray  # (B,)
 
 
-def lay(parts: Sequence[int | Stretch], rows: int, pad: int) -> Laid:
+def pad_parts(parts: Sequence[int | Stretch], rows: int, pad: int) -> Laid:
     """The parts of each row one after the other, then padding.
 
-    >>> lay([cls, stretch(columns["text"], rows), sep], len(rows), pad).ids         # [CLS] text [SEP]
+    >>> pad_parts([cls, stretch(columns["text"], rows), sep], len(rows), pad).ids         # [CLS] text [SEP]
     """
     sizes = [part.lengths if isinstance(part, Stretch) else np.ones(rows, dtype=np.int64) for part in parts]
     begins = np.cumsum([np.zeros(rows, dtype=np.int64), *sizes], axis=0)  # (parts + 1, B)
@@ -88,7 +88,7 @@ def check(special: SpecialIds, *roles: str, where: str) -> None:
         special.need(role)
 
 
-def framed(texts: Sequence[Stretch], special: SpecialIds) -> list[int | Stretch]:
+def with_special(texts: Sequence[Stretch], special: SpecialIds) -> list[int | Stretch]:
     """The parts of a row: [CLS], and each text with [SEP] behind it."""
     return [special.need("cls"), *(part for text in texts for part in (text, special.need("sep")))]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from regard.decoding.translate import Translator
 from regard.errors import SettingError
 from regard.text.examples import Translation
-from regard.text.tokenizers.open import opened
+from regard.text.tokenizers.oov import opened
 from regard.trust.asking.case import Case, Example, Row, tokens_of, words_at
 from regard.trust.asking.lastly import only_at, picked, speaking
 from regard.trust.asking.padding import padded

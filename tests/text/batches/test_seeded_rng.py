@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from regard.errors import SettingError
-from regard.text.batches.epoch import Epoch
+from regard.text.batches.seeded_rng import Epoch
 
 
 def test_a_generator_depends_on_seed_epoch_and_purpose_alone():

@@ -3,7 +3,7 @@
 import torch
 
 from regard.text.tokenizers.kinds import Words
-from regard.text.tokenizers.open import MOST, compacted, number_of, opened, spelled
+from regard.text.tokenizers.oov import MOST, compacted, number_of, opened, spelled
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 TOKENIZER = Tokenizer.train(Words(100), ["raised rates . Ms. the"])

@@ -12,7 +12,7 @@ import numpy as np
 from regard.text.examples import Document, Tagged
 from regard.text.store.columns import Columns, Flat
 from regard.text.store.fields import DocumentFields, TaggedFields
-from regard.text.tokenizers.open import opened
+from regard.text.tokenizers.oov import opened
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 BETWEEN = "\0"

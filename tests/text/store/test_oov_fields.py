@@ -5,7 +5,7 @@ import numpy as np
 from regard.text.examples import Document
 from regard.text.store.fields import DocumentFields, columns_of
 from regard.text.tokenizers.kinds import ByteBPE, Words
-from regard.text.tokenizers.open import number_of
+from regard.text.tokenizers.oov import number_of
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.text.words import spaced
 
