@@ -33,6 +33,14 @@ def test_times_and_paths_do_not_count(tmp_path):
     assert set(verdicts(old, new).values()) == {"equal"}
 
 
+def test_a_log_is_compared_by_the_kind_of_its_entries(tmp_path):
+    trained, saved = [{"event": "trained", "step": step, "loss": 1.5} for step in (1, 2)], {"event": "saved", "step": 1}
+    weight = np.zeros(1, np.float32)
+    old = written(tmp_path / "old", weight, [trained[0], saved, trained[1]])
+    assert verdicts(old, written(tmp_path / "new", weight, [*trained, saved]))["log.jsonl"] == "equal"
+    assert verdicts(old, written(tmp_path / "other", weight, [*trained[::-1], saved]))["log.jsonl"] == "differs"
+
+
 def test_one_bit_counts(tmp_path):
     weight = np.array([1.0, 2.0], np.float32)
     old = written(tmp_path / "old", weight, [{"loss": 1.5}])
