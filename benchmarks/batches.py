@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 
 from regard.text.batches.batch import Batch, BlockBatch, PackedBatch, TranslationBatch
-from regard.text.batches.blocks import Blocks, Lanes, Read, Stream
 from regard.text.batches.buckets import Buckets
 from regard.text.batches.collate import Answer, Label, Tag, Translate
-from regard.text.batches.epoch import Epoch
+from regard.text.batches.lm_batches import Blocks, Lanes, Read, Stream
 from regard.text.batches.masking import Fill, Masking, WholeWords
 from regard.text.batches.packing import Pack, Packing
 from regard.text.batches.pairs import FillPairs, Pairs
 from regard.text.batches.plan import Batches, Collate, Plan
+from regard.text.batches.seeded_rng import Epoch
 from regard.text.corpora.lines import Lines
 from regard.text.store.columns import Columns, Flat
 from regard.text.tokenizers.specials import SpecialIds

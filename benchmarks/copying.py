@@ -27,8 +27,8 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.models.cache import NeuralCache
 from regard.models.predictions import IGNORED
 from regard.text import grammar
-from regard.text.grammar.names import UNSEEN
-from regard.text.tokenizers.open import compacted, number_of, opened
+from regard.text.grammar.nouns import UNSEEN
+from regard.text.tokenizers.oov import compacted, number_of, opened
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.distributed import World
 from regard.training.keeping import Keeping

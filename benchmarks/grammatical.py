@@ -2,7 +2,7 @@
 
     python benchmarks/grammatical.py RUN [--texts 200] [--temperature 1.0]
 
-Each sentence is read by the grammar's own rules (text/grammar/reading.py): is there a way through them that writes it?
+Each sentence is read by the grammar's own rules (grammar_recogniser.py): is there a way through them that writes it?
 How many sentences that the grammar drew are read, and how many of those with two neighbours swapped, stands beside.
 """
 
@@ -13,8 +13,9 @@ import re
 from pathlib import Path
 from random import Random
 
-from regard.text.grammar.chance import Draw
-from regard.text.grammar.reading import reads
+from grammar_recogniser import reads
+
+from regard.text.grammar.rng import Draw
 from regard.text.grammar.stories import story, told
 
 

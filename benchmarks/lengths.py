@@ -14,8 +14,7 @@ import json
 from pathlib import Path
 
 from regard.cli.process_tuning import prepare_machine
-from regard.decoding.beam import Beam
-from regard.decoding.penalties import LengthPenalty
+from regard.decoding.beam import Beam, LengthPenalty
 from regard.inspection.translations import judge
 from regard.text import grammar
 from regard.training import read_log, read_recipe, train

@@ -14,10 +14,9 @@ import json
 from pathlib import Path
 
 from regard.cli.process_tuning import prepare_machine
-from regard.decoding.beam import Beam
-from regard.decoding.penalties import LengthPenalty
+from regard.decoding.beam import Beam, LengthPenalty
 from regard.text import grammar
-from regard.text.grammar.names import UNSEEN
+from regard.text.grammar.nouns import UNSEEN
 from regard.training import read_recipe, train
 from regard.training.metrics import bleu
 from regard.training.tasks import TASKS

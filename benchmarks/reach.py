@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.text.batches.batch import BlockBatch
-from regard.text.batches.blocks import Blocks, Read
+from regard.text.batches.lm_batches import Blocks, Read
 from regard.text.batches.plan import Batches
 from regard.training.distributed import World
 from regard.training.loop import Loop

@@ -140,8 +140,7 @@ def ours(folder: Path, name: str, steps: int, run: Path) -> None:
     from regard.cli.process_tuning import prepare_machine
 
     prepare_machine()
-    from regard.decoding.beam import Beam
-    from regard.decoding.penalties import LengthPenalty
+    from regard.decoding.beam import Beam, LengthPenalty
     from regard.training import read_log, read_recipe, train
     from regard.training.tasks import TASKS
     from regard.training.use import translator

@@ -31,8 +31,8 @@ from typing import Any
 import tokenizers
 
 from regard.text import Documents
-from regard.text.grammar.drawing import CHUNK, chunk, translation
-from regard.text.grammar.writing import write
+from regard.text.grammar.corpus_files import write
+from regard.text.grammar.drawn import CHUNK, chunk, translation
 from regard.text.store.fields import DocumentFields
 from regard.text.store.store import Store
 from regard.text.tokenizers.kinds import BPE

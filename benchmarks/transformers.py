@@ -105,7 +105,7 @@ def generate(rows: int) -> dict[str, Work]:
     import torch
 
     from regard.decoding.greedy import Greedy
-    from regard.decoding.writing import Rules
+    from regard.decoding.search import Rules
     from regard.models.packed import packed
 
     plain, theirs = (model.eval() for model in gpt2())

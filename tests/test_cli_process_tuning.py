@@ -20,7 +20,7 @@ print(granted, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 def faults(**environment: str) -> tuple[str, int]:
     """Whether it was granted, and how many pages fifty tensors of 8 MB fetched."""
     ran = subprocess.run(
-        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True, timeout=600
     )
     granted, count = ran.stdout.split()
     return granted, int(count)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from regard import cli
-from regard.text.grammar.writing import write
+from regard.text.grammar.corpus_files import write
 from regard.training.reading.recipes import read_recipe
 from regard.training.run import train
 from regard.training.tasks import TASKS

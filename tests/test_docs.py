@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.text.grammar.writing import write
+from regard.text.grammar.corpus_files import write
 
 ROOT = Path(__file__).parents[1]
 

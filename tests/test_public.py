@@ -75,8 +75,8 @@ def test_the_names_of_training_are_pinned() -> None:
 
 def test_import_text_is_light() -> None:
     """Worker processes import it: they need neither torch nor numpy to draw from the grammar."""
-    loaded = modules_after("from regard.text.grammar import writing")
-    assert "regard.text.grammar.writing" in loaded and not loaded & {*HEAVY, "tokenizers", "rich.console"}
+    loaded = modules_after("from regard.text.grammar import corpus_files")
+    assert "regard.text.grammar.corpus_files" in loaded and not loaded & {*HEAVY, "tokenizers", "rich.console"}
 
 
 def test_the_functions_are_not_modules() -> None:

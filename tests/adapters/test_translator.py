@@ -10,7 +10,7 @@ import torch
 from regard.adapters.translator import UNKNOWN
 from regard.errors import SettingError
 from regard.text.examples import Labelled, Translation
-from regard.text.tokenizers.open import number_of
+from regard.text.tokenizers.oov import number_of
 from trust.toys import PAIRS, SIZE, TOKENIZER, cases, rows, translating
 
 KINDS = pytest.mark.parametrize("kind", ["bahdanau", "transformer", "pointer"])

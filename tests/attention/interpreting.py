@@ -1,7 +1,8 @@
 """Checks that run in Triton's interpreter, in a process of their own, and what kernels compile to for Hopper.
 
 An interpreted kernel that writes where it must not damages its process. So a test file hands its checks to a `Checks`,
-runs them when it is started as a script, and has a test that repeats what was said there.
+runs them when it is started as a script, and has a test that repeats what was said there. Interpreted kernels are slow:
+where a file has many checks, several tests share them out, each with a process of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from typing import Any
 import pytest
 import torch
 
-LONGEST = 600  # seconds
+LONGEST = 1800  # seconds: a limit for what hangs, not for what is slow on a busy machine
+interpreted = pytest.mark.timeout(LONGEST + 60)  # marks the tests below: their process is ended before they are
 
 
 @dataclass
@@ -38,32 +40,32 @@ class Checks:
         return function
 
     def run(self) -> None:
-        """What the script does: each check, and what it said, as one line of JSON at the end."""
+        """What the script does: the checks of its part, and what each said, as one line of JSON at the end."""
         said: dict[str, str | None] = {}
         torch.set_num_threads(1)
-        for name, check in self.named.items():
+        part, parts = map(int, sys.argv[1:] or (0, 1))
+        for name in list(self.named)[part::parts]:
             try:
-                check()
+                self.named[name]()
                 said[name] = None
             except Exception:  # noqa: BLE001 (the test repeats it)
                 said[name] = traceback.format_exc()
         print(json.dumps(said))
 
-    def said(self) -> dict[str, str | None]:
-        """What went wrong in each check, None where nothing did."""
+    def said(self, part: int = 0, parts: int = 1) -> dict[str, str | None]:
+        """What went wrong in each check, or in every `parts`-th of them; None where nothing did."""
         root = Path(__file__).parents[2]
         paths = [str(root / "src"), str(root / "tests")]
         told = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(
-            [sys.executable, self.file], env=told, capture_output=True, text=True, timeout=LONGEST, check=False
-        )
+        command = [sys.executable, self.file, str(part), str(parts)]
+        done = subprocess.run(command, env=told, capture_output=True, text=True, timeout=LONGEST, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
         found: dict[str, str | None] = json.loads(done.stdout.splitlines()[-1])
         return found
 
-    def repeat(self) -> None:
-        """Fail as the checks did: one test for all of a file, so that the interpreter starts once."""
-        failed = {name: said for name, said in self.said().items() if said is not None}
+    def repeat(self, part: int = 0, parts: int = 1) -> None:
+        """Fail as the checks of a part did; few parts for a file, as the interpreter takes seconds to start."""
+        failed = {name: said for name, said in self.said(part, parts).items() if said is not None}
         assert not failed, "\n".join(f"{name}:\n{said}" for name, said in failed.items())
 
 

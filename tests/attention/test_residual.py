@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attention.interpreting import Checks
+from attention.interpreting import Checks, interpreted
 from regard.attention import residual
 from regard.attention.layers import AddNorm, EncoderBlock, FeedForward, MultiHead
 from regard.attention.residual import Residual, _added_norm, _added_norm_back
@@ -17,6 +17,7 @@ checks = Checks(__file__)
 Way = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
+@interpreted
 def test_the_kernels_do_what_they_should() -> None:
     pytest.importorskip("triton")
     checks.repeat()

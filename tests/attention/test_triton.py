@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention.interpreting import Checks, for_hopper, signature
+from attention.interpreting import Checks, for_hopper, interpreted, signature
 from regard.attention import Attended, Observe, attend, choose, masks, scores
 from regard.attention.masks import Mask
 from regard.errors import BackendError
@@ -289,8 +289,10 @@ def check_what_cannot_be_served_there_is_said_in_words() -> None:
             attend(*tensors, backend="triton-fused", **how)  # type: ignore[arg-type]
 
 
-def test_in_the_interpreter() -> None:
-    checks.repeat()
+@interpreted
+@pytest.mark.parametrize("part", range(4))
+def test_in_the_interpreter(part: int) -> None:
+    checks.repeat(part, parts=4)
 
 
 def test_what_cannot_be_served_is_said_in_words() -> None:

@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention.interpreting import Checks, disassembled
+from attention.interpreting import Checks, disassembled, interpreted
 from regard.attention import Attended, Observe, attend, masks, scores
 from regard.attention.attend import prepare
 from regard.attention.kernels import triton_additive, triton_additive_parts
@@ -279,8 +279,10 @@ def check_the_same_bits_twice() -> None:
         assert torch.equal(x, second[name]), name
 
 
-def test_in_the_interpreter() -> None:
-    check.repeat()
+@interpreted
+@pytest.mark.parametrize("part", range(4))
+def test_in_the_interpreter(part: int) -> None:
+    check.repeat(part, parts=4)
 
 
 @pytest.mark.parametrize(

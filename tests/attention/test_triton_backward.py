@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention.interpreting import Checks, disassembled, poisoned_memory
+from attention.interpreting import Checks, disassembled, interpreted, poisoned_memory
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -223,8 +223,10 @@ def check_the_tilings_that_ship() -> None:
     agrees(drawn(Spans(shift_hi=20), T=150, S=170, D=64), torch.float16, TILINGS[64])
 
 
-def test_in_the_interpreter() -> None:
-    check.repeat()
+@interpreted
+@pytest.mark.parametrize("part", range(4))
+def test_in_the_interpreter(part: int) -> None:
+    check.repeat(part, parts=4)
 
 
 def sass_of(kernel: Any, D: int, tiling: Tiling) -> str:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention.interpreting import Checks, for_hopper, poisoned_memory, signature
+from attention.interpreting import Checks, for_hopper, interpreted, poisoned_memory, signature
 from regard.attention import DenseBias, masks, scores
 from regard.attention.copied import copied
 from regard.attention.masks import Mask
@@ -231,8 +231,10 @@ def check_what_cannot_be_served_is_said_in_words() -> None:
             copied(asking, asked, ids, targets, backend="triton", **how)
 
 
-def test_in_the_interpreter() -> None:
-    checks.repeat()
+@interpreted
+@pytest.mark.parametrize("part", range(3))
+def test_in_the_interpreter(part: int) -> None:
+    checks.repeat(part, parts=3)
 
 
 def compiled(name: str, kind: str, width: int, tiling: Tiling, *, told: bool) -> Any:

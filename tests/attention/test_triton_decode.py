@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention.interpreting import Checks, disassembled
+from attention.interpreting import Checks, disassembled, interpreted
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -176,8 +176,10 @@ def check_whatever_lay_in_the_outputs_is_overwritten() -> None:
         torch.empty = empty
 
 
-def test_in_the_interpreter() -> None:
-    check.repeat()
+@interpreted
+@pytest.mark.parametrize("part", range(2))
+def test_in_the_interpreter(part: int) -> None:
+    check.repeat(part, parts=2)
 
 
 def test_too_many_rows_are_refused_in_words() -> None:

@@ -39,7 +39,7 @@ class Opened:
         self.do("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def wait(self, condition: str) -> None:
-        self.page.wait_for_function(condition, timeout=60_000)
+        self.page.wait_for_function(condition, timeout=300_000)
 
     @property
     def status(self) -> str:

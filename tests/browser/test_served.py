@@ -46,7 +46,7 @@ def served() -> Iterator[tuple[str, Translator]]:
         server = Server(app, limits, ready.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
-        assert ready.wait(30)
+        assert ready.wait(300)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/", subject
         server.should_exit = True
         thread.join(30)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from decoding.toys import END, Toy, begin, every_text
 from regard.decoding import Beam, Greedy, LengthPenalty, Rules, Written
-from regard.decoding.largest import CHUNK, largest
-from regard.decoding.penalties import uncovered
+from regard.decoding.beam import uncovered
+from regard.decoding.hypotheses import CHUNK, chunked_topk
 from regard.errors import SettingError
 
 MEAN = LengthPenalty(1.0, start=0)
@@ -225,7 +225,7 @@ def test_the_largest_are_found_in_chunks_too(rows: int, width: int, size: int, c
     scores[torch.rand(rows, width, generator=chance) < 0.2] = -inf
     log_probs[torch.rand(rows * width, size, generator=chance) < 0.2] = -inf
     count = min(count, width * size)
-    values, places = largest(scores, log_probs, count)
+    values, places = chunked_topk(scores, log_probs, count)
     whole = (scores.view(-1, 1) + log_probs).view(rows, -1)
     assert torch.equal(values, whole.topk(count).values)
     assert torch.equal(whole.gather(1, places)[values > -inf], values[values > -inf])

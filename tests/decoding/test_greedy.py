@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoding.toys import END, Toy, begin
-from regard.decoding import Greedy, Rules, Written
+from regard.decoding import Greedy, Rules, Written, greedy_decode
 from regard.errors import SettingError
 
 
@@ -100,3 +100,16 @@ def test_what_it_cannot_promise_is_refused_in_words() -> None:
 
 def test_no_rows_give_no_texts() -> None:
     assert greedy(Toy(), Rules(END, 3), []) == []
+
+
+@given(seed=st.integers(0, 50), prefix=st.lists(st.integers(0, 4), max_size=6), longest=st.integers(1, 7))
+def test_going_on_from_a_prefix(seed: int, prefix: list[int], longest: int) -> None:
+    """As Greedy does under Rules; a prefix may also hold the end, or be longer than what is written otherwise."""
+    toy = Toy(5)
+    got = greedy_decode(toy, *begin(toy, [seed]), END, longest, prefix)
+    assert got[: len(prefix)] == prefix
+    if END not in prefix and len(prefix) <= longest:
+        [text] = greedy(Toy(5), Rules(END, longest, prefix=[prefix]), [seed])
+        assert got == text.tokens
+    elif len(prefix) >= longest:
+        assert got == prefix

@@ -14,7 +14,7 @@ from regard.cli import app
 from regard.decoding.beam import Beam
 from regard.errors import CheckpointError, RegardError
 from regard.hub.ctranslate2 import QUANTIZATIONS, export
-from regard.text.grammar import drawing
+from regard.text.grammar import drawn
 from regard.training.reading.recipes import read_recipe, write_recipe
 from regard.training.recipe import Recipe
 from regard.training.tasks import TASKS
@@ -49,13 +49,13 @@ FORMS = {
     "one key head, no biases": ("transformer", "positions=rotary", "key_heads=1", "bias=false"),
 }
 
-CHUNK = cache(drawing.chunk)
+CHUNK = cache(drawn.chunk)
 
 
 @pytest.fixture(autouse=True)
 def _drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same sentences for all tests: drawing them takes longer than all the rest."""
-    monkeypatch.setattr(drawing, "chunk", CHUNK)
+    monkeypatch.setattr(drawn, "chunk", CHUNK)
 
 
 def small(name: str, *model: str) -> Recipe:

@@ -14,7 +14,7 @@ from regard.training.recipe import Recipe
 from regard.training.tasks import TASKS
 from regard.training.telling.log import read_log
 
-PATIENCE = 120  # seconds
+PATIENCE = 600  # seconds: only what hangs takes so long
 RECIPE = "classifier"
 SETS = [
     *("data.examples=200", "data.valid=40", "model.width=16", "schedule.warmup=5"),
@@ -51,7 +51,7 @@ def stop(process: subprocess.Popen[str]) -> None:
     """End a process that is still there; torchrun takes its workers along only if it is asked."""
     process.terminate()
     try:
-        process.wait(timeout=40)
+        process.wait(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         process.kill()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -78,9 +77,8 @@ def test_told_to_stop_it_saves_and_can_go_on(stop: Callable[[Popen[str]], None],
     process = begin(*TORCHRUN, *SMALL, "--out", folder, start_new_session=True)
     wait_for(process, folder, "trained", 25)
     stop(process)
-    begun = time.monotonic()
-    process.communicate(timeout=PATIENCE)
-    assert time.monotonic() - begun < 25, "torchrun had to kill somebody who did not stop"
+    _, said = process.communicate(timeout=PATIENCE)
+    assert "forcefully exiting" not in said, "torchrun had to kill a worker that did not stop"
     last = logged(folder)[-1]
     assert (last["event"], last["reason"]) == ("ended", "interrupted")
     assert (folder / "state" / f"step-{last['step']:08d}").is_dir()

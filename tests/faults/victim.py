@@ -26,7 +26,7 @@ from regard.training.recipe import Prepared, Recipe
 from regard.training.run import train
 from training import little
 
-PATIENCE = 120  # seconds
+PATIENCE = 600  # seconds: only what hangs takes so long
 WRITING = os.O_WRONLY | os.O_RDWR
 TAKES_ROOM = ("write", "make", "sync")
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, linear
 
-from attention.interpreting import Checks
+from attention.interpreting import Checks, interpreted
 from regard.models.bends import GeluFeed, _bent, _bent_back
 from regard.models.blocks import gelu as feed
 
@@ -15,6 +15,7 @@ checks = Checks(__file__)
 HALF = torch.float16  # the interpreter cuts bfloat16 off where a GPU rounds it
 
 
+@interpreted
 def test_the_kernels_do_what_they_should() -> None:
     pytest.importorskip("triton")
     checks.repeat()

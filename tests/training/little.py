@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from regard.text.batches.batch import Batch, BlockBatch, LabelledBatch
-from regard.text.batches.blocks import Lanes, Read, Stream
 from regard.text.batches.buckets import Buckets
 from regard.text.batches.collate import Label
+from regard.text.batches.lm_batches import Lanes, Read, Stream
 from regard.text.batches.plan import Batches
 from regard.text.store.columns import Columns, Flat
 from regard.text.tokenizers.specials import SpecialIds

@@ -13,9 +13,9 @@ from torch import nn
 from regard.models.gpt import GPT
 from regard.models.pooling import PoolingClassifier
 from regard.text.batches.batch import IGNORED, BlockBatch, LabelledBatch
-from regard.text.batches.blocks import Blocks, Read, Stream
 from regard.text.batches.buckets import Buckets
 from regard.text.batches.collate import Label
+from regard.text.batches.lm_batches import Blocks, Read, Stream
 from regard.text.batches.plan import Batches
 from regard.text.corpora.labels import Labels
 from regard.text.examples import Document, Labelled

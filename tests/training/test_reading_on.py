@@ -18,12 +18,12 @@ from regard.models.recurrence import Recurrence
 from regard.models.recurrent import RecurrentLM
 from regard.models.words import Words
 from regard.text.batches.batch import IGNORED
-from regard.text.batches.blocks import Lanes, Read, Stream
+from regard.text.batches.lm_batches import Lanes, Read, Stream
 from regard.text.batches.plan import Batches
 from regard.text.examples import Document
 from regard.text.store.fields import DocumentFields, columns_of
 from regard.text.tokenizers import kinds
-from regard.text.tokenizers.open import number_of
+from regard.text.tokenizers.oov import number_of
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training import metrics
 from regard.training.reading_on import ReadOn, closed_surprise, surprises

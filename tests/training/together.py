@@ -22,7 +22,7 @@ from regard.training.loop import Loop
 from regard.training.telling.events import Evaluated, Event, Trained
 from training import little
 
-PATIENCE = 120  # seconds
+PATIENCE = 600  # seconds: only what hangs takes so long
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,9 @@ from regard.models.heads import Reading, Summary
 from regard.models.predictions import Logits
 from regard.text.corpora.labels import Labels, Scale
 from regard.text.examples import Translation
-from regard.text.tokenizers.encoding import Encoding
-from regard.text.tokenizers.open import compacted, opened
+from regard.text.tokenizers.oov import compacted, opened
 from regard.text.tokenizers.spelling import spelled_words
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.tokenizer import Encoding, Tokenizer
 
 QUESTION = 1  # the number of the axis of a learned query
 

@@ -31,7 +31,7 @@ from regard.adapters.tokens import NO_WORD, TokenRow
 from regard.decoding.translate import Translator
 from regard.errors import SettingError
 from regard.text.examples import Translation
-from regard.text.tokenizers.open import opened
+from regard.text.tokenizers.oov import opened
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 UNKNOWN = 16  # words outside the vocabulary of a sentence that a copying model is asked about

@@ -12,7 +12,7 @@ from regard.cli.inputs import tell_unknown, texts_of
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
-    from regard.decoding.writing import Search
+    from regard.decoding.search import Search
 
 LENGTH = 200
 
@@ -50,7 +50,7 @@ def generate(
     prompts = texts_of(prompt)
     model, tokenizer = _opened(run)
     from regard.decoding.generate import continued, unsaid
-    from regard.decoding.writing import Rules
+    from regard.decoding.search import Rules
     from regard.models.packed import packed
 
     room = _room(model, max((len(ids) for ids in tokenizer.ids_batch(prompts)), default=0))
@@ -70,7 +70,7 @@ def generate(
 
 def _search(drawing: dict[str, Any], beam: int | None, count: int) -> Search:
     from regard.decoding.beam import Beam
-    from regard.decoding.sample import Sample
+    from regard.decoding.sampling import Sample
 
     told = {name: value for name, value in drawing.items() if value is not None}
     if beam is None:

@@ -49,8 +49,7 @@ def _translations(run: Path, source: Path, target: Path, beam: int, alpha: float
     from dataclasses import asdict
 
     from regard.cli.progress_ui import progress_bar
-    from regard.decoding.beam import Beam
-    from regard.decoding.penalties import LengthPenalty
+    from regard.decoding.beam import Beam, LengthPenalty
     from regard.inspection.translations import judge
     from regard.text.corpora.translations import Parallel
     from regard.training.metrics import perplexity

@@ -12,8 +12,8 @@ from regard.cli.process_tuning import prepare_machine
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
+    from regard.decoding.search import Rules
     from regard.decoding.translate import Translated, Translator
-    from regard.decoding.writing import Rules
 
 
 def translate(
@@ -38,8 +38,7 @@ def translate(
     prepare_machine()
     from regard.cli.inputs import tell_unknown, texts_of
     from regard.cli.progress_ui import progress_bar
-    from regard.decoding.beam import Beam
-    from regard.decoding.penalties import LengthPenalty
+    from regard.decoding.beam import Beam, LengthPenalty
     from regard.training.use import translator as opened
 
     lines = texts_of(text)

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
-from regard.decoding.sample import Sample
-from regard.decoding.writing import Rules, Search, Written
+from regard.decoding.sampling import Sample
+from regard.decoding.search import Rules, Search, Written
 from regard.errors import SettingError
-from regard.text.tokenizers.open import Opened, compacted, opened, spelled
+from regard.text.batches.layout import pad_rows
+from regard.text.tokenizers.oov import Opened, compacted, opened, spelled
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 ROWS = 64  # prompts that go on together
@@ -83,8 +83,7 @@ def _together(lengths: Sequence[int], apart: bool) -> Iterator[list[int]]:
 def _ids(rows: Sequence[Sequence[int]], tokenizer: Tokenizer, model: Any) -> tuple[Tensor, Tensor]:
     """(B, P), P at least 1, and lengths (B,): a text that is not begun yet begins with the end of the one before."""
     device = next((weight.device for weight in model.parameters()), torch.device("cpu"))
-    begun = [torch.tensor(list(row) or [tokenizer.special.need("end")], device=device) for row in rows]
-    return pad_sequence(begun, batch_first=True), torch.tensor([len(row) for row in begun], device=device)
+    return pad_rows([list(row) or [tokenizer.special.need("end")] for row in rows], 0, device)
 
 
 def _reach(model: Any, wanted: int) -> int:

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from regard.decoding.beam import Beam
-from regard.decoding.forced import forced
-from regard.decoding.writing import Rules, Search, Written
+from regard.decoding.score import forced
+from regard.decoding.search import Rules, Search, Written
 from regard.errors import SettingError
-from regard.text.tokenizers.open import Opened, compacted, opened, spelled
+from regard.text.batches.layout import pad_rows
+from regard.text.tokenizers.oov import Opened, compacted, opened, spelled
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 Tell = Callable[[int], None]
@@ -85,8 +86,7 @@ class Translator:
             places = {int(number): len(self.target) + at for at, number in enumerate(given.table)}
             unknown = self.target.special.unknown
             targets = [[_known(token, len(self.target), places, unknown) for token in ids] for ids in targets]
-            lengths = torch.tensor([len(ids) for ids in targets], device=device)
-            padded = _padded(targets, end, device)
+            padded, lengths = pad_rows(targets, end, device)
             state = self.model.start(given.ids, given.lengths)
             said, weights = forced(self.model, state, self._first(len(rows)), padded, lengths)
             for at, row in enumerate(rows):
@@ -116,8 +116,8 @@ class Translator:
         for begin in range(0, len(order), self.rows):
             rows = order[begin : begin + self.rows]
             ids = [[*known[row].ids, end] for row in rows]
-            lengths = torch.tensor([len(one) for one in ids], device=self._device)
-            dense, table = compacted(_padded(ids, self.source.special.need("pad"), self._device), len(self.source))
+            padded, lengths = pad_rows(ids, self.source.special.need("pad"), self._device)
+            dense, table = compacted(padded, len(self.source))
             yield rows, _Given(dense, lengths, table, [known[row].spellings for row in rows])
             tell(len(rows))
 
@@ -142,11 +142,6 @@ class _Given:
     lengths: Tensor
     table: Tensor
     spellings: list[dict[int, str]]
-
-
-def _padded(rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> Tensor:
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows], device=device)
 
 
 def _known(token: int, size: int, places: dict[int, int], unknown: int | None) -> int:

@@ -25,7 +25,7 @@ from regard.adapters.factory import run_adapter
 from regard.errors import SettingError
 from regard.files import write_whole
 from regard.models.heads import Summary
-from regard.text.tokenizers.encoding import Encoding
+from regard.text.tokenizers.tokenizer import Encoding
 from regard.text.words import spaced
 
 ROWS = 32  # texts read at once

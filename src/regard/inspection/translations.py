@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
+from regard.decoding.search import Search
 from regard.decoding.translate import Tell, Translated, Translator
-from regard.decoding.writing import Search
 from regard.errors import SettingError
 from regard.inspection.alignment import THRESHOLD, Agreement, Gold, balanced, between_words, links_of, measure
 from regard.text.examples import Links, Translation

@@ -24,7 +24,7 @@ from regard.models.words import Words
 class PointerGenerator(Seq2Seq):
     """Seq2Seq with one more choice at each step: make a word, or take one.
 
-    Sources and targets may hold ids beyond the vocabulary (regard.text.tokenizers.open); `words` read them as unknown.
+    Sources and targets may hold ids beyond the vocabulary (regard.text.tokenizers.oov); `words` read them as unknown.
     A word has one number on both sides, so the reader's words are as many. `charge`: what looking again costs, where
     the decoder has coverage.
     """

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
         TaggedBatch,
         TranslationBatch,
     )
-    from regard.text.batches.blocks import Blocks, Lanes, Read, Stream
     from regard.text.batches.buckets import Buckets
     from regard.text.batches.collate import Answer, Label, Tag, Translate
-    from regard.text.batches.epoch import Epoch
+    from regard.text.batches.lm_batches import Blocks, Lanes, Read, Stream
     from regard.text.batches.masking import Fill, Masking, Pieces, WholeWords
     from regard.text.batches.packing import Pack, Packing
     from regard.text.batches.pairs import FillPairs, Pairs
     from regard.text.batches.plan import Batches
+    from regard.text.batches.seeded_rng import Epoch
     from regard.text.corpora.answers import Answers
     from regard.text.corpora.corpus import Chain, Corpus
-    from regard.text.corpora.documents import Documents
     from regard.text.corpora.labels import Classified, Labels, TagFile
+    from regard.text.corpora.raw_text import Documents
     from regard.text.corpora.tables import Rows, Table
     from regard.text.corpora.translations import Parallel, Translations
     from regard.text.examples import Answered, Document, Labelled, Sense, Tagged, Translation
@@ -46,10 +46,9 @@ if TYPE_CHECKING:
         columns_of,
     )
     from regard.text.store.store import Store
-    from regard.text.tokenizers.encoding import Encoding
     from regard.text.tokenizers.kinds import BPE, ByteBPE, Characters, Unigram, WordPiece, Words
     from regard.text.tokenizers.specials import SpecialIds
-    from regard.text.tokenizers.tokenizer import Tokenizer
+    from regard.text.tokenizers.tokenizer import Encoding, Tokenizer
     from regard.text.words import separated, spaced
 
 __all__ = [
@@ -126,25 +125,24 @@ _HOMES: dict[str, Home] = {
         "examples": "Translation Document Labelled Tagged Answered Sense",
         "words": "spaced separated",
         "corpora.translations": "Parallel Translations",
-        "corpora.documents": "Documents",
+        "corpora.raw_text": "Documents",
         "corpora.labels": "Classified TagFile Labels",
         "corpora.answers": "Answers",
         "corpora.tables": "Table Rows",
         "corpora.corpus": "Corpus Chain",
         "tokenizers.kinds": "BPE ByteBPE WordPiece Unigram Words Characters",
-        "tokenizers.tokenizer": "Tokenizer",
-        "tokenizers.encoding": "Encoding",
+        "tokenizers.tokenizer": "Tokenizer Encoding",
         "tokenizers.specials": "SpecialIds",
         "store.columns": "Columns Flat",
         "store.fields": "TranslationFields DocumentFields LabelledFields TaggedFields AnsweredFields columns_of",
         "store.store": "Store",
         "batches.batch": "Batch TranslationBatch BlockBatch MaskedBatch LabelledBatch TaggedBatch AnswerBatch "
         "PackedBatch",
-        "batches.epoch": "Epoch",
+        "batches.seeded_rng": "Epoch",
         "batches.plan": "Batches",
         "batches.buckets": "Buckets",
         "batches.collate": "Translate Label Tag Answer",
-        "batches.blocks": "Stream Lanes Blocks Read",
+        "batches.lm_batches": "Stream Lanes Blocks Read",
         "batches.masking": "Masking Pieces WholeWords Fill",
         "batches.pairs": "Pairs FillPairs",
         "batches.packing": "Packing Pack",

@@ -14,7 +14,7 @@ from regard.models.elmo import Neighbours
 from regard.models.predictions import IGNORED, Logits
 from regard.text.batches.batch import PlainBatch, SpelledTaggedBatch
 from regard.text.corpora.labels import Labels
-from regard.text.tokenizers.open import spelled
+from regard.text.tokenizers.oov import spelled
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training import metrics
 from regard.training.objective import Better, Carry, Grade, Loss, Measured, Objective, Output

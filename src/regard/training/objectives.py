@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from regard.decoding.sample import Sample
-from regard.decoding.stepper import Stepper
-from regard.decoding.writing import Rules
+from regard.decoding.sampling import Sample
+from regard.decoding.search import Rules, Stepper
 from regard.models.surprise import Surprise
 from regard.text.batches.batch import IGNORED, BlockBatch, LabelledBatch
 from regard.text.corpora.labels import Labels, Scale

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.decoding.sample import Sample
-from regard.decoding.stepper import Stepper
-from regard.decoding.writing import Rules
+from regard.decoding.sampling import Sample
+from regard.decoding.search import Rules, Stepper
 from regard.models.predictions import Mixture, Prediction, sayable
 from regard.text.batches.batch import IGNORED, BlockBatch
-from regard.text.tokenizers.open import compacted, spelled
+from regard.text.tokenizers.oov import compacted, spelled
 from regard.training import metrics
 from regard.training.objective import Better, Carry, Loss, Measured, Output
 from regard.training.objectives import PredictNext, Starting

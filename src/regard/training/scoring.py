@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from regard.errors import SettingError
 from regard.models.cache import NeuralCache
 from regard.text.batches.batch import BlockBatch
-from regard.text.batches.blocks import Blocks, Lanes, Read, Stream
+from regard.text.batches.lm_batches import Blocks, Lanes, Read, Stream
 from regard.text.batches.plan import Batches, Plan
-from regard.text.corpora.running import Running
+from regard.text.corpora.raw_text import Running
 from regard.text.store.fields import DocumentFields, columns_of
 from regard.training.objective import Carry
 from regard.training.objectives import PredictNext

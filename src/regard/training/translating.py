@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.decoding.greedy import Greedy
-from regard.decoding.stepper import Stepper
-from regard.decoding.writing import Rules
+from regard.decoding.search import Rules, Stepper
 from regard.models.predictions import Prediction, sayable
 from regard.text.batches.batch import IGNORED, TranslationBatch
-from regard.text.tokenizers.open import compacted, spelled
+from regard.text.tokenizers.oov import compacted, spelled
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training import metrics
 from regard.training.objective import Better, Carry, Grade, Loss, Measured, Objective, Output

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from regard.text.batches.batch import IGNORED, Batch, MaskedBatch
-from regard.text.batches.blocks import Blocks, Lanes, Read, Stream
 from regard.text.batches.buckets import Buckets
 from regard.text.batches.collate import Answer, Label, Tag, Translate
+from regard.text.batches.lm_batches import Blocks, Lanes, Read, Stream
 from regard.text.batches.masking import Fill, Masking, WholeWords
 from regard.text.batches.packing import Pack, Packing
 from regard.text.batches.pairs import FillPairs, Pairs

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import SettingError
-from regard.text.batches.layout import lay, room, shorten, stretch, tensor
+from regard.text.batches.layout import pad_parts, pad_rows, room, shorten, stretch, tensor
 from text.batches.batching import numbered
 
 lengths = st.lists(st.integers(0, 6), min_size=1, max_size=8)
@@ -17,7 +18,7 @@ def test_parts_lie_one_after_the_other(sizes, data):
     first, second = numbered(sizes), numbered(sizes[::-1])
     rows = np.array(data.draw(st.lists(st.integers(0, len(sizes) - 1), max_size=6)), dtype=np.int64)
     limit = data.draw(st.integers(0, 7))
-    laid = lay([7, stretch(first, rows), 8, stretch(second, rows, limit), 9], len(rows), pad=-5)
+    laid = pad_parts([7, stretch(first, rows), 8, stretch(second, rows, limit), 9], len(rows), pad=-5)
     wanted = [[7, *first[row].tolist(), 8, *second[row][:limit].tolist(), 9] for row in rows]
     assert laid.ids.shape == (len(rows), max([1, *map(len, wanted)]))
     assert laid.lengths.tolist() == [len(row) for row in wanted]
@@ -49,3 +50,17 @@ def test_tensors_share_no_memory():
     copy = tensor(values)
     copy += 1
     assert values.tolist() == [0, 1, 2, 3]
+
+
+def test_rows_are_padded_on_either_side():
+    ids, lengths = pad_rows([[5, 6], [7], []], pad=-1)
+    assert ids.tolist() == [[5, 6], [7, -1], [-1, -1]]
+    assert lengths.tolist() == [2, 1, 0]
+    assert pad_rows([[5, 6], [7]], pad=0, left=True)[0].tolist() == [[5, 6], [0, 7]]
+
+
+@pytest.mark.parametrize("rows", [[], [[]], [(), ()]])
+def test_rows_of_nothing_have_no_columns(rows):
+    ids, lengths = pad_rows(rows, pad=0)
+    assert ids.shape == (len(rows), 0)
+    assert ids.dtype == lengths.dtype == torch.int64

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import SettingError
-from regard.text.batches.epoch import Epoch
 from regard.text.batches.masking import Fill, Masking, WholeWords
+from regard.text.batches.seeded_rng import Epoch
 from regard.text.store.columns import Columns, Flat
 from regard.text.tokenizers.specials import SpecialIds
 from text.batches.batching import FIRST_WORD, SPECIAL, VOCABULARY, texts, word_numbers

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import SettingError
-from regard.text.batches.epoch import Epoch
 from regard.text.batches.masking import Masking, WholeWords
 from regard.text.batches.pairs import A_STOP, B_STOP, FOLLOWS, A, B, FillPairs, Pairs
 from regard.text.batches.plan import Batches
+from regard.text.batches.seeded_rng import Epoch
 from regard.text.store.columns import Columns
 from text.batches.batching import SPECIAL, VOCABULARY, documents_of
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import SettingError, ShapeError
-from regard.text.batches.blocks import Lanes, Read, Stream
 from regard.text.batches.buckets import Buckets
 from regard.text.batches.collate import Label, Translate
-from regard.text.batches.epoch import Epoch
+from regard.text.batches.lm_batches import Lanes, Read, Stream
 from regard.text.batches.masking import Fill, Masking, WholeWords
 from regard.text.batches.pairs import FillPairs
 from regard.text.batches.plan import Batches, Computed, fingerprint
+from regard.text.batches.seeded_rng import Epoch
 from regard.text.store.columns import Columns
 from regard.text.tokenizers.specials import SpecialIds
 from text.batches.batching import KINDS, SPECIAL, Counted, assert_same, numbered, rows_of

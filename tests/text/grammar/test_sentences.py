@@ -7,17 +7,16 @@ from itertools import pairwise
 import pytest
 
 from regard.text.grammar import particles as small
-from regard.text.grammar.being import missing, penniless
-from regard.text.grammar.chance import Draw
 from regard.text.grammar.clauses import chain
-from regard.text.grammar.entries import Noun, make_verb
+from regard.text.grammar.copula import missing, penniless
 from regard.text.grammar.frames import Clause, with_a_pie, with_it, with_object
-from regard.text.grammar.lexicon import lemmas, lexicon
-from regard.text.grammar.nominals import described, owned_by
+from regard.text.grammar.lexicon import Noun, lemmas, lexicon, make_verb
+from regard.text.grammar.noun_phrases import described, owned_by
 from regard.text.grammar.phrases import Phrase, define, describe, indefinite, own, pronoun, titled
+from regard.text.grammar.rng import Draw
 from regard.text.grammar.sentences import closed, said_of, sentence
-from regard.text.grammar.speech import FUTURE, NOW, PAST, PRESENT, THEN, speak
 from regard.text.grammar.tokens import DE, LE, Sentence, Spot
+from regard.text.grammar.verb_phrase import FUTURE, NOW, PAST, PRESENT, THEN, speak
 
 CONTENT = {"NOUN", "VERB", "ADJ", "ADV", "PROPN", "NUM"}
 ELIDED = ("l'", "d'", "j'", "m'", "t'", "s'", "n'", "qu'", "puisqu'")

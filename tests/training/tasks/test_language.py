@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from regard.errors import CorpusError, StoreError
 from regard.text.batches.batch import IGNORED
-from regard.text.corpora.running import Running
+from regard.text.corpora.raw_text import Running
 from regard.training.recipe import Train
 from regard.training.tasks.language import BuiltIn, Gpt, InBlocks, Language, TextFile
 from regard.training.tasks.tokenizers import Characters, Sized

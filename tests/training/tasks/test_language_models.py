@@ -10,7 +10,7 @@ from regard.errors import SettingError, StoreError
 from regard.models.attentive import AttentiveLM
 from regard.models.recurrent import RecurrentLM
 from regard.models.window import WindowLM
-from regard.text.tokenizers.open import number_of
+from regard.text.tokenizers.oov import number_of
 from regard.training.distributed import World
 from regard.training.keeping import Keeping
 from regard.training.loop import Loop

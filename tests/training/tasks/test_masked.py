@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.errors import SettingError
-from regard.text.batches.epoch import Epoch
+from regard.text.batches.seeded_rng import Epoch
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.recipe import Prepared, Train
 from regard.training.tasks.masked import Batching, BuiltIn, Masked, Masks, Model, TextFile

@@ -9,7 +9,7 @@ import torch
 from regard.decoding.greedy import Greedy
 from regard.errors import RegardError, SettingError
 from regard.inspection.translations import word_map
-from regard.text.tokenizers.open import number_of
+from regard.text.tokenizers.oov import number_of
 from regard.training.reading.recipes import read_recipe
 from regard.training.run import load, train
 from regard.training.tasks import TASKS

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.decoding.greedy import Greedy
-from regard.decoding.writing import Rules, Written
+from regard.decoding.search import Rules, Written
 from regard.errors import CheckpointError
 from regard.exports.onnx.graphs import KINDS, asked
 from regard.exports.onnx.texts import padded, samples

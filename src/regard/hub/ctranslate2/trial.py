@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.decoding.forced import forced
 from regard.decoding.greedy import Greedy
-from regard.decoding.writing import Rules
+from regard.decoding.score import forced
+from regard.decoding.search import Rules
 from regard.errors import CheckpointError
 from regard.hub.checked import Checked
 from regard.hub.ctranslate2.words import Words

@@ -13,10 +13,10 @@ from typing import Any
 from regard.inspection.patterns.passages import NOUNS, Nouns, Passage, nouns_in
 from regard.text import grammar
 from regard.text.examples import Answered, Document, Labelled, Tagged
-from regard.text.grammar.chance import Draw
-from regard.text.grammar.drawing import Drawn
+from regard.text.grammar.corpus_files import as_prose
+from regard.text.grammar.drawn import Drawn
+from regard.text.grammar.rng import Draw
 from regard.text.grammar.sentences import sentence
-from regard.text.grammar.writing import as_prose
 from regard.text.words import spaced
 from regard.training.run import RECIPE, recorded
 from regard.training.tasks.answering import Answering

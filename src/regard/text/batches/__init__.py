@@ -1,5 +1,5 @@
 """What models are fed with.
 
-A plan says which rows go together (buckets, blocks, pairs, packing), a collate makes tensors of them (collate, masking,
-packing), and Batches hands them out (plan), with a position that can be kept and found again.
+A plan says which rows go together (buckets, lm_batches, pairs, packing), a collate makes tensors of them (collate,
+masking, packing), and Batches hands them out (plan), with a position that can be kept and found again.
 """

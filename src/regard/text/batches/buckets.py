@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 
 from regard.errors import SettingError, ShapeError
-from regard.text.batches.epoch import Epoch
 from regard.text.batches.plan import fingerprint
+from regard.text.batches.seeded_rng import Epoch
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,9 +14,9 @@ import numpy as np
 
 from regard.errors import SettingError
 from regard.text.batches.batch import IGNORED, AnswerBatch, LabelledBatch, TaggedBatch, TranslationBatch
-from regard.text.batches.epoch import Epoch
-from regard.text.batches.layout import SingleText, check, framed, lay, room, shorten, stretch, tensor
+from regard.text.batches.layout import SingleText, check, pad_parts, room, shorten, stretch, tensor, with_special
 from regard.text.batches.plan import fingerprint
+from regard.text.batches.seeded_rng import Epoch
 
 if TYPE_CHECKING:
     from regard.text.store.columns import Columns
@@ -55,9 +55,9 @@ class Translate:
     def __call__(self, rows: np.ndarray, epoch: Epoch) -> TranslationBatch:
         ours, theirs = self.special, self.target_special or self.special
         x, y = (stretch(self.columns[side], rows, self._room) for side in ("source", "target"))
-        source = lay([x, ours.need("end")], len(rows), ours.need("pad"))
-        entering = lay([theirs.need("start"), y], len(rows), theirs.need("pad"))
-        leaving = lay([y, theirs.need("end")], len(rows), IGNORED)
+        source = pad_parts([x, ours.need("end")], len(rows), ours.need("pad"))
+        entering = pad_parts([theirs.need("start"), y], len(rows), theirs.need("pad"))
+        leaving = pad_parts([y, theirs.need("end")], len(rows), IGNORED)
         return TranslationBatch(
             indices=tensor(rows),
             source=tensor(source.ids),
@@ -106,7 +106,7 @@ class Label:
         texts = [
             stretch(self.columns[side], rows, kept[rows]) for side, kept in zip(self._sides, self._kept, strict=True)
         ]
-        laid = lay(framed(texts, self.special), len(rows), self.special.need("pad"))
+        laid = pad_parts(with_special(texts, self.special), len(rows), self.special.need("pad"))
         labels = self.columns["label"]
         return LabelledBatch(
             indices=tensor(rows),
@@ -154,16 +154,16 @@ class Tag(SingleText):
 
     def __call__(self, rows: np.ndarray, epoch: Epoch) -> TaggedBatch:
         text, tags = (stretch(self.columns[name], rows, self._room) for name in ("text", "tag"))
-        laid = lay(framed([text], self.special), len(rows), self.special.need("pad"))
+        laid = pad_parts(with_special([text], self.special), len(rows), self.special.need("pad"))
         return TaggedBatch(
             indices=tensor(rows),
             inputs=tensor(laid.ids),
             lengths=tensor(laid.lengths),
-            tags=tensor(lay([IGNORED, tags, IGNORED], len(rows), IGNORED).ids),
+            tags=tensor(pad_parts([IGNORED, tags, IGNORED], len(rows), IGNORED).ids),
         )
 
     def tokens(self, rows: np.ndarray, epoch: Epoch) -> int:
-        tags = lay([stretch(self.columns["tag"], rows, self._room)], len(rows), IGNORED)
+        tags = pad_parts([stretch(self.columns["tag"], rows, self._room)], len(rows), IGNORED)
         return int((tags.ids != IGNORED).sum())
 
 
@@ -222,7 +222,7 @@ class Answer:
             row = rows[(spans[:, 1] >= kept).argmax()]
             raise SettingError(f"example {row}, its answer cut off", "examples of collate.kept", where="Answer")
         question, passage = stretch(self.columns["question"], rows), stretch(self.columns["passage"], rows, kept)
-        laid = lay(framed([question, passage], self.special), len(rows), self.special.need("pad"))
+        laid = pad_parts(with_special([question, passage], self.special), len(rows), self.special.need("pad"))
         return AnswerBatch(
             indices=tensor(rows),
             inputs=tensor(laid.ids),

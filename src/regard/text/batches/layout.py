@@ -45,10 +45,10 @@ class Stretch:
     lengths: np.ndarray  # (B,)
 
 
-def lay(parts: Sequence[int | Stretch], rows: int, pad: int) -> Laid:
+def pad_parts(parts: Sequence[int | Stretch], rows: int, pad: int) -> Laid:
     """The parts of each row one after the other, then padding.
 
-    >>> lay([cls, stretch(columns["text"], rows), sep], len(rows), pad).ids         # [CLS] text [SEP]
+    >>> pad_parts([cls, stretch(columns["text"], rows), sep], len(rows), pad).ids         # [CLS] text [SEP]
     """
     sizes = [part.lengths if isinstance(part, Stretch) else np.ones(rows, dtype=np.int64) for part in parts]
     begins = np.cumsum([np.zeros(rows, dtype=np.int64), *sizes], axis=0)  # (parts + 1, B)
@@ -62,6 +62,23 @@ def lay(parts: Sequence[int | Stretch], rows: int, pad: int) -> Laid:
     return Laid(ids, begins[-1], tuple(begins[:-1]))
 
 
+def pad_rows(
+    rows: Sequence[Sequence[int]], pad: int, device: torch.device | None = None, left: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of ids as one tensor (B, T), padded on the right or the left, and their lengths (B,).
+
+    >>> pad_rows([[5, 6], [7]], pad=0)
+    (tensor([[5, 6],
+            [7, 0]]), tensor([2, 1]))
+    """
+    lengths = [len(row) for row in rows]
+    longest = max(lengths, default=0)
+    fill = [[pad] * (longest - length) for length in lengths]
+    padded = [[*more, *row] if left else [*row, *more] for row, more in zip(rows, fill, strict=True)]
+    ids = torch.tensor(padded, dtype=torch.long, device=device).view(len(rows), longest)
+    return ids, torch.tensor(lengths, dtype=torch.long, device=device)
+
+
 def check(special: SpecialIds, *roles: str, where: str) -> None:
     """Refuse what is no set of special ids, such as the tokenizer itself, or one that lacks a role."""
     if not hasattr(special, "need"):
@@ -71,7 +88,7 @@ def check(special: SpecialIds, *roles: str, where: str) -> None:
         special.need(role)
 
 
-def framed(texts: Sequence[Stretch], special: SpecialIds) -> list[int | Stretch]:
+def with_special(texts: Sequence[Stretch], special: SpecialIds) -> list[int | Stretch]:
     """The parts of a row: [CLS], and each text with [SEP] behind it."""
     return [special.need("cls"), *(part for text in texts for part in (text, special.need("sep")))]
 

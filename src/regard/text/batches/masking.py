@@ -11,9 +11,19 @@ import numpy as np
 
 from regard.errors import SettingError
 from regard.text.batches.batch import MaskedBatch
-from regard.text.batches.epoch import Epoch
-from regard.text.batches.layout import Laid, SingleText, Stretch, check, framed, lay, places, stretch, tensor
+from regard.text.batches.layout import (
+    Laid,
+    SingleText,
+    Stretch,
+    check,
+    pad_parts,
+    places,
+    stretch,
+    tensor,
+    with_special,
+)
 from regard.text.batches.plan import fingerprint
+from regard.text.batches.seeded_rng import Epoch
 
 if TYPE_CHECKING:
     from regard.text.store.columns import Columns
@@ -142,9 +152,9 @@ def choose_in(
     texts: Sequence[Stretch], columns: Columns, examples: np.ndarray, masking: Masking, epoch: Epoch
 ) -> tuple[Laid, np.ndarray]:
     """[CLS] text [SEP], with another text [SEP] where there are two, and (B, T) which of their tokens to predict."""
-    laid = lay(framed(texts, masking.special), len(examples), masking.special.need("pad"))
+    laid = pad_parts(with_special(texts, masking.special), len(examples), masking.special.need("pad"))
     units = [part for text in texts for part in (0, masking.units.units(columns, text))]
-    return laid, masking.choose(laid.ids, lay([*units, 0], len(examples), 0).ids, examples, epoch)
+    return laid, masking.choose(laid.ids, pad_parts([*units, 0], len(examples), 0).ids, examples, epoch)
 
 
 def masked_batch(

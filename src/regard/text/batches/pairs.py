@@ -12,10 +12,10 @@ import numpy as np
 from regard.errors import SettingError, ShapeError
 from regard.text.batches.batch import MaskedBatch
 from regard.text.batches.buckets import Buckets
-from regard.text.batches.epoch import Epoch
 from regard.text.batches.layout import Laid, Stretch, room, shorten
 from regard.text.batches.masking import Masking, choose_in, masked_batch
 from regard.text.batches.plan import fingerprint
+from regard.text.batches.seeded_rng import Epoch
 
 if TYPE_CHECKING:
     from regard.text.store.columns import Columns

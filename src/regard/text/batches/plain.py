@@ -11,9 +11,9 @@ from torch import Tensor
 
 from regard.text.batches.batch import PlainBatch, SpelledTaggedBatch
 from regard.text.batches.collate import Tag, data_fingerprint
-from regard.text.batches.epoch import Epoch
-from regard.text.batches.layout import SingleText, check, framed, lay, stretch, tensor
-from regard.text.store.outside import outside_words
+from regard.text.batches.layout import SingleText, check, pad_parts, stretch, tensor, with_special
+from regard.text.batches.seeded_rng import Epoch
+from regard.text.store.oov_fields import outside_words
 from regard.text.tokenizers.spelling import spelled_words
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Plain(SingleText):
 
     def __call__(self, rows: np.ndarray, epoch: Epoch) -> PlainBatch:
         text = stretch(self.columns["text"], rows, self._room)
-        laid = lay(framed([text], self.special), len(rows), self.special.need("pad"))
+        laid = pad_parts(with_special([text], self.special), len(rows), self.special.need("pad"))
         ids, spellings = _opened(self.columns, rows, laid.ids, self.special.unknown, self.vocabulary)
         return PlainBatch(tensor(rows), tensor(ids), tensor(laid.lengths), spellings)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from regard.errors import CorpusError
-from regard.text.corpora.rowcorpus import RowCorpus
+from regard.text.corpora.corpus import RowCorpus
 from regard.text.corpora.tables import Name, Row
 from regard.text.examples import Answered
 

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from regard.errors import CorpusError
+from regard.text.corpora.corpus import Blank, RowCorpus, both_there
 from regard.text.corpora.lines import LineCorpus
-from regard.text.corpora.rowcorpus import Blank, RowCorpus, both_there
 from regard.text.corpora.tables import Name, Row
 from regard.text.examples import Labelled, Tagged
 from regard.text.words import spaced

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import CorpusError
+from regard.text.corpora.corpus import Blank, RowCorpus, both_there
 from regard.text.corpora.lines import LIMIT, Lines, Skipped, Undecodable
-from regard.text.corpora.rowcorpus import Blank, RowCorpus, both_there
 from regard.text.corpora.tables import Name
 from regard.text.examples import Links, Translation
 from regard.text.words import spaced

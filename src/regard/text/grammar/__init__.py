@@ -8,12 +8,11 @@ Read `sentences` for what it can say, `tokens` for how the two languages are kep
 `adjectives` for its words.
 """
 
-from regard.text.grammar.drawing import SPLITS, Drawn, translation
+from regard.text.grammar.drawn import SPLITS, Drawn, translation
 from regard.text.grammar.lexicon import lemmas
 from regard.text.grammar.opinions import opinion, opinion_french, review, review_french, verdict, verdict_french
-from regard.text.grammar.questions import question
 from regard.text.grammar.stories import document, document_french
-from regard.text.grammar.views import SENSES, sense, tagged, tagged_french
+from regard.text.grammar.views import SENSES, question, sense, tagged, tagged_french
 
 __all__ = [
     "SENSES",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from regard.text.grammar import particles as small
-from regard.text.grammar.being import being, missing, penniless
-from regard.text.grammar.chance import Draw
-from regard.text.grammar.entries import Verb
+from regard.text.grammar.copula import being, missing, penniless
 from regard.text.grammar.frames import (
     LIKING,
     Clause,
@@ -18,11 +16,12 @@ from regard.text.grammar.frames import (
     with_it,
     with_object,
 )
-from regard.text.grammar.nominals import described, noun_phrase
+from regard.text.grammar.lexicon import Verb
+from regard.text.grammar.noun_phrases import described, noun_phrase, somebody, something
 from regard.text.grammar.phrases import Phrase, define
-from regard.text.grammar.roles import somebody, something
-from regard.text.grammar.speech import FUTURE, NOW, PAST, PRESENT, THEN, speak
+from regard.text.grammar.rng import Draw
 from regard.text.grammar.tokens import Answer, Spot
+from regard.text.grammar.verb_phrase import FUTURE, NOW, PAST, PRESENT, THEN, speak
 
 BACKGROUND = {PAST: THEN, THEN: THEN}  # he said that she was sleeping: what was going on at that time
 

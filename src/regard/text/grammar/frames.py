@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from regard.text.grammar import particles as small
-from regard.text.grammar.chance import Draw
-from regard.text.grammar.entries import Fixed, Verb, make_verb
-from regard.text.grammar.nominals import described
+from regard.text.grammar.lexicon import Fixed, Verb, make_verb
+from regard.text.grammar.noun_phrases import described, other_than, something, whereabouts
 from regard.text.grammar.particles import Negation, Pronoun
 from regard.text.grammar.phrases import Phrase, define, fixed, spots_of
-from regard.text.grammar.places import whereabouts
-from regard.text.grammar.roles import other_than, something
-from regard.text.grammar.speech import NOW, PAST, PERFECT, PRESENT, THEN, Spoken, infinitive, speak
+from regard.text.grammar.rng import Draw
 from regard.text.grammar.tokens import A, Answer, Spot, en
+from regard.text.grammar.verb_phrase import NOW, PAST, PERFECT, PRESENT, THEN, Spoken, infinitive, speak
 
 
 class Clause(NamedTuple):

@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 from regard.text.examples import Document, Labelled
 from regard.text.grammar import particles as small
-from regard.text.grammar.chance import Draw
 from regard.text.grammar.clauses import clause
-from regard.text.grammar.entries import Noun, make_verb
 from regard.text.grammar.frames import Clause
-from regard.text.grammar.nominals import described
+from regard.text.grammar.lexicon import Noun, make_verb
+from regard.text.grammar.noun_phrases import described
 from regard.text.grammar.phrases import define, pronoun
+from regard.text.grammar.rng import Draw
 from regard.text.grammar.sentences import closed, fronted, link, said_of
-from regard.text.grammar.speech import PAST, PRESENT, speak
 from regard.text.grammar.tokens import Answer, Sentence, Spot
+from regard.text.grammar.verb_phrase import PAST, PRESENT, speak
 
 LIKES = tuple(make_verb(*pair) for pair in (("love", "adorer~"), ("like", "aimer~"), ("enjoy", "apprécier~")))
 HATES = tuple(make_verb(*pair) for pair in (("hate", "détester~"), ("despise", "mépriser~")))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from regard.text.grammar import particles as small
-from regard.text.grammar.entries import Adjective, Fixed, Noun
+from regard.text.grammar.lexicon import Adjective, Fixed, Noun
 from regard.text.grammar.particles import Pronoun
 from regard.text.grammar.tokens import DE, Answer, Spot, Word, en, fr
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from regard.text.grammar import particles as small
-from regard.text.grammar.being import being, there_is, weather
-from regard.text.grammar.chance import Draw
 from regard.text.grammar.clauses import chain, clause, saying
+from regard.text.grammar.copula import being, there_is, weather
 from regard.text.grammar.frames import Clause, acting, alone, giving, placed, wishing
 from regard.text.grammar.lexicon import lexicon
+from regard.text.grammar.noun_phrases import somebody
 from regard.text.grammar.phrases import Phrase, fixed, pronoun, spots_of
-from regard.text.grammar.roles import somebody
-from regard.text.grammar.speech import FUTURE, NOW, PAST, PERFECT, PRESENT, THEN, speak
+from regard.text.grammar.rng import Draw
 from regard.text.grammar.tokens import (
     COMMA,
     FULL_STOP,
@@ -22,6 +21,7 @@ from regard.text.grammar.tokens import (
     finish,
     fr,
 )
+from regard.text.grammar.verb_phrase import FUTURE, NOW, PAST, PERFECT, PRESENT, THEN, speak
 
 SHORTEST, LONGEST = 3, 60
 TENSES = (PRESENT, PRESENT, PRESENT, PAST, PAST, PAST, PAST, NOW, NOW, THEN, PERFECT, FUTURE, FUTURE)

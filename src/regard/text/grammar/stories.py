@@ -10,20 +10,19 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from regard.text.examples import Document
-from regard.text.grammar import names
+from regard.text.grammar import nouns
 from regard.text.grammar import particles as small
-from regard.text.grammar.being import being, described_as
-from regard.text.grammar.chance import Draw
 from regard.text.grammar.clauses import saying
-from regard.text.grammar.entries import Noun, Verb
+from regard.text.grammar.copula import being, described_as
 from regard.text.grammar.frames import Clause, acting, alone, giving, placed, with_pronoun
-from regard.text.grammar.lexicon import lexicon
-from regard.text.grammar.nominals import described
+from regard.text.grammar.lexicon import Noun, Verb, lexicon
+from regard.text.grammar.noun_phrases import described
 from regard.text.grammar.particles import Pronoun
 from regard.text.grammar.phrases import Phrase, define, fixed, own, pronoun, proper, titled
+from regard.text.grammar.rng import Draw
 from regard.text.grammar.sentences import LONGEST, SHORTEST, closed, led, often, said_of
-from regard.text.grammar.speech import PAST, THEN, speak
 from regard.text.grammar.tokens import A, Answer, Sentence, Spot
+from regard.text.grammar.verb_phrase import PAST, THEN, speak
 
 
 class Person(NamedTuple):
@@ -113,8 +112,8 @@ def _anybody(draw: Draw, feminine: bool) -> Person:
 
 
 def _name(draw: Draw, feminine: bool) -> Callable[[], Phrase]:
-    if draw.families is names.FAMILIES and draw.random() < 0.3:
-        form = draw.pick(names.WOMEN if feminine else names.MEN)
+    if draw.families is nouns.FAMILIES and draw.random() < 0.3:
+        form = draw.pick(nouns.WOMEN if feminine else nouns.MEN)
 
         def called() -> Phrase:
             english, french = proper(form)

@@ -17,7 +17,7 @@ from regard.errors import CorpusError
 from regard.text.corpora.labels import Labels, Scale
 from regard.text.examples import Answered, Document, Labelled, Tagged, Translation
 from regard.text.store.columns import Columns, Flat
-from regard.text.tokenizers.open import opened
+from regard.text.tokenizers.oov import opened
 from regard.text.tokenizers.tokenizer import Encoding, Tokenizer
 from regard.text.words import Splitter, numbers
 

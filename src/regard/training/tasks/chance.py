@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from regard.text.batches.epoch import Epoch
+from regard.text.batches.seeded_rng import Epoch
 
 
 @contextmanager

@@ -17,11 +17,11 @@ from regard.text import grammar
 from regard.text.batches.batch import PlainBatch
 from regard.text.batches.plain import Plain
 from regard.text.batches.plan import Batches
-from regard.text.corpora.documents import Documents
+from regard.text.corpora.raw_text import Documents
 from regard.text.examples import Document
 from regard.text.store.columns import Columns
 from regard.text.store.fields import DocumentFields, columns_of
-from regard.text.store.outside import SpelledDocuments
+from regard.text.store.oov_fields import SpelledDocuments
 from regard.text.tokenizers.spelling import spelled_vocabulary
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.contexts import PredictNeighbours

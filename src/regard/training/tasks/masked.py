@@ -15,11 +15,11 @@ from regard.models.bert import MaskedLM
 from regard.models.pruning import without
 from regard.text import grammar
 from regard.text.batches.batch import MaskedBatch
-from regard.text.batches.epoch import Epoch
 from regard.text.batches.masking import Fill, Masking, Pieces, WholeWords
 from regard.text.batches.pairs import A_STOP, B_STOP, A, B, FillPairs, Pairs
 from regard.text.batches.plan import Batches
-from regard.text.corpora.documents import Documents
+from regard.text.batches.seeded_rng import Epoch
+from regard.text.corpora.raw_text import Documents
 from regard.text.examples import Document
 from regard.text.store.columns import Columns
 from regard.text.store.fields import DocumentFields, columns_of

@@ -24,7 +24,7 @@ from regard.text.corpora.labels import Labels, TagFile
 from regard.text.examples import Tagged
 from regard.text.store.columns import Columns
 from regard.text.store.fields import TaggedFields, columns_of
-from regard.text.store.outside import SpelledTags
+from regard.text.store.oov_fields import SpelledTags
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.contexts import TagWords
 from regard.training.reading.recipes import read_recipe

@@ -12,7 +12,7 @@ from torch import nn
 from regard.errors import SettingError
 from regard.models.pruning import without
 from regard.text.batches.batch import BlockBatch
-from regard.text.batches.blocks import Read, Stream
+from regard.text.batches.lm_batches import Read, Stream
 from regard.text.batches.plan import Batches
 from regard.text.store.fields import DocumentFields
 from regard.training.objectives import PredictNext
