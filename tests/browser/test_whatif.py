@@ -10,9 +10,9 @@ import pytest
 from browser.conftest import SHOTS, Opened
 from page.small import TEXT, classifying, translating
 from regard.inspection.subjects.changes import Change, changed
-from regard.page.serve.application import make_app
+from regard.page.serve.app import make_app
 from regard.page.serve.limits import Limits
-from regard.page.serve.running import Server, listening
+from regard.page.serve.server import Server, listening
 
 pytestmark = pytest.mark.browser
 CELLS = "(title) => [...document.querySelectorAll('.results table')].find((one) => one.caption.textContent === title)"

@@ -137,19 +137,19 @@ def _packed(told: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
         padding = -len(content) % 8
         parts += [content, bytes(padding)]
         offset += len(content) + padding
-    head = json.dumps({"told": _finite(told), "tensors": table}, separators=(",", ":"), allow_nan=False).encode("ascii")
+    head = json.dumps({"told": finite(told), "tensors": table}, separators=(",", ":"), allow_nan=False).encode("ascii")
     head += b" " * (-(len(MAGIC) + 4 + len(head)) % 8)
     deflate = zlib.compressobj(LEVEL)
     pieces = [deflate.compress(piece) for piece in (MAGIC, struct.pack("<I", len(head)), head, *parts)]
     return b"".join([*pieces, deflate.flush()])
 
 
-def _finite(value: Any) -> Any:
-    """JSON knows no infinity; the page reads null where a number is none."""
+def finite(value: Any) -> Any:
+    """As strict JSON takes it, which knows no infinity: null where a number is none."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): _finite(one) for key, one in value.items()}
+        return {str(key): finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [finite(one) for one in value]
     return value
