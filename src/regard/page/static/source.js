@@ -1,10 +1,10 @@
 // Where weights come from. A source answers for rows, tiles and pairs of any head; this one has all numbers in the page.
 
 /** @import { Parsed, Place, Told, Tensor } from "./record.js" */
-/** @import { Lens } from "./lens.js" */
+/** @import { HeadParams } from "./head_params.js" */
 /** @import { Box, Pair, Tile } from "./weights.js" */
-import { lensOf } from "./lens.js";
-import { slopesOf } from "./slopes.js";
+import { headParamsOf } from "./head_params.js";
+import { gradientsOf } from "./gradients.js";
 import { fillRow, MOST_EXACT, pairOf, shrunkTile } from "./weights.js";
 
 /** Weights; shares of the lengths that arrive; shares of what weights did for what was said, with either sign.
@@ -73,7 +73,7 @@ export class Source {
   factors(number, head, query, measure) {
     if (measure === "weights") return null;
     const S = this.told.places[number].S;
-    if (measure === "gradient") return slopesOf(this.record, number, head, query);
+    if (measure === "gradient") return gradientsOf(this.record, number, head, query);
     const all = /** @type {Float32Array} */ (this.tensor(`${number}.value_norms`)?.numbers);
     return all.subarray(head * S, (head + 1) * S);
   }
@@ -180,26 +180,26 @@ export class LocalSource extends Source {
   constructor(record) {
     super(record);
     this.rough = true;
-    /** @type {Map<string, Lens>} */
-    this.lenses = new Map();
+    /** @type {Map<string, HeadParams>} */
+    this.headParams = new Map();
     /** What turns products into shares, by place, head and measure; NaN: not yet known. @type {Map<string, Float64Array>} */
     this.shares = new Map();
   }
 
-  /** @param {number} number @param {number} head @returns {Lens} */
-  lens(number, head) {
+  /** @param {number} number @param {number} head @returns {HeadParams} */
+  params(number, head) {
     const name = `${number} ${head}`;
-    const lens = this.lenses.get(name) ?? lensOf(this.record, number, head);
-    if (lens === null) throw new Error(this.why(number, head));
-    this.lenses.set(name, lens);
-    return lens;
+    const params = this.headParams.get(name) ?? headParamsOf(this.record, number, head);
+    if (params === null) throw new Error(this.why(number, head));
+    this.headParams.set(name, params);
+    return params;
   }
 
   /** @override @param {number} number @param {number} head @param {number} query @returns {Promise<Float32Array>} */
   async weights(number, head, query) {
-    const lens = this.lens(number, head);
-    const row = new Float32Array(lens.S);
-    fillRow(lens, query, 0, lens.S, row);
+    const params = this.params(number, head);
+    const row = new Float32Array(params.S);
+    fillRow(params, query, 0, params.S, row);
     return row;
   }
 
@@ -208,20 +208,20 @@ export class LocalSource extends Source {
   async tileOf(number, head, box, rows, cols, measure, signal, most) {
     signal?.throwIfAborted();
     const change = measure === "weights" ? null : this.changed(number, head, measure);
-    return shrunkTile(this.lens(number, head), box, rows, cols, change, signal, most);
+    return shrunkTile(this.params(number, head), box, rows, cols, change, signal, most);
   }
 
   /** Turns a part of a row of weights into shares. @param {number} number @param {number} head @param {Measure} measure */
   changed(number, head, measure) {
-    const lens = this.lens(number, head);
+    const params = this.params(number, head);
     const name = `${number} ${head} ${measure}`;
-    const shares = this.shares.get(name) ?? new Float64Array(lens.T).fill(NaN);
+    const shares = this.shares.get(name) ?? new Float64Array(params.T).fill(NaN);
     this.shares.set(name, shares);
-    const whole = new Float32Array(lens.S);
+    const whole = new Float32Array(params.S);
     return (/** @type {number} */ i, /** @type {number} */ left, /** @type {Float32Array} */ row) => {
       const factors = /** @type {Float32Array} */ (this.factors(number, head, i, measure));
       if (Number.isNaN(shares[i])) {
-        fillRow(lens, i, 0, lens.S, whole);
+        fillRow(params, i, 0, params.S, whole);
         shares[i] = shareOf(whole, factors);
       }
       for (let j = 0; j < row.length; j++) row[j] *= factors[left + j] * shares[i];
@@ -230,7 +230,7 @@ export class LocalSource extends Source {
 
   /** @override @param {number} number @param {number} head @param {number} query @param {number} key @returns {Promise<Pair>} */
   async pair(number, head, query, key) {
-    return pairOf(this.lens(number, head), query, key);
+    return pairOf(this.params(number, head), query, key);
   }
 }
 

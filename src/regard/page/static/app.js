@@ -2,10 +2,10 @@
 
 /** @import { Source } from "./source.js" */
 /** @import { State } from "./state.js" */
-/** @import { View } from "./stage.js" */
+/** @import { View } from "./view_context.js" */
 /** @import { Colours } from "./colours.js" */
 import { choice, make, toggle } from "./dom.js";
-import { exported, exportMenu } from "./exporting.js";
+import { exported, exportMenu } from "./export.js";
 import { Generation } from "./generation.js";
 import { Heads } from "./heads.js";
 import { Layers } from "./layers.js";
@@ -13,16 +13,16 @@ import { Matrix } from "./matrix.js";
 import { PairView } from "./pair.js";
 import { Sentence } from "./sentence.js";
 import { ALL_HEADS } from "./source.js";
-import { headName, Stage } from "./stage.js";
+import { headName, ViewContext } from "./view_context.js";
 import { VIEWS } from "./state.js";
 import { Table } from "./table.js";
-import { WhatIf } from "./whatif.js";
+import { WhatIf } from "./intervention.js";
 
 const HELP = "Keys: 1 to 6 views; left and right the head; up and down the place; j and k the token; [ and ] the key; w words; m measure; t table; d dark or light; Escape chooses nothing.";
 
 const MEASURES = { weights: "weights", norms: "weight × length of value", gradient: "weight × gradient" };
 
-export class Shell {
+export class App {
   /** @param {HTMLElement} root @param {Source} source @param {State} state @param {Colours} colours
    * @param {EventTarget | null} keys where keys are listened for; null: inside alone */
   constructor(root, source, state, colours, keys = null) {
@@ -30,18 +30,18 @@ export class Shell {
     this.state = state;
     this.colours = colours;
     this.said = make("p", { class: "status", role: "status", "aria-live": "polite" });
-    this.stage = this.stageOf(null);
-    const [sentence, heads, matrix, pair, layers, generation] = VIEWS.map((name) => this.stageOf(name));
+    this.context = this.contextOf(null);
+    const [sentence, heads, matrix, pair, layers, generation] = VIEWS.map((name) => this.contextOf(name));
     /** @type {View[]} */
     this.views = [new Sentence(sentence), new Heads(heads), new Matrix(matrix), new PairView(pair), new Layers(layers)];
     if (source.told.steps.length > 0) this.views.push(new Generation(generation));
-    this.table = new Table(this.stage);
-    this.whatIf = source.intervene === null ? null : new WhatIf(this.stage, source.intervene);
+    this.table = new Table(this.context);
+    this.whatIf = source.intervene === null ? null : new WhatIf(this.context, source.intervene);
     this.tabs = this.views.map((view, n) => this.tab(view, n));
     this.choices = this.chooser();
     this.panel = make("main", { class: "panel", role: "tabpanel", id: "regard-panel" });
-    const tools = [this.choices.table, this.choices.theme, exportMenu((kind) => exported(this.stage, this.view, kind))];
-    this.element = make("div", { class: "shell" },
+    const tools = [this.choices.table, this.choices.theme, exportMenu((kind) => exported(this.context, this.view, kind))];
+    this.element = make("div", { class: "app" },
       make("nav", { class: "tabs", role: "tablist", "aria-label": "Views" }, ...this.tabs),
       make("div", { class: "choices", role: "toolbar", "aria-label": "What is shown" }, ...this.choices.shown, make("span", { class: "space" }), ...tools),
       this.panel, this.table.element, ...(this.whatIf === null ? [] : [this.whatIf.element]), make("footer", {}, this.said, this.help()));
@@ -54,8 +54,8 @@ export class Shell {
   }
 
   /** Only the view that is shown may say a word. @param {import("./state.js").ViewName | null} name */
-  stageOf(name) {
-    return new Stage(this.source, this.state, this.colours, (text) => {
+  contextOf(name) {
+    return new ViewContext(this.source, this.state, this.colours, (text) => {
       if (name === this.state.shown.view && this.said.textContent !== text) this.said.textContent = text;
     });
   }
@@ -126,7 +126,7 @@ export class Shell {
     const known = this.measures;
     measure.element.hidden = !["sentence", "matrix", "generation"].includes(this.view.name) || known.length === 1;
     if (measure.select.options.length !== known.length) measure.select.replaceChildren(...known.map((one) => make("option", { value: one }, MEASURES[one])));
-    measure.select.value = this.stage.measure(shown.place, shown.measure);
+    measure.select.value = this.context.measure(shown.place, shown.measure);
     const sentence = this.view.name === "sentence";
     place.element.hidden = head.element.hidden = this.view.name === "layers"; // which goes through all of them
     const { queries, keys } = places[shown.place];
@@ -136,7 +136,7 @@ export class Shell {
     words.setAttribute("aria-pressed", String(shown.words));
     table.setAttribute("aria-pressed", String(shown.table));
     theme.setAttribute("aria-pressed", String(this.colours.theme === "dark"));
-    badge.replaceChildren(...[this.stage.label("patterns", shown.place, shown.head), this.stage.label("badges", shown.place, shown.head)].filter(Boolean).map((one) => make("span", { class: "badge" }, one)));
+    badge.replaceChildren(...[this.context.label("patterns", shown.place, shown.head), this.context.label("badges", shown.place, shown.head)].filter(Boolean).map((one) => make("span", { class: "badge" }, one)));
   }
 
   /** @param {KeyboardEvent} event */

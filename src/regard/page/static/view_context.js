@@ -1,6 +1,6 @@
 // What every view is given: where numbers come from, what is shown, in which colours, and where to say a word.
 
-/** @import { Picture } from "./pen.js" */
+/** @import { Picture } from "./draw.js" */
 /** @import { Source, Measure } from "./source.js" */
 /** @import { State, ViewName } from "./state.js" */
 /** @import { Colours } from "./colours.js" */
@@ -17,7 +17,7 @@ import { ALL_HEADS } from "./source.js";
  * @property {() => object} numbers
  */
 
-export class Stage {
+export class ViewContext {
   /** @param {Source} source @param {State} state @param {Colours} colours @param {(text: string) => void} status */
   constructor(source, state, colours, status) {
     this.source = source;
