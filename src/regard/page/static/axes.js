@@ -22,8 +22,8 @@ export function drawCross(pen, context, viewport) {
 
 /** Tokens beside and above the cells, as many as there is room for. @param {Pen} pen @param {ViewContext} context @param {Viewport} viewport */
 export function drawLabels(pen, context, viewport) {
-  const { source, state, colours } = context;
-  const place = source.told.places[state.shown.place];
+  const { state, colours } = context;
+  const { queries, keys } = context.sides();
   const [top, bottom, left, right] = viewport.box;
   const step = Math.ceil(LETTERS / viewport.scale);
   const { ink, faint, accent } = colours.inks;
@@ -34,10 +34,10 @@ export function drawLabels(pen, context, viewport) {
     }
   };
   const { query, key } = state.shown;
-  each(top, bottom, source.told.sides[place.queries].tokens, query, (at, words, how) => {
+  each(top, bottom, queries.tokens, query, (at, words, how) => {
     pen.text(viewport.cells.x - 8, viewport.pixel(at + 0.5, 0).y, words, { ...how, align: "right" });
   });
-  each(left, right, source.told.sides[place.keys].tokens, query < 0 ? -1 : key, (at, words, how) => {
+  each(left, right, keys.tokens, query < 0 ? -1 : key, (at, words, how) => {
     pen.text(viewport.pixel(0, at + 0.5).x, viewport.cells.y - 8, words, { ...how, turned: true });
   });
 }

@@ -17,7 +17,7 @@ export async function exported(context, view, kind) {
   const shown = context.state.shown;
   const place = context.source.told.places[shown.place];
   if (kind === "json") {
-    const facts = { view: view.name, place: place.name, head: shown.head, measure: context.measure(shown.place, shown.measure), ...view.numbers() };
+    const facts = { view: view.name, place: place.name, head: shown.head, measure: context.shownMeasure(), ...view.numbers() };
     return download(name, new Blob([JSON.stringify(facts)], { type: "application/json" }));
   }
   const picture = view.picture();

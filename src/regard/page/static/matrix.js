@@ -8,6 +8,7 @@ import { Viewport } from "./viewport.js";
 import { Pointer } from "./pointer.js";
 import { drawCross, drawLabels, drawScale } from "./axes.js";
 import { CanvasPen, imageOf, prepared } from "./draw.js";
+import { measureMap } from "./record.js";
 import { headName } from "./view_context.js";
 import { counted, isolated, visible, written } from "./text.js";
 import { largestOf, peakWithin, Tiles } from "./tiles.js";
@@ -38,9 +39,15 @@ export class Matrix {
   /** @returns {Map_} */
   get map() {
     const { state, source } = this.context;
-    const { place, head, measure } = state.shown;
-    const { T, S } = source.told.places[place];
-    return { place, head, measure: this.context.measure(place, measure), T, S };
+    const { place, head } = state.shown;
+    const [T, S] = this.stored?.shape ?? [source.told.places[place].T, source.told.places[place].S];
+    return { place, head, measure: this.context.shownMeasure(), T, S };
+  }
+
+  /** The map that was computed beforehand, where such a one is shown. */
+  get stored() {
+    const { place, measure } = this.context.state.shown;
+    return measureMap(this.context.source.told, place, measure);
   }
 
   resized() {
@@ -51,7 +58,7 @@ export class Matrix {
 
   /** @param {Set<string> | null} changed */
   update(changed) {
-    if (changed === null || (changed.has("box") && !this.settling) || changed.has("place")) this.restore();
+    if (changed === null || (changed.has("box") && !this.settling) || changed.has("place") || changed.has("measure")) this.restore();
     this.leave();
     this.paint();
   }
@@ -124,7 +131,7 @@ export class Matrix {
   draw() {
     if (this.element.clientWidth === 0) return;
     const map = this.map;
-    const readable = this.context.source.readable(map.place, map.head);
+    const readable = this.stored !== null || this.context.source.readable(map.place, map.head);
     const [top, bottom, left, right] = this.viewport.box;
     const spots = readable ? Tiles.spots(map, this.viewport.level, this.viewport.box) : [];
     const far = (/** @type {import("./tiles.js").Spot} */ s) => Math.abs(s.top + s.bottom - top - bottom) + Math.abs(s.left + s.right - left - right);
@@ -168,7 +175,7 @@ export class Matrix {
     const { source, colours } = this.context;
     const name = `${Tiles.named(map)} ${colours.theme}`;
     if (this.small.name !== name) {
-      const small = source.thumbnail(map.place, map.head);
+      const small = this.stored === null ? source.thumbnail(map.place, map.head) : null;
       const peak = small === null ? 0 : largestOf(small.values);
       this.small = { name, peak, image: small === null ? null : imageOf(colours.pixels(small.values, peak), small.rows, small.cols) };
     }
@@ -185,11 +192,12 @@ export class Matrix {
   tell(here, wanted) {
     const { source, state, status } = this.context;
     const map = this.map;
-    const where = `${source.told.places[map.place].name}, ${headName(map.head)}`;
-    if (!source.readable(map.place, map.head)) return status(`${where}. ${source.why(map.place, map.head)} The map is a picture of means.`);
+    const where = this.stored?.title ?? `${source.told.places[map.place].name}, ${headName(map.head)}`;
+    if (this.stored === null && !source.readable(map.place, map.head)) return status(`${where}. ${source.why(map.place, map.head)} The map is a picture of means.`);
     for (const failure of this.tiles.failures.values()) return status(failure.message);
     const cell = 2 ** this.viewport.level;
-    const detail = cell === 1 ? "each cell is one weight" : `mean of ${counted(cell)} × ${counted(cell)} weights a cell`;
+    const noun = this.stored === null ? "weight" : "value";
+    const detail = cell === 1 ? `each cell is one ${noun}` : `mean of ${counted(cell)} × ${counted(cell)} ${noun}s a cell`;
     const how = here.filter((tile) => tile.done).length < wanted ? ", computing" : here.every((tile) => tile.exact) ? ", exact" : ", estimate";
     const said = `${where}: ${counted(map.T)} × ${counted(map.S)}, ${detail}${how}.`;
     const { query, key } = state.shown;
@@ -202,9 +210,8 @@ export class Matrix {
 
   /** The tokens of a pair, as one shows them. @param {number} query @param {number} key */
   named(query, key) {
-    const { places, sides } = this.context.source.told;
-    const place = places[this.map.place];
-    return [visible(sides[place.queries].tokens[query] ?? "", 40), visible(sides[place.keys].tokens[key] ?? "", 40)];
+    const { queries, keys } = this.context.sides();
+    return [visible(queries.tokens[query] ?? "", 40), visible(keys.tokens[key] ?? "", 40)];
   }
 
   /** Shows what is under the pointer. @param {number} x @param {number} y */
