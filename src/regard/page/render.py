@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
 import os
 from pathlib import Path
 
+from regard import html
 from regard.errors import RecordError
 from regard.files import write_whole
 from regard.inspection.record.record import Record
@@ -16,10 +14,10 @@ from regard.page.payload import payload
 
 MOST = 256_000_000  # bytes of a payload; a browser that unfolds more than this may run out of memory
 
-STYLE = '<link rel="stylesheet" href="static/page.css">'
-SCRIPT = '<script type="module" src="static/main.js"></script>'
-TITLE = "<title>regard</title>"
-META = '<meta charset="utf-8">'
+HEAD = '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
+ROOT = """<div id="regard-root" class="regard"><p class="note">Opening the record …</p></div>
+<noscript>This page computes what it shows in the browser, so it needs JavaScript.</noscript>
+"""
 
 
 def page(record: Record, title: str | None = None, most: int = MOST) -> str:
@@ -32,26 +30,23 @@ def page(record: Record, title: str | None = None, most: int = MOST) -> str:
             where="page",
             advice="Choose fewer heads or places, or use `regard serve`, which sends the page only what it shows.",
         )
-    style, script = static("page.css"), bundle()
-    policy = (
-        f"default-src 'none'; script-src '{_fingerprint(script)}'; style-src '{_fingerprint(style)}'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    return html.page(
+        title if title is not None else named(record),
+        ROOT + html.data_block("regard-payload", content),
+        style=static("page.css"),
+        script=bundle(),
+        script_type="module",
+        images="data: blob:",
+        head=HEAD,
+        body_class="regard-page",
     )
-    numbers = base64.b64encode(content).decode("ascii")
-    shown = html.escape(title if title is not None else named(record))
-    changes = {
-        META: f'{META}\n<meta http-equiv="Content-Security-Policy" content="{policy}">',
-        TITLE: f"<title>{shown}</title>",
-        STYLE: f"<style>{style}</style>",
-        SCRIPT: f'<script type="application/octet-stream" id="regard-payload">{numbers}</script>\n'
-        f'<script type="module">{script}</script>',
-    }
-    text = static("index.html")
-    for old, new in changes.items():
-        before, found, after = text.partition(old)
-        assert found, f"index.html lost {old}"
-        text = before + new + after
-    return text
+
+
+def served_page() -> str:
+    """The same page for the server, which gives out its style, its modules and its records one by one."""
+    head = f'{HEAD}<link rel="stylesheet" href="static/page.css">'
+    script = '<script type="module" src="static/main.js"></script>'
+    return html.shell("regard", ROOT + script, head=head, body_class="regard-page")
 
 
 def save_page(record: Record, path: str | os.PathLike[str], title: str | None = None) -> None:
@@ -65,8 +60,3 @@ def named(record: Record) -> str:
     begins = " ".join(text.split())[:60]
     parts = (str(record.facts.get("model", "regard")), "".join(sign for sign in begins if sign.isprintable()))
     return ": ".join(part for part in parts if part)
-
-
-def _fingerprint(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8")).digest()
-    return f"sha256-{base64.b64encode(digest).decode('ascii')}"

@@ -178,7 +178,7 @@ def shown(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page of our own, beside which lies what nobody may read."""
     folder = tmp_path / "static"
     (folder / "deeper").mkdir(parents=True)
-    (folder / "index.html").write_text("<p>page</p>")
+    (folder / "index.html").write_text("secret")
     (folder / "main.js").write_text("export const one = 1;")
     (folder / "notes.txt").write_text("secret")
     (folder / "deeper" / "inner.js").write_text("secret")
@@ -189,7 +189,11 @@ def shown(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("shown")
 def test_files_of_the_page_come_with_their_types(client) -> None:
     index, script = client.get("/"), client.get("/static/main.js")
-    assert index.text == "<p>page</p>" and index.headers["content-type"].startswith("text/html")
+    assert (
+        'id="regard-root"' in index.text
+        and 'src="static/main.js"' in index.text
+        and index.headers["content-type"].startswith("text/html")
+    )
     assert script.status_code == 200 and script.headers["content-type"].startswith("text/javascript")
 
 
@@ -208,6 +212,7 @@ def test_files_of_the_page_come_with_their_types(client) -> None:
         "deeper%2finner.js",
         "deeper",
         "notes.txt",
+        "index.html",
         "MAIN.JS",
         "main.js%00",
         "main.js/",

@@ -11,13 +11,14 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from regard import __version__
 from regard.errors import RegardError
 from regard.inspection.record.record import Record
 from regard.inspection.subjects.subject import Kind, Subject
+from regard.page.render import served_page
 from regard.page.serve.intervention import Intervention, Number, Outcome, Strict
 from regard.page.serve.limits import Limits
 from regard.page.serve.middleware import RequestGuard
@@ -28,7 +29,7 @@ from regard.page.tiles import Area, Pair
 
 Found = TypeVar("Found")
 STATIC = Path(__file__).parent.parent / "static"
-TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}  # not as the machine's own tables say
+TYPES = {".js": "text/javascript", ".css": "text/css"}  # not as the machine's own tables say
 LOOPBACK = ("127.0.0.1", "localhost")
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": reason}
@@ -82,7 +83,7 @@ def make_app(
 
     @app.get("/", include_in_schema=False)
     def index() -> Response:
-        return page_file("index.html")
+        return HTMLResponse(served_page())
 
     @app.get("/static/{name}", include_in_schema=False)
     def static(name: str) -> Response:
