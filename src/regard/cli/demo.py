@@ -116,7 +116,7 @@ def _draw(translator: Translator, pair: Translation, out: Path) -> Path:
 def _pages(translator: Translator, pairs: list[Translation], judged: Judged, folder: Path) -> Path:
     """A page for each of some translations, longest first: right ones, and those that are most unlike the reference."""
     from regard.inspection.subjects.translating import Translating
-    from regard.page.gallery import Exhibit, save_gallery
+    from regard.page.render import Exhibit, save_gallery
     from regard.training.metrics import chrf
 
     subject = Translating(translator, RECIPE)
