@@ -9,6 +9,7 @@ ROOMS = (
     "lazy",
     "errors",
     "files",
+    "html",
     "attention",
     "text",
     "models",

@@ -73,12 +73,12 @@ def test_heads_are_reached_in_their_grid(opened: Callable[..., Opened]) -> None:
 def test_the_matrix_by_keys(opened: Callable[..., Opened]) -> None:
     page = opened("long", "#view=matrix")
     page.page.focus(".matrix canvas")
-    scale = page.do("() => regard.views.matrix.frame.scale")
+    scale = page.do("() => regard.views.matrix.viewport.scale")
     press(page, "+", "+", "+", "+")
-    assert page.do("() => regard.views.matrix.frame.scale") == pytest.approx(scale * 1.5**4)
-    left = page.do("() => regard.views.matrix.frame.left")
+    assert page.do("() => regard.views.matrix.viewport.scale") == pytest.approx(scale * 1.5**4)
+    left = page.do("() => regard.views.matrix.viewport.left")
     assert press(page, "ArrowRight")["head"] == 0
-    assert page.do("() => regard.views.matrix.frame.left") > left
+    assert page.do("() => regard.views.matrix.viewport.left") > left
     assert press(page, "Shift+ArrowRight")["head"] == 1
     assert press(page, "0")["box"] is None
     press(page, "j", "j", "]")

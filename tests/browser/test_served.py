@@ -13,9 +13,9 @@ from browser.conftest import SHOTS
 from page import sample
 from regard.errors import SettingError
 from regard.inspection.record.record import Record
-from regard.page.serve.application import make_app
+from regard.page.serve.app import make_app
 from regard.page.serve.limits import Limits
-from regard.page.serve.running import Server, listening
+from regard.page.serve.server import Server, listening
 
 pytestmark = pytest.mark.browser
 

@@ -94,7 +94,7 @@ def test_pointing_into_the_matrix_says_the_weight(opened: Callable[..., Opened],
     weights = page.record.places[0].tile(1)
     bounds = page.page.locator(".matrix canvas").bounding_box()
     for query, key in [(3, 2), (12, 11), (9, 14)]:
-        at = page.do("([i, j]) => regard.views.matrix.frame.pixel(i + 0.5, j + 0.5)", [query, key])
+        at = page.do("([i, j]) => regard.views.matrix.viewport.pixel(i + 0.5, j + 0.5)", [query, key])
         page.page.mouse.move(bounds["x"] + at["x"], bounds["y"] + at["y"])
         page.wait("() => !document.querySelector('.tip').hidden && document.querySelector('.tip .where') !== null")
         page.settle()
@@ -107,15 +107,15 @@ def test_pointing_into_the_matrix_says_the_weight(opened: Callable[..., Opened],
 def test_zooming_keeps_the_token_under_the_pointer(opened: Callable[..., Opened], name: str) -> None:
     page = opened(name, "#view=matrix")
     bounds = page.page.locator(".matrix canvas").bounding_box()
-    aim = page.do("() => { const f = regard.views.matrix.frame; return f.pixel(f.T * 0.61, f.S * 0.43); }")
+    aim = page.do("() => { const f = regard.views.matrix.viewport; return f.pixel(f.T * 0.61, f.S * 0.43); }")
     page.page.mouse.move(bounds["x"] + round(aim["x"]), bounds["y"] + round(aim["y"]))
-    under = "([x, y]) => regard.views.matrix.frame.under(x, y)"
+    under = "([x, y]) => regard.views.matrix.viewport.under(x, y)"
     point = [round(aim["x"]), round(aim["y"])]
-    before, scale = page.do(under, point), page.do("() => regard.views.matrix.frame.scale")
+    before, scale = page.do(under, point), page.do("() => regard.views.matrix.viewport.scale")
     for turn in (-150, -250, 120, -60):
         page.page.mouse.wheel(0, turn)
-        page.wait(f"() => regard.views.matrix.frame.scale !== {scale}")
-        scale = page.do("() => regard.views.matrix.frame.scale")
+        page.wait(f"() => regard.views.matrix.viewport.scale !== {scale}")
+        scale = page.do("() => regard.views.matrix.viewport.scale")
         after = page.do(under, point)
         assert after["query"] == pytest.approx(before["query"], abs=1e-6)
         assert after["key"] == pytest.approx(before["key"], abs=1e-6)
@@ -184,8 +184,8 @@ def test_a_link_brings_a_view_back(opened: Callable[..., Opened]) -> None:
     shown = page.do("() => regard.state.shown")
     again = opened("bert", address)
     assert again.do("() => regard.state.shown") == shown
-    assert again.do("() => regard.views.matrix.frame.box") == pytest.approx(
-        page.do("() => regard.views.matrix.frame.box"), abs=0.05
+    assert again.do("() => regard.views.matrix.viewport.box") == pytest.approx(
+        page.do("() => regard.views.matrix.viewport.box"), abs=0.05
     )
     page.do("() => history.back()")
     page.wait("() => regard.state.shown.view === 'sentence'")

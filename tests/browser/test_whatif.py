@@ -11,9 +11,9 @@ from browser.conftest import SHOTS, Opened
 from page.small import TEXT, classifying, translating
 from regard.inspection.intervene import Change, changed
 from regard.inspection.record.collect import collect
-from regard.page.serve.application import make_app
+from regard.page.serve.app import make_app
 from regard.page.serve.limits import Limits
-from regard.page.serve.running import Server, listening
+from regard.page.serve.server import Server, listening
 
 pytestmark = pytest.mark.browser
 CELLS = "(title) => [...document.querySelectorAll('.results table')].find((one) => one.caption.textContent === title)"

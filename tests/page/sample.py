@@ -1,5 +1,7 @@
 """Small records of every kind, made with random numbers, for whoever tests the page."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -15,6 +17,7 @@ from regard.inspection.record.fixed import Fixed
 from regard.inspection.record.place import Kept, Place, Slopes
 from regard.inspection.record.record import Record, Step
 from regard.inspection.record.sides import Side
+from regard.page.payload import measure_map
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -173,7 +176,17 @@ def hostile() -> Record:
     return Record((side,), places, facts, steps)
 
 
-ALL = {make.__name__: make for make in (bert, translator, grouped, additive, gaps, statistics, long, hostile)}
+def measured() -> Record:
+    """Maps of other measures, computed beforehand: of one place, and of the whole model with rows of its own."""
+    torch.manual_seed(9)
+    made = translator()
+    zeroing = measure_map("value-zeroing", torch.rand(5, 5), (0, 0), title="value zeroing", place="encoder.1.self")
+    # named as a measure that the page computes itself
+    whole = measure_map("norms", torch.rand(3, 5), (1, 0), title="<i>whole model</i>")
+    return replace(made, facts={**made.facts, "measures": [zeroing, whole]})
+
+
+ALL = {make.__name__: make for make in (measured, bert, translator, grouped, additive, gaps, statistics, long, hostile)}
 
 
 def tile(record: Record, number: int, head: int) -> Tensor:

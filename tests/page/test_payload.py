@@ -1,5 +1,6 @@
 """What the page reads holds the numbers of the record, and no more than it needs."""
 
+import base64
 import json
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 import torch
 
 from page import sample
-from regard.page.payload import SIDE, payload, unpacked
+from regard.errors import RecordError
+from regard.page.payload import SIDE, measure_map, payload, unpacked
 
 
 @pytest.mark.parametrize("name", sorted(set(sample.ALL) - {"long"}))
@@ -71,3 +73,22 @@ def test_a_record_of_512_tokens_makes_a_page_of_seven_megabytes() -> None:
     places = tuple(sample.place(f"{n}", n, (12, 512, 512), width=32, norms=True) for n in range(6))
     record = Record((Side.bare("text", [f"word{n}" for n in range(512)]),), places)
     assert len(page(record).encode()) <= 7_000_000
+
+
+def test_maps_of_other_measures_come_along_and_are_bounded() -> None:
+    record = sample.measured()
+    told, _ = unpacked(payload(record))
+    assert "measures" not in told["facts"] and "measures" in record.facts, "the record itself stays as it is"
+    zeroing, whole = told["measures"]
+    assert {name: zeroing[name] for name in zeroing if name != "values"} == {
+        "name": "value-zeroing",
+        "title": "value zeroing",
+        "place": "encoder.1.self",
+        "rows": 0,
+        "cols": 0,
+        "shape": [5, 5],
+    }
+    assert whole["place"] is None and np.frombuffer(base64.b64decode(whole["values"]), "<f4").shape == (15,)
+    assert "measures" not in unpacked(payload(sample.translator()))[0]
+    with pytest.raises(RecordError, match="at most 512"):
+        measure_map("rollout", torch.zeros(513, 2))

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from page import sample
 from regard import attend, masks
-from regard.errors import RecordError, SettingError
+from regard.errors import RecordError, RegardError, SettingError
 from regard.inspection.record.build import kept_of, observing, statistics_of
 from regard.inspection.record.place import Place
 from regard.inspection.record.record import Record
 from regard.inspection.record.sides import Side
+from regard.page import view
+from regard.page.payload import payload
+from regard.page.render import bundle
 from regard.page.view import View
 
 
@@ -39,7 +44,7 @@ def test_json_and_npz_hold_the_weights(tmp_path: Path) -> None:
 
 
 def test_long_texts_are_saved_without_their_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.page.numbers.MOST", 10)
+    monkeypatch.setattr("regard.page.export.WHOLE", 10)
     told = json.loads(View(record()).save(tmp_path / "a.json").read_text())
     assert not told["whole"] and "weights" not in told["places"][0] and told["places"][0]["entropy"]
     assert "0.weights" not in np.load(View(record()).save(tmp_path / "a.npz"))
@@ -78,3 +83,19 @@ def test_wrong_endings_places_and_heads_are_refused(tmp_path: Path) -> None:
         View(record()).save(tmp_path / "a.png", place="x")
     with pytest.raises(RecordError, match="head 7"):
         View(record()).save(tmp_path / "a.png", head=7)
+
+
+def test_the_widget_carries_the_record() -> None:
+    anywidget = pytest.importorskip("anywidget")
+    record = sample.bert()
+    found = view.AttentionWidget(record)
+    assert isinstance(found, anywidget.AnyWidget)
+    assert found.payload == payload(record) and found.hash == ""
+    assert found._esm == bundle("widget.js") and ".regard" in found._css
+
+
+def test_without_anywidget_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    view._widget_class.cache_clear()
+    with pytest.raises(RegardError, match=r"pip install 'regard\[notebook\]'"):
+        view.AttentionWidget(sample.bert())

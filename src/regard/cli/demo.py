@@ -117,7 +117,7 @@ def _pages(translator: Translator, pairs: list[Translation], judged: Judged, fol
     """A page for each of some translations, longest first: right ones, and those that are most unlike the reference."""
     from regard.adapters.translator import TranslatorAdapter
     from regard.inspection.record.collect import collect
-    from regard.page.gallery import Exhibit, save_gallery
+    from regard.page.render import Exhibit, save_gallery
     from regard.training.metrics import chrf
 
     adapter = TranslatorAdapter(translator, RECIPE)

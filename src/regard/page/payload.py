@@ -7,6 +7,7 @@ What the page can compute from the maps, such as the largest weights of a query,
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import struct
@@ -20,12 +21,14 @@ import torch
 from torch import Tensor
 
 from regard.attention.observe import cells
+from regard.errors import RecordError
 from regard.inspection.record.place import Place
 from regard.inspection.record.record import Record
 
 MAGIC = b"regard\x01\x00"
 SIDE = 64  # rows and columns of a thumbnail where the map itself is there
 FAR_SIDE = 128  # and where tiles of it have to be asked for
+LARGEST_MEASURE = 512  # tokens along a side of a map that was computed beforehand
 LEVEL = 1  # of deflating: more gains a thousandth, for most of the numbers are noise
 DTYPES = {torch.float32: "float32", torch.int16: "int16", torch.int32: "int32", torch.uint8: "uint8"}
 
@@ -65,7 +68,27 @@ def payload(record: Record, most: int | None = None) -> bytes:
             chosen[name] = _rounded(tensor) if own == "value_norms" else tensor
     if remote:
         chosen = {name: tensor for name, tensor in chosen.items() if not _of_maps(name)}
-    return _packed({**record.told(), "remote": remote}, chosen)
+    told = {**record.told(), "remote": remote}
+    if "measures" in told["facts"]:
+        told["measures"] = told["facts"].pop("measures")
+    return _packed(told, chosen)
+
+
+def measure_map(
+    name: str, values: Tensor, sides: tuple[int, int] = (0, 0), *, title: str = "", place: str | None = None
+) -> dict[str, Any]:
+    """A map (R, C) of a measure other than attention weights, as record.facts["measures"] lists them for the page.
+
+    `sides`: the numbers of the record's sides whose tokens are its rows and its columns; `place`: the place that it is
+    of, None where it is of the whole model.
+    """
+    rows, cols = values.shape
+    if max(rows, cols) > LARGEST_MEASURE:
+        advice = "Look at a shorter text."
+        raise RecordError(f"a map of {rows} x {cols}", f"at most {LARGEST_MEASURE} tokens", where=name, advice=advice)
+    numbers = base64.b64encode(values.detach().cpu().float().numpy().astype("<f4").tobytes()).decode("ascii")
+    about = {"name": name, "title": title or name, "place": place, "rows": sides[0], "cols": sides[1]}
+    return {**about, "shape": [rows, cols], "values": numbers}
 
 
 def unpacked(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -137,19 +160,19 @@ def _packed(told: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> bytes:
         padding = -len(content) % 8
         parts += [content, bytes(padding)]
         offset += len(content) + padding
-    head = json.dumps({"told": _finite(told), "tensors": table}, separators=(",", ":"), allow_nan=False).encode("ascii")
+    head = json.dumps({"told": finite(told), "tensors": table}, separators=(",", ":"), allow_nan=False).encode("ascii")
     head += b" " * (-(len(MAGIC) + 4 + len(head)) % 8)
     deflate = zlib.compressobj(LEVEL)
     pieces = [deflate.compress(piece) for piece in (MAGIC, struct.pack("<I", len(head)), head, *parts)]
     return b"".join([*pieces, deflate.flush()])
 
 
-def _finite(value: Any) -> Any:
-    """JSON knows no infinity; the page reads null where a number is none."""
+def finite(value: Any) -> Any:
+    """As strict JSON takes it, which knows no infinity: null where a number is none."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {str(key): _finite(one) for key, one in value.items()}
+        return {str(key): finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [finite(one) for one in value]
     return value

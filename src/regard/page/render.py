@@ -1,25 +1,42 @@
-"""The whole page of a record as one HTML file that needs no network: styles, script and numbers are inside."""
+"""The page of a record as one HTML file that needs no network, with style, script and numbers inside; and a gallery of
+such pages."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import html
 import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import escape
+from importlib.resources import files
 from pathlib import Path
 
+from regard import html
 from regard.errors import RecordError
 from regard.files import write_whole
 from regard.inspection.record.record import Record
-from regard.page.bundle import bundle, static
 from regard.page.payload import payload
 
 MOST = 256_000_000  # bytes of a payload; a browser that unfolds more than this may run out of memory
 
-STYLE = '<link rel="stylesheet" href="static/page.css">'
-SCRIPT = '<script type="module" src="static/main.js"></script>'
-TITLE = "<title>regard</title>"
-META = '<meta charset="utf-8">'
+HEAD = '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
+ROOT = """<div id="regard-root" class="regard"><p class="note">Opening the record …</p></div>
+<noscript>This page computes what it shows in the browser, so it needs JavaScript.</noscript>
+"""
+GALLERY_STYLE = f"""{html.BASE_STYLE}
+h2 {{ margin-top: 2.5rem; font-size: 1.1rem }}
+ol {{ list-style: none; padding: 0 }}
+li {{ border-top: 1px solid var(--line); padding: 1rem 0; overflow-wrap: anywhere }}
+p {{ margin: .2rem 0; unicode-bidi: isolate }}
+"""
+
+# the page's modules, of which a bundle makes one script
+IMPORT = re.compile(r'^import\s+\{[^}]*\}\s+from\s+"\./([a-z0-9_]+\.js)";\n', re.MULTILINE)
+EXPORT = re.compile(r"^export (?=(?:async function|function|class|const|let)\b)", re.MULTILINE)
+DECLARED = re.compile(
+    r"^(?:export )?(?:async function\*?|function\*?|class|const|let)\s+([A-Za-z_$][\w$]*)", re.MULTILINE
+)
 
 
 def page(record: Record, title: str | None = None, most: int = MOST) -> str:
@@ -32,26 +49,23 @@ def page(record: Record, title: str | None = None, most: int = MOST) -> str:
             where="page",
             advice="Choose fewer heads or places, or use `regard serve`, which sends the page only what it shows.",
         )
-    style, script = static("page.css"), bundle()
-    policy = (
-        f"default-src 'none'; script-src '{_fingerprint(script)}'; style-src '{_fingerprint(style)}'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    return html.page(
+        title if title is not None else named(record),
+        ROOT + html.data_block("regard-payload", content),
+        style=static("page.css"),
+        script=bundle(),
+        script_type="module",
+        images="data: blob:",
+        head=HEAD,
+        body_class="regard-page",
     )
-    numbers = base64.b64encode(content).decode("ascii")
-    shown = html.escape(title if title is not None else named(record))
-    changes = {
-        META: f'{META}\n<meta http-equiv="Content-Security-Policy" content="{policy}">',
-        TITLE: f"<title>{shown}</title>",
-        STYLE: f"<style>{style}</style>",
-        SCRIPT: f'<script type="application/octet-stream" id="regard-payload">{numbers}</script>\n'
-        f'<script type="module">{script}</script>',
-    }
-    text = static("index.html")
-    for old, new in changes.items():
-        before, found, after = text.partition(old)
-        assert found, f"index.html lost {old}"
-        text = before + new + after
-    return text
+
+
+def served_page() -> str:
+    """The same page for the server, which gives out its style, its modules and its records one by one."""
+    head = f'{HEAD}<link rel="stylesheet" href="static/page.css">'
+    script = '<script type="module" src="static/main.js"></script>'
+    return html.shell("regard", ROOT + script, head=head, body_class="regard-page")
 
 
 def save_page(record: Record, path: str | os.PathLike[str], title: str | None = None) -> None:
@@ -67,6 +81,70 @@ def named(record: Record) -> str:
     return ": ".join(part for part in parts if part)
 
 
-def _fingerprint(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8")).digest()
-    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
+@cache
+def static(name: str) -> str:
+    """A file of the page."""
+    return files("regard.page").joinpath("static", name).read_text(encoding="utf-8")
+
+
+def bundle(entry: str = "main.js") -> str:
+    """One script that does what the module `entry` does; `export default` of the entry stays."""
+    sources = {name: static(name) for name in reached(entry)}
+    return "\n".join(EXPORT.sub("", IMPORT.sub("", sources[name])) for name in order(sources, entry))
+
+
+def reached(entry: str) -> list[str]:
+    """The module and all that it needs."""
+    found, waiting = {entry}, [entry]
+    while waiting:
+        new = set(IMPORT.findall(static(waiting.pop()))) - found
+        found |= new
+        waiting += sorted(new)
+    return sorted(found)
+
+
+def order(sources: Mapping[str, str], entry: str) -> list[str]:
+    """Names of modules, each after those that it imports; a circle is an error of whoever wrote it."""
+    done: list[str] = []
+
+    def visit(name: str, above: tuple[str, ...]) -> Iterator[str]:
+        assert name not in above, f"a circle of imports: {' -> '.join((*above, name))}"
+        for needed in IMPORT.findall(sources[name]):
+            if needed not in done:
+                yield from visit(needed, (*above, name))
+        done.append(name)
+        yield name
+
+    return list(visit(entry, ()))
+
+
+def declared(source: str) -> list[str]:
+    """The names that a module declares at its top level."""
+    return DECLARED.findall(source)
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A record, and the lines that stand beside it: the first is what one clicks on."""
+
+    record: Record
+    lines: Sequence[str]
+
+
+def save_gallery(groups: Sequence[tuple[str, Sequence[Exhibit]]], folder: Path, title: str) -> Path:
+    """Write the pages and the contents that lead to them, each group under its name; returns the contents page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    parts, number = [], 0
+    for name, exhibits in groups:
+        items = []
+        for exhibit in exhibits:
+            number += 1
+            save_page(exhibit.record, folder / f"{number}.html")
+            first, *more = exhibit.lines
+            shown = "".join(f'<p dir="auto" class="faint">{escape(line)}</p>' for line in more)
+            items.append(f'<li><p dir="auto"><a href="{number}.html">{escape(first)}</a></p>{shown}</li>')
+        parts.append(f"<h2>{escape(name)}</h2><ol>{''.join(items)}</ol>")
+    path = folder / "index.html"
+    body = f"<h1>{escape(title)}</h1>{''.join(parts)}"
+    write_whole(path, html.page(title, body, style=GALLERY_STYLE).encode())
+    return path

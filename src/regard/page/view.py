@@ -7,8 +7,9 @@ view.save("page.html")          # or .svg, .png, .json, .npz, and .regard for th
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.adapters import adapter
-from regard.errors import SettingError, unknown
+from regard.errors import RegardError, SettingError, unknown
 from regard.inspection.notes import noted, notes_of
 from regard.inspection.patterns.atlas import Atlas
 from regard.inspection.record.collect import RecordSpec, collect
 from regard.inspection.record.record import Record
+from regard.page.payload import payload
+from regard.page.render import bundle, page, save_page, static
 
 ENDINGS = (".html", ".svg", ".png", ".json", ".npz", ".regard")
 
@@ -37,13 +40,15 @@ class View:
         `place` and `head`: what a picture shows; by default one map for each head of every place, or for a translation
         the last place that looks across, the mean of its heads.
         """
+        from regard.page import export
+
         path = expect_ending(Path(path))
-        writers = {
-            ".html": self._page,
-            ".svg": lambda path: self._picture(path, place, head),
-            ".png": lambda path: self._picture(path, place, head),
-            ".json": self._json,
-            ".npz": self._arrays,
+        writers: dict[str, Callable[[Path], object]] = {
+            ".html": lambda path: save_page(self.record, path),
+            ".svg": lambda path: export.draw(self.record, path, place, head),
+            ".png": lambda path: export.draw(self.record, path, place, head),
+            ".json": lambda path: export.save_json(self.record, path),
+            ".npz": lambda path: export.save_arrays(self.record, path),
             ".regard": self.record.save,
         }
         writers[path.suffix](path)
@@ -51,14 +56,11 @@ class View:
 
     def widget(self) -> Any:
         """A live view for notebooks, of anywidget."""
-        from regard.page.widget import AttentionWidget
 
         return AttentionWidget(self.record)
 
     def _repr_html_(self) -> str:
         """The page in a frame of its own, which may run its script and nothing else."""
-        from regard.page.render import page
-
         inside = escape(page(self.record), quote=True)
         frame = 'sandbox="allow-scripts allow-downloads" style="width: 100%; height: 680px; border: 0"'
         return f'<iframe title="attention" {frame} srcdoc="{inside}"></iframe>'
@@ -66,26 +68,6 @@ class View:
     def __repr__(self) -> str:
         text = " ".join(self.record.sides[0].text.split())
         return f"View({text[:60]!r}, {len(self.record.places)} places)"
-
-    def _page(self, path: Path) -> None:
-        from regard.page.render import save_page
-
-        save_page(self.record, path)
-
-    def _picture(self, path: Path, place: str | None, head: int | None) -> None:
-        from regard.page.pictures import draw
-
-        draw(self.record, path, place, head)
-
-    def _json(self, path: Path) -> None:
-        from regard.page.numbers import save_json
-
-        save_json(self.record, path)
-
-    def _arrays(self, path: Path) -> None:
-        from regard.page.numbers import save_arrays
-
-        save_arrays(self.record, path)
 
 
 def expect_ending(path: Path) -> Path:
@@ -120,3 +102,33 @@ def look(
     found = adapter(model, tokenizer, writes)
     notes = notes_of(found, atlas)
     return View(noted(collect(found, text, text2, spec=RecordSpec(places, heads, gradient)), notes))
+
+
+class AttentionWidget:
+    """AttentionWidget(record) makes an anywidget.AnyWidget with two traits: `payload`, what the page reads, and `hash`,
+    what it shows (as in the address of the offline page), which can be read and set from Python."""
+
+    def __new__(cls, record: Record) -> Any:
+        return _widget_class()(payload=payload(record))
+
+
+@cache
+def _widget_class() -> Any:
+    try:
+        import anywidget
+        import traitlets
+    except ImportError:
+        raise RegardError(
+            "a notebook without anywidget",
+            "the package anywidget",
+            where="AttentionWidget",
+            advice="pip install 'regard[notebook]'",
+        ) from None
+
+    class Widget(anywidget.AnyWidget):
+        _esm = bundle("widget.js")
+        _css = static("page.css")
+        payload = traitlets.Bytes().tag(sync=True)
+        hash = traitlets.Unicode("").tag(sync=True)
+
+    return Widget

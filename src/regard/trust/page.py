@@ -5,26 +5,21 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from regard import html
 from regard.trust.findings import Findings
 from regard.trust.pages.decisions import decisions
 from regard.trust.pages.numbers import everything, meanings
 from regard.trust.pages.sections import made, sections
-from regard.trust.pages.style import SCRIPT, STYLE, policy
+from regard.trust.pages.style import SCRIPT, STYLE
 from regard.trust.pages.verdicts import headline, verdicts
 
 
 def page(report: Findings) -> str:
     """The HTML file as text; one report, the same bytes."""
-    title = escape(f"Is the attention of {report.facts['model']} an explanation?")
-    head = (
-        '<meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy()}">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><style>{STYLE}</style>"
-    )
+    title = f"Is the attention of {report.facts['model']} an explanation?"
     examples = decisions(report)
     parts = [
-        f'<header><h1>{title}</h1><p class="headline">{escape(headline(report))}</p>',
+        f'<header><h1>{escape(title)}</h1><p class="headline">{escape(headline(report))}</p>',
         f"{_asked(report.facts)}{_contents(report, examples)}</header>",
         f'<section id="verdicts"><h2>What to believe</h2>{verdicts(report)}</section>',
         sections(report),
@@ -33,9 +28,7 @@ def page(report: Findings) -> str:
         f"{meanings(report)}</section>",
     ]
     body = "\n".join(part for part in parts if part)
-    return (
-        f'<!doctype html><html lang="en"><head>{head}</head><body>\n{body}\n<script>{SCRIPT}</script></body></html>\n'
-    )
+    return html.page(title, body, style=STYLE, script=SCRIPT, inline_styles=True)
 
 
 def _asked(facts: Any) -> str:

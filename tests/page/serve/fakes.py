@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
+import pytest
 import torch
 from starlette.testclient import TestClient
 
@@ -22,6 +24,7 @@ from regard.inspection.record.place import Place
 from regard.inspection.record.record import Record, Step
 from regard.inspection.record.sides import Side
 from regard.page.serve import Limits, make_app
+from regard.page.serve.serve_errors import ServeError
 
 HOST = "localhost"
 HEADS, WIDTH = 2, 8
@@ -117,3 +120,11 @@ def told(response: object) -> dict[str, str]:
     assert set(body["error"]) == {"came", "expected", "where", "advice"}
     assert body["error"]["came"] and body["error"]["expected"]
     return body["error"]
+
+
+@contextmanager
+def refused(status: int) -> Iterator[None]:
+    """What is inside is refused with this status."""
+    with pytest.raises(ServeError) as caught:
+        yield
+    assert caught.value.status == status

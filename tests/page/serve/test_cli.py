@@ -19,8 +19,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def pretend(subjects: object, records: object, *, host: str, port: int, ready: object) -> None:
         ready(f"http://{host}:{port}/")  # type: ignore[operator]
 
-    monkeypatch.setattr("regard.page.serve.running.serve", pretend)
-    monkeypatch.setattr("regard.page.serve.serve", pretend, raising=False)
+    monkeypatch.setattr("regard.page.serve.serve", pretend)
     record_of(place_of(3)).save(tmp_path / "seen.regard")
     return tmp_path / "seen.regard"
 

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 from regard.errors import SettingError, unknown
 from regard.files import write_whole
+from regard.html import BASE_STYLE, page
 from regard.inspection.patterns.sheet import UNKNOWN, Head, Sheet
 
 ENDINGS = (".json", ".html", ".svg", ".png")
@@ -19,12 +20,13 @@ LEGEND = (
     "look, or what the head gives to other words of the same kind, as far away."
 )
 
-_STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;color:#222}"
-    "table{border-collapse:collapse}td,th{padding:.25rem .7rem;text-align:left;vertical-align:top;"
-    "border-bottom:1px solid #ddd}td.n{text-align:right;font-variant-numeric:tabular-nums}"
-    "svg{max-width:100%;height:auto}small{color:#555}"
-)
+STYLE = f"""{BASE_STYLE}
+body {{ max-width: 72rem }}
+table {{ border-collapse: collapse }}
+td, th {{ padding: .25rem .7rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line) }}
+td.n {{ text-align: right; font-variant-numeric: tabular-nums }}
+svg {{ max-width: 100%; height: auto }}
+"""
 
 
 def save(atlas: Sheet, path: Path) -> Path:
@@ -59,15 +61,15 @@ def _picture(atlas: Sheet, ending: str) -> bytes:
 def _page(atlas: Sheet, ending: str) -> bytes:
     chart = _picture(atlas, ".svg").decode("utf-8")
     chart = chart[chart.index("<svg") :]
-    title = escape(f"What the heads of {atlas.model} look at")
+    title = f"What the heads of {atlas.model} look at"
     counts = ", ".join(f"{escape(name)}: {count}" for name, count in atlas.counts.items())
     head = "<tr><th>place<th>head<th>looks at<th>weight<th>in 95%<th>to beat<th>largest<th>for example</tr>"
     body = "\n".join(row for one in atlas.heads for row in _rows(one))
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{_STYLE}</style>'
-        f"<h1>{title}</h1><p>{atlas.texts:,} texts. {counts}.</p>{chart}<p>{LEGEND}</p>"
-        f"<table>{head}{body}</table></html>\n"
-    ).encode()
+    told = (
+        f"<h1>{escape(title)}</h1><p>{atlas.texts:,} texts. {counts}.</p>{chart}<p>{LEGEND}</p>"
+        f"<table>{head}{body}</table>"
+    )
+    return page(title, told, style=STYLE, inline_styles=True).encode()
 
 
 def _rows(head: Head) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""How much the server takes on: every bound that a visitor can meet, in one place."""
+"""How much the server takes on: every bound that a client can meet, in one place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAY_BE_NOUGHT = ("waiting_looks", "waiting_tiles", "waiting_downloads", "cached_
 
 @dataclass(frozen=True)
 class Limits:
-    """Sizes are bytes, times are seconds; "waiting" are those in line beyond the ones at work."""
+    """Sizes are bytes, times are seconds; "waiting" are those in a queue beyond the ones at work."""
 
     characters: int = 20_000  # of each text
     prefix: int = 4096  # tokens that a writing can be made to begin with
@@ -20,7 +20,7 @@ class Limits:
     body_bytes: int = 2**18
     body_seconds: float = 10.0  # for a body to arrive
     head_seconds: float = 10.0  # for the head of a request to arrive, once its connection is open
-    stall_seconds: float = 20.0  # that a visitor may take before reading on
+    stall_seconds: float = 20.0  # that a client may take before reading on
     looks: int = 1  # at once
     waiting_looks: int = 8
     look_seconds: float = 60.0
@@ -30,7 +30,7 @@ class Limits:
     downloads: int = 2  # at once: payloads and files, until they have been sent
     waiting_downloads: int = 32
     download_seconds: float = 60.0  # to make one
-    waiting_seconds: float = 120.0  # in any line
+    waiting_seconds: float = 120.0  # in any queue
     connections: int = 256
     cells: int = 1024  # rows of a tile, and columns
     exact: int = 2048 * 2048  # weights under a tile; beyond them it is an estimate

@@ -1,9 +1,9 @@
 // Generation: the tokens that were written, one after the other, what else could have come, and where each step looked.
 
-/** @import { Picture } from "./pen.js" */
-/** @import { Stage } from "./stage.js" */
+/** @import { Picture } from "./draw.js" */
+/** @import { ViewContext } from "./view_context.js" */
 import { make, spoken } from "./dom.js";
-import { headName } from "./stage.js";
+import { headName } from "./view_context.js";
 import { visible, written } from "./text.js";
 import { largest } from "./weights.js";
 
@@ -14,9 +14,9 @@ export class Generation {
   name = /** @type {const} */ ("generation");
   title = "Generation";
 
-  /** @param {Stage} stage */
-  constructor(stage) {
-    this.stage = stage;
+  /** @param {ViewContext} context */
+  constructor(context) {
+    this.context = context;
     this.text = make("div", { class: "written", role: "group", "aria-label": "Written tokens" });
     this.candidates = make("ol", { class: "candidates" });
     this.where = make("h2", {});
@@ -29,22 +29,22 @@ export class Generation {
     this.turn = 0;
     /** @type {Float32Array | null} */
     this.row = null;
-    stage.colours.listeners.push(() => this.update());
+    context.colours.listeners.push(() => this.update());
   }
 
   /** Whether masks were filled, each where it stands, rather than a text written on. */
   get fills() {
-    return this.stage.source.told.facts.kind === "fills";
+    return this.context.source.told.facts.kind === "fills";
   }
 
   /** The side that was written. */
   get side() {
-    return this.fills ? 0 : this.stage.source.told.sides.length - 1;
+    return this.fills ? 0 : this.context.source.told.sides.length - 1;
   }
 
   /** The query that wrote the token of this step: of one text that goes on, the token before it. */
   asks() {
-    const { source, state } = this.stage;
+    const { source, state } = this.context;
     const { told } = source;
     const at = told.steps[state.shown.step][0];
     const before = told.sides.length === 1 && !this.fills;
@@ -53,8 +53,8 @@ export class Generation {
 
   /** Whether the present place has a query for each written token. */
   fits() {
-    const { told } = this.stage.source;
-    const place = told.places[this.stage.state.shown.place];
+    const { told } = this.context.source;
+    const place = told.places[this.context.state.shown.place];
     // what a decoder reads is one side, what it writes another, but both are one row of queries
     const read = told.sides.length === 3 && place.queries === 1;
     return place.queries === this.side || read;
@@ -62,25 +62,25 @@ export class Generation {
 
   /** A written token as it is shown. @param {import("./record.js").Step} step */
   spelled([at, token, , candidates]) {
-    return candidates.find(([id]) => id === token)?.[1] ?? this.stage.source.told.sides[this.side].tokens[at] ?? "";
+    return candidates.find(([id]) => id === token)?.[1] ?? this.context.source.told.sides[this.side].tokens[at] ?? "";
   }
 
   async update() {
-    const { source, state } = this.stage;
+    const { source, state } = this.context;
     const turn = ++this.turn;
     this.writeText();
     this.writeCandidates();
     const { place, head, measure } = state.shown;
     const name = source.told.places[place].name;
     this.where.textContent = this.fits() ? `Where this step looked: ${name}, ${headName(head)}` : `${name} has no query for what was written`;
-    this.row = this.fits() ? await source.row(place, head, this.asks(), this.stage.measure(place, measure)) : null;
+    this.row = this.fits() ? await source.row(place, head, this.asks(), this.context.measure(place, measure)) : null;
     if (turn !== this.turn) return;
     this.writeLooked();
     this.tell();
   }
 
   writeText() {
-    const { source, state } = this.stage;
+    const { source, state } = this.context;
     const { steps } = source.told;
     const now = state.shown.step;
     const [from, to] = [Math.max(0, now - AROUND_STEP), Math.min(steps.length, now + AROUND_STEP)];
@@ -94,7 +94,7 @@ export class Generation {
   }
 
   writeCandidates() {
-    const { source, state } = this.stage;
+    const { source, state } = this.context;
     const [, token, , candidates] = source.told.steps[state.shown.step];
     const rewrite = source.rewrite;
     this.candidates.replaceChildren(...candidates.map(([id, shown, log]) => {
@@ -110,7 +110,7 @@ export class Generation {
 
   /** @param {number} id @param {(prefix: number[]) => Promise<void>} rewrite */
   instead(id, rewrite) {
-    const { source, state } = this.stage;
+    const { source, state } = this.context;
     const button = make("button", { type: "button", class: "act" }, "Try this one instead");
     button.addEventListener("click", async () => {
       const prefix = source.told.steps.slice(0, state.shown.step).map((step) => step[1]);
@@ -127,7 +127,7 @@ export class Generation {
   }
 
   writeLooked() {
-    const { source, state, colours } = this.stage;
+    const { source, state, colours } = this.context;
     const row = this.row;
     if (row === null) return this.looked.replaceChildren(make("p", { class: "note" }, "Choose another place, one of the decoder, to see where this step looked."));
     const tokens = source.told.sides[source.told.places[state.shown.place].keys].tokens;
@@ -143,7 +143,7 @@ export class Generation {
   }
 
   tell() {
-    const { source, state, status } = this.stage;
+    const { source, state, status } = this.context;
     const { step, place, head } = state.shown;
     const [, , log] = source.told.steps[step];
     const said = `Step ${step + 1} of ${source.told.steps.length}${log === null ? "" : `, written with probability ${(Math.exp(log) * 100).toFixed(1)} %`}.`;
@@ -153,13 +153,13 @@ export class Generation {
   /** @param {KeyboardEvent} event @returns {boolean} */
   key(event) {
     if (event.key !== "j" && event.key !== "k") return false;
-    this.stage.state.set({ step: this.stage.state.shown.step + (event.key === "j" ? 1 : -1) });
+    this.context.state.set({ step: this.context.state.shown.step + (event.key === "j" ? 1 : -1) });
     return true;
   }
 
   /** @returns {Picture} */
   picture() {
-    const { source, state, colours } = this.stage;
+    const { source, state, colours } = this.context;
     const { inks } = colours;
     const [, token, , candidates] = source.told.steps[state.shown.step];
     const best = this.row === null ? [] : largest(this.row, 8);
@@ -186,7 +186,7 @@ export class Generation {
   }
 
   numbers() {
-    const { source, state } = this.stage;
+    const { source, state } = this.context;
     return { step: source.told.steps[state.shown.step], query: this.asks(), weights: this.row === null ? null : [...this.row] };
   }
 }

@@ -1,9 +1,9 @@
 // All heads: every map of the record, small, places down and heads across.
 
-/** @import { Picture } from "./pen.js" */
-/** @import { Stage } from "./stage.js" */
+/** @import { Picture } from "./draw.js" */
+/** @import { ViewContext } from "./view_context.js" */
 import { make } from "./dom.js";
-import { imageOf } from "./pen.js";
+import { imageOf } from "./draw.js";
 import { largestOf } from "./tiles.js";
 
 const CELL = 76; // of a small map in an exported picture
@@ -17,9 +17,9 @@ export class Heads {
   name = /** @type {const} */ ("heads");
   title = "All heads";
 
-  /** @param {Stage} stage */
-  constructor(stage) {
-    this.stage = stage;
+  /** @param {ViewContext} context */
+  constructor(context) {
+    this.context = context;
     this.element = make("div", { class: "heads" });
     /** @type {Map<string, HTMLButtonElement>} */
     this.cells = new Map();
@@ -28,11 +28,11 @@ export class Heads {
       for (const entry of entries) if (entry.isIntersecting) this.draw(/** @type {HTMLButtonElement} */ (entry.target));
     }, { rootMargin: "200px" });
     this.build();
-    stage.colours.listeners.push(() => this.redraw());
+    context.colours.listeners.push(() => this.redraw());
   }
 
   build() {
-    const { places } = this.stage.source.told;
+    const { places } = this.context.source.told;
     const most = Math.max(0, ...places.map((place) => place.heads));
     const grid = make("div", { class: "grid", role: "grid", "aria-label": "A small map of every head" });
     grid.style.setProperty("--heads", String(most));
@@ -50,9 +50,9 @@ export class Heads {
 
   /** @param {number} place @param {number} head */
   cell(place, head) {
-    const { source, state } = this.stage;
-    const pattern = this.stage.label("patterns", place, head);
-    const badge = this.stage.label("badges", place, head);
+    const { source, state } = this.context;
+    const pattern = this.context.label("patterns", place, head);
+    const badge = this.context.label("badges", place, head);
     const name = `${source.told.places[place].name}, head ${head}${pattern ? `, ${pattern}` : ""}${badge ? `, ${badge}` : ""}`;
     const button = make("button", { type: "button", class: "small", "aria-label": name, title: name }, make("canvas", { width: "1", height: "1" }));
     if (pattern) button.append(make("span", { class: "pattern" }, pattern));
@@ -68,7 +68,7 @@ export class Heads {
 
   /** @param {number} place @param {number} head @returns {HTMLCanvasElement | null} */
   image(place, head) {
-    const { source, colours } = this.stage;
+    const { source, colours } = this.context;
     const small = source.thumbnail(place, head);
     if (small === null) return null;
     return imageOf(colours.pixels(small.values, largestOf(small.values)), small.rows, small.cols);
@@ -88,12 +88,12 @@ export class Heads {
 
   /** @param {Set<string> | null} changed */
   update(changed) {
-    const { state, source, status } = this.stage;
+    const { state, source, status } = this.context;
     const { place, head } = state.shown;
     for (const [name, button] of this.cells) button.classList.toggle("chosen", name === `${place} ${head}`);
     const chosen = this.cells.get(`${place} ${Math.max(0, head)}`);
     if (changed !== null && (changed.has("place") || changed.has("head")) && chosen !== document.activeElement) chosen?.focus();
-    const about = [this.stage.label("patterns", place, head), this.stage.label("badges", place, head)].filter(Boolean).join(", ");
+    const about = [this.context.label("patterns", place, head), this.context.label("badges", place, head)].filter(Boolean).join(", ");
     const name = source.told.places[place].name;
     status(`${name}, head ${Math.max(0, head)}${about ? `: ${about}` : ""}. Enter opens it. Each map is shaded by its own largest mean.`);
   }
@@ -104,7 +104,7 @@ export class Heads {
 
   /** @returns {Picture} */
   picture() {
-    const { source, colours } = this.stage;
+    const { source, colours } = this.context;
     const { places } = source.told;
     const most = Math.max(1, ...places.map((place) => place.heads));
     const left = 170;
@@ -125,7 +125,7 @@ export class Heads {
   }
 
   numbers() {
-    const { source } = this.stage;
+    const { source } = this.context;
     const maps = source.told.places.flatMap((place, number) =>
       Array.from({ length: place.heads }, (_, head) => ({ place: place.name, head, map: smallMap(source.thumbnail(number, head)) })));
     return { maps };

@@ -1,10 +1,10 @@
 // Through the layers: where an output token comes from, followed back layer by layer.
 
-/** @import { Pen, Picture } from "./pen.js" */
-/** @import { Stage } from "./stage.js" */
-/** @import { Stage_ } from "./rollout.js" */
+/** @import { Pen, Picture } from "./draw.js" */
+/** @import { ViewContext } from "./view_context.js" */
+/** @import { RolloutStep } from "./rollout.js" */
 import { make, spoken } from "./dom.js";
-import { CanvasPen, imageOf, prepared } from "./pen.js";
+import { CanvasPen, imageOf, prepared } from "./draw.js";
 import { rolledOut, stepsBack } from "./rollout.js";
 import { isolated, visible, written } from "./text.js";
 import { largest } from "./weights.js";
@@ -21,16 +21,16 @@ export class Layers {
   name = /** @type {const} */ ("layers");
   title = "Through the layers";
 
-  /** @param {Stage} stage */
-  constructor(stage) {
-    this.stage = stage;
-    /** @type {Stage_[]} */
+  /** @param {ViewContext} context */
+  constructor(context) {
+    this.context = context;
+    /** @type {RolloutStep[]} */
     this.stages = [];
     this.done = "";
     this.allowed = false;
     this.stop = new AbortController();
     this.slider = make("input", { type: "range", min: "0", step: "1", "aria-label": "First layer" });
-    this.slider.addEventListener("input", () => stage.state.set({ first: Number(this.slider.value) }));
+    this.slider.addEventListener("input", () => context.state.set({ first: Number(this.slider.value) }));
     this.slided = make("output", {});
     this.from = make("div", { class: "from" });
     this.ask = make("div", { class: "ask", hidden: "" });
@@ -42,18 +42,18 @@ export class Layers {
     this.canvas.addEventListener("pointerleave", () => this.tell());
     this.canvas.addEventListener("click", (event) => this.pick(event.offsetX, event.offsetY));
     new ResizeObserver(() => this.draw()).observe(this.plot);
-    stage.colours.listeners.push(() => this.draw());
+    context.colours.listeners.push(() => this.draw());
   }
 
   /** The token that is followed: of the place that speaks last. */
   get token() {
-    const { source, state } = this.stage;
+    const { source, state } = this.context;
     const [last] = stepsBack(source.told, state.shown.first);
     return Math.min(Math.max(0, state.shown.query), source.told.places[last.place].T - 1);
   }
 
   async update() {
-    const { source, state } = this.stage;
+    const { source, state } = this.context;
     const { first } = state.shown;
     const steps = stepsBack(source.told, first);
     const layers = Math.max(...source.told.places.map((place) => place.layer));
@@ -75,7 +75,7 @@ export class Layers {
 
   /** @param {string} wanted @param {number} first */
   async roll(wanted, first) {
-    const { source, status } = this.stage;
+    const { source, status } = this.context;
     this.stop.abort();
     const stop = (this.stop = new AbortController());
     this.done = wanted;
@@ -98,7 +98,7 @@ export class Layers {
     this.ask.hidden = false;
     this.ask.replaceChildren(make("p", {}, why));
     this.draw();
-    this.stage.status(why);
+    this.context.status(why);
   }
 
   /** @param {number} longest */
@@ -109,12 +109,12 @@ export class Layers {
       this.update();
     });
     this.ask.replaceChildren(make("p", {}, `Every weight of every layer takes part, and ${longest} tokens have many: this may take minutes.`), button);
-    this.stage.status("Waiting for your word.");
+    this.context.status("Waiting for your word.");
   }
 
   /** The strips from the output down, stream by stream: which one each shows, and its masses. */
   strips() {
-    const { source } = this.stage;
+    const { source } = this.context;
     const all = this.stages.map(({ back, masses }) => ({
       name: source.told.places[back.place].name, side: back.keys, masses: /** @type {Float64Array} */ (masses.get(back.keys)),
     }));
@@ -151,7 +151,7 @@ export class Layers {
 
   /** @param {Pen} pen @param {number} width */
   strokes(pen, width) {
-    const { source, colours } = this.stage;
+    const { source, colours } = this.context;
     const { tops, several } = this.heights();
     const strips = this.strips();
     strips.forEach((strip, n) => {
@@ -186,27 +186,27 @@ export class Layers {
   hover(x, y) {
     const found = this.under(x, y);
     if (found === null) return this.tell();
-    const token = isolated(visible(this.stage.source.told.sides[found.side].tokens[found.at] ?? "", 40));
-    this.stage.status(`Below ${found.name}: ${token} (token ${found.at}) holds ${written(found.masses[found.at])} of it.`);
+    const token = isolated(visible(this.context.source.told.sides[found.side].tokens[found.at] ?? "", 40));
+    this.context.status(`Below ${found.name}: ${token} (token ${found.at}) holds ${written(found.masses[found.at])} of it.`);
   }
 
   /** @param {number} x @param {number} y */
   pick(x, y) {
     const found = this.under(x, y);
-    if (found !== null && found.side === this.stages[0].back.queries) this.stage.state.set({ query: found.at });
+    if (found !== null && found.side === this.stages[0].back.queries) this.context.state.set({ query: found.at });
   }
 
   told() {
     const last = this.stages.at(-1);
     if (last === undefined) return "Nothing to show.";
-    const { sides } = this.stage.source.told;
+    const { sides } = this.context.source.told;
     const ends = [...last.masses].flatMap(([side, masses]) => largest(masses, 3).map((at) => ({ token: sides[side].tokens[at] ?? "", mass: masses[at] })));
     const most = ends.sort((a, b) => b.mass - a.mass).slice(0, 3).map(({ token, mass }) => `${isolated(visible(token, 30))} ${written(mass)}`);
     return `Rollout of token ${this.token}: at the bottom it is mostly ${most.join(", ")}.`;
   }
 
   tell() {
-    this.stage.status(this.told());
+    this.context.status(this.told());
   }
 
   key() {
@@ -214,7 +214,7 @@ export class Layers {
   }
 
   numbers() {
-    const stages = this.stages.map(({ back, masses }) => ({ place: this.stage.source.told.places[back.place].name, masses: Object.fromEntries([...masses].map(([side, mass]) => [side, [...mass]])) }));
+    const stages = this.stages.map(({ back, masses }) => ({ place: this.context.source.told.places[back.place].name, masses: Object.fromEntries([...masses].map(([side, mass]) => [side, [...mass]])) }));
     return { token: this.token, stages };
   }
 }

@@ -7,12 +7,12 @@ import { make, spoken } from "./dom.js";
 import { lookForm, shelf } from "./form.js";
 import { fromBase64, inflated, parsed } from "./record.js";
 import { changedOutcome, givenRecords, lookAt, remoteSource, runs } from "./remote.js";
-import { Shell } from "./shell.js";
+import { App } from "./app.js";
 import { LocalSource } from "./source.js";
 import { addressOfPage, State } from "./state.js";
 import { visible } from "./text.js";
 
-/** @typedef {{ready: Promise<void>, state: State, source: Source | null, views: Record<string, any>, shell: Shell | null}} Opened */
+/** @typedef {{ready: Promise<void>, state: State, source: Source | null, views: Record<string, any>, app: App | null}} Opened */
 
 const page = /** @type {HTMLElement} */ (document.getElementById("regard-root"));
 const place = make("div", { class: "place" });
@@ -20,7 +20,7 @@ const state = new State(addressOfPage());
 const colours = new Colours(page);
 
 /** @type {Opened} */
-const opened = { ready: Promise.resolve(), state, source: null, views: {}, shell: null };
+const opened = { ready: Promise.resolve(), state, source: null, views: {}, app: null };
 /** What was last put to a model, so that a reader can go on from another token. @type {Look | null} */
 let last = null;
 
@@ -35,11 +35,11 @@ function open(source) {
   state.listeners = [reload];
   colours.listeners = [];
   state.within(told);
-  opened.shell?.closed.abort();
-  const shell = new Shell(place, source, state, colours, document);
+  opened.app?.closed.abort();
+  const app = new App(place, source, state, colours, document);
   opened.source = source;
-  opened.shell = shell;
-  opened.views = Object.fromEntries(shell.views.map((view) => [view.name, view]));
+  opened.app = app;
+  opened.views = Object.fromEntries(app.views.map((view) => [view.name, view]));
 }
 
 /** @param {Source} source */

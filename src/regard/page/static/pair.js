@@ -1,10 +1,10 @@
 // Query-key: how each dimension of a pair of tokens adds to its score, and how the score becomes a weight.
 
-/** @import { Pen, Picture } from "./pen.js" */
-/** @import { Stage } from "./stage.js" */
+/** @import { Pen, Picture } from "./draw.js" */
+/** @import { ViewContext } from "./view_context.js" */
 /** @import { Pair } from "./weights.js" */
 import { make, spoken } from "./dom.js";
-import { CanvasPen, prepared } from "./pen.js";
+import { CanvasPen, prepared } from "./draw.js";
 import { ALL_HEADS } from "./source.js";
 import { visible, written } from "./text.js";
 
@@ -15,9 +15,9 @@ export class PairView {
   name = /** @type {const} */ ("pair");
   title = "Query-key";
 
-  /** @param {Stage} stage */
-  constructor(stage) {
-    this.stage = stage;
+  /** @param {ViewContext} context */
+  constructor(context) {
+    this.context = context;
     /** @type {Pair | null} */
     this.pair = null;
     this.turn = 0;
@@ -32,18 +32,18 @@ export class PairView {
     this.canvas.addEventListener("pointermove", (event) => this.hover(event.offsetX));
     this.canvas.addEventListener("pointerleave", () => this.tell());
     new ResizeObserver(() => this.draw()).observe(this.plot);
-    stage.colours.listeners.push(() => this.draw());
+    context.colours.listeners.push(() => this.draw());
   }
 
   /** The head itself; where the mean over heads is chosen, the first, since a mean has no query. */
   get head() {
-    const { source, state } = this.stage;
+    const { source, state } = this.context;
     const { place, head } = state.shown;
     return head === ALL_HEADS ? (source.heads(place)[0] ?? 0) : head;
   }
 
   async update() {
-    const { source, state } = this.stage;
+    const { source, state } = this.context;
     const { place, key } = state.shown;
     const query = Math.max(0, state.shown.query);
     const turn = ++this.turn;
@@ -65,7 +65,7 @@ export class PairView {
     const step = (/** @type {number} */ by, /** @type {string} */ sign) => {
       const button = make("button", { type: "button", class: "step", "aria-label": `${by < 0 ? "previous" : "next"} ${what}` }, sign);
       button.disabled = index + by < 0 || index + by >= count;
-      button.addEventListener("click", () => this.stage.state.set({ [what]: index + by, ...(what === "key" ? { query: Math.max(0, this.stage.state.shown.query) } : {}) }));
+      button.addEventListener("click", () => this.context.state.set({ [what]: index + by, ...(what === "key" ? { query: Math.max(0, this.context.state.shown.query) } : {}) }));
       return button;
     };
     const focused = [...at.querySelectorAll("button")].indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
@@ -74,7 +74,7 @@ export class PairView {
   }
 
   remark() {
-    const { source, state } = this.stage;
+    const { source, state } = this.context;
     const kept = source.told.places[state.shown.place].kept;
     const mean = state.shown.head === ALL_HEADS ? `A mean over heads has no query of its own: this is head ${this.head}. ` : "";
     const how = kept?.score === "additive" ? "Each bar is v tanh(q + k) of one dimension" : "Each bar is q times k of one dimension, the scale of the score within q";
@@ -106,7 +106,7 @@ export class PairView {
 
   /** @param {Pen} pen @param {number} width @param {number} height */
   strokes(pen, width, height) {
-    const { inks } = this.stage.colours;
+    const { inks } = this.context.colours;
     const pair = this.pair;
     if (pair === null) return;
     const step = (width - MARGIN - 16) / pair.q.length;
@@ -139,11 +139,11 @@ export class PairView {
     if (pair === null) return;
     const d = Math.floor((x - MARGIN) / ((this.plot.clientWidth - MARGIN - 16) / pair.q.length));
     if (d < 0 || d >= pair.q.length) return this.tell();
-    this.stage.status(`Dimension ${d}: q ${written(pair.q[d])}, k ${written(pair.k[d])}, adds ${written(pair.parts[d])} to the score.`);
+    this.context.status(`Dimension ${d}: q ${written(pair.q[d])}, k ${written(pair.k[d])}, adds ${written(pair.parts[d])} to the score.`);
   }
 
   tell() {
-    const { source, state, status } = this.stage;
+    const { source, state, status } = this.context;
     const name = `${source.told.places[state.shown.place].name}, head ${this.head}`;
     status(this.pair === null ? `${name}. ${source.why(state.shown.place, this.head)}` : `${name}. Positive contributions blue, negative orange; point at a bar to read it.`);
   }
@@ -151,17 +151,17 @@ export class PairView {
   /** @param {KeyboardEvent} event @returns {boolean} */
   key(event) {
     if (document.activeElement !== this.canvas || event.shiftKey) return false;
-    const { query, key } = this.stage.state.shown;
+    const { query, key } = this.context.state.shown;
     const now = Math.max(0, query);
     /** @type {Record<string, Partial<import("./state.js").Shown>>} */
     const moves = { ArrowUp: { query: Math.max(0, now - 1) }, ArrowDown: { query: now + 1 }, ArrowLeft: { query: now, key: key - 1 }, ArrowRight: { query: now, key: key + 1 } };
     if (moves[event.key] === undefined) return false;
-    this.stage.state.set(moves[event.key]);
+    this.context.state.set(moves[event.key]);
     return true;
   }
 
   numbers() {
-    return { query: Math.max(0, this.stage.state.shown.query), key: this.stage.state.shown.key, head: this.head, pair: this.pair };
+    return { query: Math.max(0, this.context.state.shown.query), key: this.context.state.shown.key, head: this.head, pair: this.pair };
   }
 }
 

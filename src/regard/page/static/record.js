@@ -4,7 +4,10 @@
 /** @typedef {{heads: number[], key_heads: number[], score: "dot" | "additive", added: "distance" | "key" | "pair" | null, half_width: number | null}} Kept */
 /** @typedef {{name: string, layer: number, kind: "self" | "cross", queries: number, keys: number, heads: number, T: number, S: number, why: string, kept: Kept | null, slopes: number[] | null}} Place */
 /** @typedef {[number, number, number | null, [number, string, number | null][]]} Step */
-/** @typedef {{facts: Record<string, any>, sides: Side[], places: Place[], steps: Step[], remote?: boolean}} Told */
+/** A map of another measure than attention weights, computed beforehand, such as value zeroing: of one place, or (null) of the whole
+ * model. `rows`, `cols`: numbers of sides; `values`: base64 of float32, little-endian.
+ * @typedef {{name: string, title: string, place: string | null, rows: number, cols: number, shape: [number, number], values: string}} MeasureMap */
+/** @typedef {{facts: Record<string, any>, sides: Side[], places: Place[], steps: Step[], remote?: boolean, measures?: MeasureMap[]}} Told */
 /** @typedef {Float32Array | Int16Array | Int32Array | Uint8Array} Numbers */
 /** @typedef {{readonly numbers: Numbers, shape: number[]}} Tensor */
 /** @typedef {{told: Told, tensors: Map<string, Tensor>}} Parsed */
@@ -26,6 +29,16 @@ export function fromBase64(text) {
     for (let i = 0; i < some.length; i++) bytes[at++] = some.charCodeAt(i);
   }
   return bytes;
+}
+
+/** Before the name of a map that was computed beforehand, so that it is never taken for a measure that the page computes. */
+export const MAP = "map:";
+
+/** The map of a measure at a place, its own or the whole model's; null where there is none.
+ * @param {Told} told @param {number} number of the place @param {string} measure @returns {MeasureMap | null} */
+export function measureMap(told, number, measure) {
+  const all = (told.measures ?? []).filter((one) => MAP + one.name === measure);
+  return all.find((one) => one.place === told.places[number].name) ?? all.find((one) => one.place === null) ?? null;
 }
 
 /** Deflated bytes as they were. They go in as one piece, which takes half the time of a stream of small ones.

@@ -69,9 +69,9 @@ export class RemoteSource extends Source {
     this.path = path;
   }
 
-  /** The server computes weights alone. @override @param {number} _number @param {Measure} measure */
-  has(_number, measure) {
-    return measure === "weights";
+  /** The server computes weights alone. @override @param {number} number @param {Measure} measure */
+  has(number, measure) {
+    return measure === "weights" || this.fits(number, measure);
   }
 
   /** @param {string} what @param {Record<string, number>} query @param {AbortSignal} [signal] */

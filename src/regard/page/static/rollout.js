@@ -6,7 +6,7 @@
 import { ALL_HEADS } from "./source.js";
 
 /** One step back through a place, between streams that are told by numbers of sides. @typedef {{place: number, queries: number, keys: number}} Back */
-/** After a step: what lies in each token of each stream. @typedef {{back: Back, masses: Map<number, Float64Array>}} Stage_ */
+/** After a step: what lies in each token of each stream. @typedef {{back: Back, masses: Map<number, Float64Array>}} RolloutStep */
 
 const AT_ONCE = 64; // rows of a map that are asked for at once
 const RESIDUAL = 0.5;
@@ -42,14 +42,14 @@ function streamsOf(places) {
 
 /**
  * @param {Source} source @param {number} token @param {number} first layer
- * @param {AbortSignal} signal @param {(done: number, all: number) => void} progress @returns {Promise<Stage_[]>}
+ * @param {AbortSignal} signal @param {(done: number, all: number) => void} progress @returns {Promise<RolloutStep[]>}
  */
 export async function rolledOut(source, token, first, signal, progress) {
   const steps = stepsBack(source.told, first);
   const start = new Float64Array(source.told.places[steps[0].place].T);
   start[token] = 1;
   let masses = new Map([[steps[0].queries, start]]);
-  /** @type {Stage_[]} */
+  /** @type {RolloutStep[]} */
   const found = [];
   for (const back of steps) {
     progress(found.length, steps.length);

@@ -1,14 +1,14 @@
 // Sentence: who looks at whom, as two columns of tokens with lines between them.
 
-/** @import { Item } from "./items.js" */
-/** @import { Pen, Picture } from "./pen.js" */
-/** @import { Stage } from "./stage.js" */
+/** @import { Item } from "./tokens.js" */
+/** @import { Pen, Picture } from "./draw.js" */
+/** @import { ViewContext } from "./view_context.js" */
 import { make } from "./dom.js";
-import { averaged, itemsOf, itemWith, summed } from "./items.js";
-import { CanvasPen, prepared } from "./pen.js";
-import { headName } from "./stage.js";
+import { averaged, itemsOf, itemWith, summed } from "./tokens.js";
+import { CanvasPen, prepared } from "./draw.js";
+import { headName } from "./view_context.js";
 import { written } from "./text.js";
-import { ROW, TokenList } from "./tokenlist.js";
+import { ROW, TokenList } from "./token_list.js";
 import { entropyOf } from "./weights.js";
 
 const GAP = 200; // between the columns
@@ -19,9 +19,9 @@ export class Sentence {
   name = /** @type {const} */ ("sentence");
   title = "Sentence";
 
-  /** @param {Stage} stage */
-  constructor(stage) {
-    this.stage = stage;
+  /** @param {ViewContext} context */
+  constructor(context) {
+    this.context = context;
     /** The item that is pointed at, by its column. @type {{side: "left" | "right", at: number} | null} */
     this.pointed = null;
     const on = (/** @type {"left" | "right"} */ side) => ({
@@ -45,7 +45,7 @@ export class Sentence {
 
   /** @param {Set<string> | null} changed null: all of it */
   update(changed) {
-    const { state, source } = this.stage;
+    const { state, source } = this.context;
     const shown = state.shown;
     const place = source.told.places[shown.place];
     if (changed === null || ["place", "words", "part"].some((name) => changed.has(name))) {
@@ -68,7 +68,7 @@ export class Sentence {
 
   /** @param {"left" | "right"} side @param {number} at */
   pick(side, at) {
-    const { state } = this.stage;
+    const { state } = this.context;
     if (side === "right") return state.set({ key: this.right.items[at].tokens[0] });
     const token = this.left.items[at].tokens[0];
     state.set({ query: state.shown.query === token ? -1 : token });
@@ -83,9 +83,9 @@ export class Sentence {
 
   /** The row of an item on the left, over the items on the right. @param {number} at @returns {Promise<Float32Array>} */
   async rowOf(at) {
-    const { source, state } = this.stage;
+    const { source, state } = this.context;
     const { place, head, measure } = state.shown;
-    const rows = this.left.items[at].tokens.map((query) => source.row(place, head, query, this.stage.measure(place, measure)));
+    const rows = this.left.items[at].tokens.map((query) => source.row(place, head, query, this.context.measure(place, measure)));
     return summed(averaged(await Promise.all(rows)), this.right.items);
   }
 
@@ -116,7 +116,7 @@ export class Sentence {
   }
 
   shade() {
-    const { colours } = this.stage;
+    const { colours } = this.context;
     const one = this.rows.size === 1 ? [...this.rows.values()][0] : null;
     const key = this.pointed?.side === "right" ? this.pointed.at : -1;
     /** @param {number} value @param {number} peak */
@@ -137,7 +137,7 @@ export class Sentence {
 
   /** @param {Pen} pen @param {number} left @param {number} right @param {(list: TokenList, at: number) => number} middle */
   lines(pen, left, right, middle) {
-    const { inks } = this.stage.colours;
+    const { inks } = this.context.colours;
     const key = this.pointed?.side === "right" ? this.pointed.at : -1;
     const alone = this.rows.size === 1;
     const peak = Math.max(0.05, ...[...this.rows.values()].map(peakOf));
@@ -156,7 +156,7 @@ export class Sentence {
   }
 
   tell() {
-    const { source, state, status } = this.stage;
+    const { source, state, status } = this.context;
     const { place, head, measure } = state.shown;
     const where = `${source.told.places[place].name}, ${headName(head)}`;
     if (!source.readable(place, head)) return status(`${source.why(place, head)} Known are the largest weights of each token.`);
@@ -164,7 +164,7 @@ export class Sentence {
     if (row === null) return status(`${where}. Point at a token, or choose one, to read its weights.`);
     const best = peakOf(row) > 0 ? row.indexOf(peakOf(row)) : -1;
     const word = this.left.items[at].label;
-    const kind = this.stage.measure(place, measure) === "weights" ? "weight" : "share";
+    const kind = this.context.measure(place, measure) === "weights" ? "weight" : "share";
     const most = best < 0 ? "" : `, most at \u2068${this.right.items[best].label}\u2069 (${kind} ${written(row[best])})`;
     status(`${where}. \u2068${word}\u2069 looks${most}; entropy ${entropyOf(row).toFixed(3)}.`);
   }
@@ -175,7 +175,7 @@ export class Sentence {
     const now = this.left.chosen;
     const next = Math.min(this.left.items.length - 1, Math.max(0, now + (event.key === "j" ? 1 : -1)));
     if (this.left.items.length > 0) {
-      this.stage.state.set({ query: this.left.items[next].tokens[0] });
+      this.context.state.set({ query: this.left.items[next].tokens[0] });
       this.left.focus(next);
     }
     return true;
@@ -183,7 +183,7 @@ export class Sentence {
 
   /** @returns {Picture} */
   picture() {
-    const { colours } = this.stage;
+    const { colours } = this.context;
     const inks = colours.inks;
     const lists = [this.left, this.right];
     const ranges = lists.map((list) => list.range());

@@ -1,14 +1,15 @@
 // Where weights come from. A source answers for rows, tiles and pairs of any head; this one has all numbers in the page.
 
 /** @import { Parsed, Place, Told, Tensor } from "./record.js" */
-/** @import { Lens } from "./lens.js" */
+/** @import { HeadParams } from "./head_params.js" */
 /** @import { Box, Pair, Tile } from "./weights.js" */
-import { lensOf } from "./lens.js";
-import { slopesOf } from "./slopes.js";
+import { fromBase64, measureMap } from "./record.js";
+import { headParamsOf } from "./head_params.js";
+import { gradientsOf } from "./gradients.js";
 import { fillRow, MOST_EXACT, pairOf, shrunkTile } from "./weights.js";
 
-/** Weights; shares of the lengths that arrive; shares of what weights did for what was said, with either sign.
- * @typedef {"weights" | "norms" | "gradient"} Measure */
+/** "weights"; "norms": shares of the lengths that arrive; "gradient": shares of what weights did for what was said, with either sign;
+ * or the name of a map that was computed beforehand, after "map:". @typedef {string} Measure */
 /** @typedef {{values: Float32Array, rows: number, cols: number}} Small */
 
 /** The mean over all heads is asked for as this one. */
@@ -30,6 +31,8 @@ export class Source {
     this.rough = false;
     /** @type {Map<string, Promise<Float32Array>>} */
     this.rows = new Map();
+    /** Numbers of the maps that were computed beforehand. @type {Map<import("./record.js").MeasureMap, Float32Array>} */
+    this.maps = new Map();
   }
 
   /** @param {string} name @returns {Tensor | null} */
@@ -63,7 +66,26 @@ export class Source {
   /** Whether a place knows what a measure needs. @param {number} number @param {Measure} measure */
   has(number, measure) {
     const needed = { weights: null, norms: "value_norms", gradient: "asks" }[measure];
+    if (needed === undefined) return this.fits(number, measure);
     return needed === null || this.tensor(`${number}.${needed}`) !== null;
+  }
+
+  /** Whether the map of a measure has the queries and the keys of a place. @param {number} number @param {Measure} measure */
+  fits(number, measure) {
+    const { queries, keys, T, S } = this.told.places[number];
+    const map = measureMap(this.told, number, measure);
+    return map !== null && map.rows === queries && map.cols === keys && map.shape[0] === T && map.shape[1] === S;
+  }
+
+  /** The numbers of a map that was computed beforehand. @param {import("./record.js").MeasureMap} map @returns {Float32Array} */
+  mapValues(map) {
+    const known = this.maps.get(map);
+    if (known !== undefined) return known;
+    const bytes = fromBase64(map.values);
+    if (bytes.length !== 4 * map.shape[0] * map.shape[1]) throw new Error(`The map of ${map.title} is damaged.`);
+    const values = new Float32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4);
+    this.maps.set(map, values);
+    return values;
   }
 
   /**
@@ -73,7 +95,7 @@ export class Source {
   factors(number, head, query, measure) {
     if (measure === "weights") return null;
     const S = this.told.places[number].S;
-    if (measure === "gradient") return slopesOf(this.record, number, head, query);
+    if (measure === "gradient") return gradientsOf(this.record, number, head, query);
     const all = /** @type {Float32Array} */ (this.tensor(`${number}.value_norms`)?.numbers);
     return all.subarray(head * S, (head + 1) * S);
   }
@@ -115,6 +137,8 @@ export class Source {
   /** @param {number} number @param {number} head @param {number} query @param {Measure} measure @returns {Promise<Float32Array>} */
   async mean(number, head, query, measure) {
     const place = this.told.places[number];
+    const map = measureMap(this.told, number, measure);
+    if (map !== null) return this.mapValues(map).slice(query * map.shape[1], (query + 1) * map.shape[1]);
     if (!this.readable(number, head)) return this.known(number, head, query);
     const heads = this.behind(number, head);
     const sum = new Float32Array(place.S);
@@ -151,6 +175,8 @@ export class Source {
    * @param {number} [most] weights, beyond which an estimate will do @returns {Promise<Tile>}
    */
   async tile(number, head, box, rows, cols, measure = "weights", signal = undefined, most = MOST_EXACT) {
+    const map = measureMap(this.told, number, measure);
+    if (map !== null) return { values: meanCells(this.mapValues(map), map.shape[1], box, rows, cols), exact: true };
     const heads = this.behind(number, head);
     let exact = true;
     const values = new Float32Array(rows * cols);
@@ -180,26 +206,26 @@ export class LocalSource extends Source {
   constructor(record) {
     super(record);
     this.rough = true;
-    /** @type {Map<string, Lens>} */
-    this.lenses = new Map();
+    /** @type {Map<string, HeadParams>} */
+    this.headParams = new Map();
     /** What turns products into shares, by place, head and measure; NaN: not yet known. @type {Map<string, Float64Array>} */
     this.shares = new Map();
   }
 
-  /** @param {number} number @param {number} head @returns {Lens} */
-  lens(number, head) {
+  /** @param {number} number @param {number} head @returns {HeadParams} */
+  params(number, head) {
     const name = `${number} ${head}`;
-    const lens = this.lenses.get(name) ?? lensOf(this.record, number, head);
-    if (lens === null) throw new Error(this.why(number, head));
-    this.lenses.set(name, lens);
-    return lens;
+    const params = this.headParams.get(name) ?? headParamsOf(this.record, number, head);
+    if (params === null) throw new Error(this.why(number, head));
+    this.headParams.set(name, params);
+    return params;
   }
 
   /** @override @param {number} number @param {number} head @param {number} query @returns {Promise<Float32Array>} */
   async weights(number, head, query) {
-    const lens = this.lens(number, head);
-    const row = new Float32Array(lens.S);
-    fillRow(lens, query, 0, lens.S, row);
+    const params = this.params(number, head);
+    const row = new Float32Array(params.S);
+    fillRow(params, query, 0, params.S, row);
     return row;
   }
 
@@ -208,20 +234,20 @@ export class LocalSource extends Source {
   async tileOf(number, head, box, rows, cols, measure, signal, most) {
     signal?.throwIfAborted();
     const change = measure === "weights" ? null : this.changed(number, head, measure);
-    return shrunkTile(this.lens(number, head), box, rows, cols, change, signal, most);
+    return shrunkTile(this.params(number, head), box, rows, cols, change, signal, most);
   }
 
   /** Turns a part of a row of weights into shares. @param {number} number @param {number} head @param {Measure} measure */
   changed(number, head, measure) {
-    const lens = this.lens(number, head);
+    const params = this.params(number, head);
     const name = `${number} ${head} ${measure}`;
-    const shares = this.shares.get(name) ?? new Float64Array(lens.T).fill(NaN);
+    const shares = this.shares.get(name) ?? new Float64Array(params.T).fill(NaN);
     this.shares.set(name, shares);
-    const whole = new Float32Array(lens.S);
+    const whole = new Float32Array(params.S);
     return (/** @type {number} */ i, /** @type {number} */ left, /** @type {Float32Array} */ row) => {
       const factors = /** @type {Float32Array} */ (this.factors(number, head, i, measure));
       if (Number.isNaN(shares[i])) {
-        fillRow(lens, i, 0, lens.S, whole);
+        fillRow(params, i, 0, params.S, whole);
         shares[i] = shareOf(whole, factors);
       }
       for (let j = 0; j < row.length; j++) row[j] *= factors[left + j] * shares[i];
@@ -230,8 +256,22 @@ export class LocalSource extends Source {
 
   /** @override @param {number} number @param {number} head @param {number} query @param {number} key @returns {Promise<Pair>} */
   async pair(number, head, query, key) {
-    return pairOf(this.lens(number, head), query, key);
+    return pairOf(this.params(number, head), query, key);
   }
+}
+
+/** Means of the cells of a box of a map with S columns. @param {Float32Array} map @param {number} S @param {Box} box @param {number} rows @param {number} cols */
+function meanCells(map, S, { top, bottom, left, right }, rows, cols) {
+  const [sums, counts] = [new Float32Array(rows * cols), new Float32Array(rows * cols)];
+  for (let i = top; i < bottom; i++) {
+    const row = Math.floor(((i - top) * rows) / (bottom - top)) * cols;
+    for (let j = left; j < right; j++) {
+      const at = row + Math.floor(((j - left) * cols) / (right - left));
+      sums[at] += map[i * S + j];
+      counts[at]++;
+    }
+  }
+  return sums.map((sum, at) => sum / counts[at]);
 }
 
 /** One over the sum of all products; 0 where there is nothing. @param {Float32Array} row @param {Float32Array} factors */

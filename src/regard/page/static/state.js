@@ -2,6 +2,7 @@
 
 /** @import { Told } from "./record.js" */
 /** @import { Measure } from "./source.js" */
+import { measureMap } from "./record.js";
 
 /** @typedef {"sentence" | "heads" | "matrix" | "pair" | "layers" | "generation"} ViewName */
 /** @typedef {"all" | "ab" | "ba" | "aa" | "bb"} Part */
@@ -12,7 +13,6 @@
  * @typedef {{read: () => string, write: (text: string, push: boolean) => void, heard: (listener: () => void) => void}} Address */
 
 export const VIEWS = /** @type {const} */ (["sentence", "heads", "matrix", "pair", "layers", "generation"]);
-const MEASURES_KNOWN = ["weights", "norms", "gradient"];
 const PARTS = ["all", "ab", "ba", "aa", "bb"];
 /** Changes of these are steps that the back button goes back. @type {(keyof Shown)[]} */
 const PLACES_TO_GO_BACK_TO = ["view", "place", "head", "record"];
@@ -33,13 +33,12 @@ export function readShown(text) {
   };
   const view = /** @type {ViewName} */ (said.get("view"));
   const part = /** @type {Part} */ (said.get("part"));
-  const measure = /** @type {import("./source.js").Measure} */ (said.get("measure"));
   const box = (said.get("box") ?? "").split(",").map(Number);
   return {
     view: VIEWS.includes(view) ? view : AT_FIRST.view,
     place: whole("place", AT_FIRST.place), head: whole("head", AT_FIRST.head),
     query: whole("query", AT_FIRST.query), key: whole("key", AT_FIRST.key),
-    measure: MEASURES_KNOWN.includes(measure) ? measure : "weights", words: said.get("words") === "1",
+    measure: said.get("measure") ?? "weights", words: said.get("words") === "1",
     part: PARTS.includes(part) ? part : "all",
     box: box.length === 4 && box.every(Number.isFinite) ? box : null,
     first: whole("first", 0), step: whole("step", 0), table: said.get("table") === "1",
@@ -105,7 +104,9 @@ export class State {
     const { places, steps } = this.told;
     const across = places.map((one) => one.kind).lastIndexOf("cross"); // what a translation is about
     const place = shown.place < 0 ? Math.max(0, across) : within(shown.place, 0, places.length - 1);
-    const { heads, T, S } = places[place];
+    const map = shown.view === "matrix" ? measureMap(this.told, place, shown.measure) : null;
+    const { heads } = places[place];
+    const [T, S] = map?.shape ?? [places[place].T, places[place].S];
     const last = Math.max(0, ...places.map((one) => one.layer));
     return {
       ...shown, place,

@@ -1,33 +1,33 @@
 // The numbers of what is shown as a table that every reader, also one who listens, can go through.
 
-/** @import { Stage } from "./stage.js" */
+/** @import { ViewContext } from "./view_context.js" */
 import { make, spoken } from "./dom.js";
-import { headName } from "./stage.js";
+import { headName } from "./view_context.js";
 import { visible, written } from "./text.js";
 import { largest } from "./weights.js";
 
 const LINES = 8;
 
 export class Table {
-  /** @param {Stage} stage */
-  constructor(stage) {
-    this.stage = stage;
+  /** @param {ViewContext} context */
+  constructor(context) {
+    this.context = context;
     this.element = make("section", { class: "table", "aria-label": "Numbers", hidden: "" });
     this.turn = 0;
   }
 
   /** @param {number} query */
   async update(query) {
-    const { source, state } = this.stage;
+    const { source, state } = this.context;
     const { place: number, head, measure, table } = state.shown;
     const turn = ++this.turn;
     this.element.hidden = !table;
     if (!table) return;
     const place = source.told.places[number];
-    const row = await source.row(number, head, query, this.stage.measure(number, measure));
+    const row = await source.row(number, head, query, this.context.measure(number, measure));
     if (turn !== this.turn) return;
     const [asking, asked] = [source.told.sides[place.queries].tokens, source.told.sides[place.keys].tokens];
-    const kind = this.stage.measure(number, measure) === "weights" ? "weight" : "share";
+    const kind = this.context.measure(number, measure) === "weights" ? "weight" : "share";
     const caption = make("caption", {}, `The ${LINES} largest of token ${query}, `, spoken(visible(asking[query] ?? "", 60)), ` (${place.name}, ${headName(head)})`);
     const head_ = make("tr", {}, ...["rank", "key", "token", kind].map((name) => make("th", { scope: "col" }, name)));
     const lines = largest(row, LINES).map((at, n) =>

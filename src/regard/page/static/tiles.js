@@ -3,7 +3,7 @@
 /** @import { Source, Measure } from "./source.js" */
 /** @import { Tile } from "./weights.js" */
 /** @import { Colours } from "./colours.js" */
-import { imageOf } from "./pen.js";
+import { imageOf } from "./draw.js";
 import { MOST_EXACT } from "./weights.js";
 
 export const TILE = 256; // cells along a side

@@ -1,7 +1,7 @@
 // The weights of one head, computed again from what was kept of its queries and keys.
 
-/** @import { Lens } from "./lens.js" */
-import { addedTo, sees } from "./lens.js";
+/** @import { HeadParams } from "./head_params.js" */
+import { addedTo, sees } from "./head_params.js";
 
 /** Queries from top to bottom, keys from left to right. @typedef {{top: number, bottom: number, left: number, right: number}} Box */
 /** @typedef {{values: Float32Array, exact: boolean}} Tile */
@@ -13,42 +13,42 @@ const SLICE_MS = 12; // so long may a computation hold the page before it lets o
 
 /**
  * Weights of query i for the keys from left to right, into `out` from its start.
- * @param {Lens} lens @param {number} i @param {number} left @param {number} right @param {Float32Array} out
+ * @param {HeadParams} params @param {number} i @param {number} left @param {number} right @param {Float32Array} out
  */
-export function fillRow(lens, i, left, right, out) {
+export function fillRow(params, i, left, right, out) {
   out.fill(0, 0, right - left);
-  const lse = lens.lse[i];
+  const lse = params.lse[i];
   if (lse === -Infinity) return;
-  const from = Math.max(left, lens.first[i]);
-  const to = Math.min(right, lens.last[i]);
-  const query = asked(lens, i);
-  const compare = lens.vector === null ? dot : additive;
-  const plain = lens.sight === null && lens.middle === null;
+  const from = Math.max(left, params.first[i]);
+  const to = Math.min(right, params.last[i]);
+  const query = asked(params, i);
+  const compare = params.vector === null ? dot : additive;
+  const plain = params.sight === null && params.middle === null;
   for (let j = from; j < to; j++) {
-    if (!plain && !sees(lens, i, j)) continue;
-    const score = compare(lens, query, j) + (lens.added === null ? 0 : addedTo(lens, i, j));
+    if (!plain && !sees(params, i, j)) continue;
+    const score = compare(params, query, j) + (params.added === null ? 0 : addedTo(params, i, j));
     let weight = Math.exp(Math.min(0, score - lse));
-    if (lens.middle !== null) {
-      const away = j - lens.middle[i];
-      weight *= Math.exp((-2 * away * away) / (lens.halfWidth * lens.halfWidth));
+    if (params.middle !== null) {
+      const away = j - params.middle[i];
+      weight *= Math.exp((-2 * away * away) / (params.halfWidth * params.halfWidth));
     }
     out[j - left] = weight;
   }
 }
 
 /** The same for several queries; dot products of four at once, which reads each key once for all of them.
- * @param {Lens} lens @param {number[]} queries @param {number} left @param {number} right @param {Float32Array[]} out */
-function fillRows(lens, queries, left, right, out) {
-  if (queries.length < TOGETHER || lens.vector !== null || lens.sight !== null || lens.middle !== null) {
-    queries.forEach((i, n) => fillRow(lens, i, left, right, out[n]));
+ * @param {HeadParams} params @param {number[]} queries @param {number} left @param {number} right @param {Float32Array[]} out */
+function fillRows(params, queries, left, right, out) {
+  if (queries.length < TOGETHER || params.vector !== null || params.sight !== null || params.middle !== null) {
+    queries.forEach((i, n) => fillRow(params, i, left, right, out[n]));
     return;
   }
-  const from = Math.max(left, Math.min(...queries.map((i) => lens.first[i])));
-  const to = Math.min(right, Math.max(...queries.map((i) => lens.last[i])));
-  const [a, b, c, e] = queries.map((i) => asked(lens, i));
+  const from = Math.max(left, Math.min(...queries.map((i) => params.first[i])));
+  const to = Math.min(right, Math.max(...queries.map((i) => params.last[i])));
+  const [a, b, c, e] = queries.map((i) => asked(params, i));
   const [first, second, third, fourth] = out;
-  const { D } = lens;
-  const keys = wideKeys(lens);
+  const { D } = params;
+  const keys = wideKeys(params);
   for (let j = from, at = from * D; j < to; j++) {
     let sa = 0, sb = 0, sc = 0, se = 0;
     for (let d = 0; d < D; d++, at++) {
@@ -63,18 +63,18 @@ function fillRows(lens, queries, left, right, out) {
     third[j - left] = sc;
     fourth[j - left] = se;
   }
-  queries.forEach((i, n) => weigh(lens, i, left, right, out[n]));
+  queries.forEach((i, n) => weigh(params, i, left, right, out[n]));
 }
 
-/** Turns dot products into weights. @param {Lens} lens @param {number} i @param {number} left @param {number} right @param {Float32Array} row */
-function weigh(lens, i, left, right, row) {
-  const lse = lens.lse[i];
-  const from = lse === -Infinity ? right : Math.min(right, Math.max(left, lens.first[i]));
-  const to = Math.max(from, Math.min(right, lens.last[i]));
+/** Turns dot products into weights. @param {HeadParams} params @param {number} i @param {number} left @param {number} right @param {Float32Array} row */
+function weigh(params, i, left, right, row) {
+  const lse = params.lse[i];
+  const from = lse === -Infinity ? right : Math.min(right, Math.max(left, params.first[i]));
+  const to = Math.max(from, Math.min(right, params.last[i]));
   row.fill(0, 0, from - left);
   row.fill(0, to - left, right - left);
   for (let j = from; j < to; j++) {
-    const added = lens.added === null ? 0 : addedTo(lens, i, j);
+    const added = params.added === null ? 0 : addedTo(params, i, j);
     row[j - left] = Math.exp(Math.min(0, row[j - left] + added - lse));
   }
 }
@@ -82,27 +82,27 @@ function weigh(lens, i, left, right, row) {
 /** Keys as the processor multiplies them, of the heads that were last looked at. @type {Map<Int16Array, Float64Array>} */
 const widened = new Map();
 
-/** @param {Lens} lens @returns {Float64Array} */
-function wideKeys(lens) {
-  const keys = widened.get(lens.keys) ?? Float64Array.from(lens.keys);
-  widened.delete(lens.keys);
-  widened.set(lens.keys, keys);
+/** @param {HeadParams} params @returns {Float64Array} */
+function wideKeys(params) {
+  const keys = widened.get(params.keys) ?? Float64Array.from(params.keys);
+  widened.delete(params.keys);
+  widened.set(params.keys, keys);
   if (widened.size > WIDE_KEPT) widened.delete(/** @type {Int16Array} */ (widened.keys().next().value));
   return keys;
 }
 
-/** Query i; for dot products already times the scale of the keys. @param {Lens} lens @param {number} i */
-function asked(lens, i) {
-  const query = new Float64Array(lens.D);
-  for (let d = 0; d < lens.D; d++) {
-    query[d] = lens.queries[i * lens.D + d] * lens.queriesScale[d] * (lens.vector === null ? lens.keysScale[d] : 1);
+/** Query i; for dot products already times the scale of the keys. @param {HeadParams} params @param {number} i */
+function asked(params, i) {
+  const query = new Float64Array(params.D);
+  for (let d = 0; d < params.D; d++) {
+    query[d] = params.queries[i * params.D + d] * params.queriesScale[d] * (params.vector === null ? params.keysScale[d] : 1);
   }
   return query;
 }
 
-/** @param {Lens} lens @param {Float64Array} query @param {number} j */
-function dot(lens, query, j) {
-  const keys = lens.keys;
+/** @param {HeadParams} params @param {Float64Array} query @param {number} j */
+function dot(params, query, j) {
+  const keys = params.keys;
   const D = query.length;
   let one = 0, two = 0, d = 0;
   for (let at = j * D; d + 1 < D; d += 2, at += 2) {
@@ -112,12 +112,12 @@ function dot(lens, query, j) {
   return d < D ? one + two + query[d] * keys[j * D + d] : one + two;
 }
 
-/** @param {Lens} lens @param {Float64Array} query @param {number} j */
-function additive(lens, query, j) {
-  const vector = /** @type {Float32Array} */ (lens.vector);
+/** @param {HeadParams} params @param {Float64Array} query @param {number} j */
+function additive(params, query, j) {
+  const vector = /** @type {Float32Array} */ (params.vector);
   let sum = 0;
-  for (let d = 0, at = j * lens.D; d < lens.D; d++, at++) {
-    sum += vector[d] * Math.tanh(query[d] + lens.keys[at] * lens.keysScale[d]);
+  for (let d = 0, at = j * params.D; d < params.D; d++, at++) {
+    sum += vector[d] * Math.tanh(query[d] + params.keys[at] * params.keysScale[d]);
   }
   return sum;
 }
@@ -125,11 +125,11 @@ function additive(lens, query, j) {
 /**
  * Means of the weights in rows x cols cells of a box; each row of weights may first be changed by `measure`. Over
  * `most` weights it is estimated from evenly spaced queries of each row of cells. Lets others go on in between.
- * @param {Lens} lens @param {Box} box @param {number} rows @param {number} cols
+ * @param {HeadParams} params @param {Box} box @param {number} rows @param {number} cols
  * @param {((i: number, left: number, row: Float32Array) => void) | null} [measure] @param {AbortSignal} [signal]
  * @param {number} [most] @returns {Promise<Tile>}
  */
-export async function shrunkTile(lens, box, rows, cols, measure = null, signal = undefined, most = MOST_EXACT) {
+export async function shrunkTile(params, box, rows, cols, measure = null, signal = undefined, most = MOST_EXACT) {
   const high = box.bottom - box.top;
   const wide = box.right - box.left;
   const exact = high * wide <= most;
@@ -144,7 +144,7 @@ export async function shrunkTile(lens, box, rows, cols, measure = null, signal =
   let since = performance.now();
   for (let n = 0; n < picked.length; n += TOGETHER) {
     const some = picked.slice(n, n + TOGETHER).map((one) => box.top + one.at);
-    fillRows(lens, some, box.left, box.right, lines);
+    fillRows(params, some, box.left, box.right, lines);
     some.forEach((i, at) => {
       const { row } = picked[n + at];
       const line = lines[at];
@@ -193,21 +193,21 @@ export function others() {
 
 /** @typedef {{q: number[], k: number[], parts: number[], score: number, added: number, lse: number, gain: number, weight: number, seen: boolean}} Pair */
 
-/** How the score of a pair comes about, the keys with their centre. @param {Lens} lens @param {number} i @param {number} j @returns {Pair} */
-export function pairOf(lens, i, j) {
-  const { D, vector } = lens;
-  const q = Array.from({ length: D }, (_, d) => lens.queries[i * D + d] * lens.queriesScale[d]);
-  const k = Array.from({ length: D }, (_, d) => lens.keys[j * D + d] * lens.keysScale[d] + lens.centres[d]);
+/** How the score of a pair comes about, the keys with their centre. @param {HeadParams} params @param {number} i @param {number} j @returns {Pair} */
+export function pairOf(params, i, j) {
+  const { D, vector } = params;
+  const q = Array.from({ length: D }, (_, d) => params.queries[i * D + d] * params.queriesScale[d]);
+  const k = Array.from({ length: D }, (_, d) => params.keys[j * D + d] * params.keysScale[d] + params.centres[d]);
   const parts = q.map((one, d) => (vector === null ? one * k[d] : vector[d] * Math.tanh(one + k[d])));
   // the centre of the keys is the same for all of them: what it adds to each score it adds to their sum
-  const centre = vector === null ? q.reduce((sum, one, d) => sum + one * lens.centres[d], 0) : 0;
+  const centre = vector === null ? q.reduce((sum, one, d) => sum + one * params.centres[d], 0) : 0;
   const row = new Float32Array(1);
-  fillRow(lens, i, j, j + 1, row);
-  const away = lens.middle === null ? 0 : j - lens.middle[i];
-  const gain = lens.middle === null ? 1 : Math.exp((-2 * away * away) / (lens.halfWidth * lens.halfWidth));
+  fillRow(params, i, j, j + 1, row);
+  const away = params.middle === null ? 0 : j - params.middle[i];
+  const gain = params.middle === null ? 1 : Math.exp((-2 * away * away) / (params.halfWidth * params.halfWidth));
   return {
-    q, k, parts, score: parts.reduce((sum, part) => sum + part, 0), added: addedTo(lens, i, j),
-    lse: lens.lse[i] + centre, gain, weight: row[0], seen: sees(lens, i, j),
+    q, k, parts, score: parts.reduce((sum, part) => sum + part, 0), added: addedTo(params, i, j),
+    lse: params.lse[i] + centre, gain, weight: row[0], seen: sees(params, i, j),
   };
 }
 

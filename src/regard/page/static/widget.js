@@ -4,7 +4,7 @@
 import { Colours } from "./colours.js";
 import { make } from "./dom.js";
 import { inflated, parsed } from "./record.js";
-import { Shell } from "./shell.js";
+import { App } from "./app.js";
 import { LocalSource } from "./source.js";
 import { State } from "./state.js";
 
@@ -33,7 +33,7 @@ async function render({ model, el }) {
   const source = new LocalSource(parsed(await inflated(bytes)));
   const state = new State(addressOfModel(model));
   state.within(source.told);
-  new Shell(root, source, state, new Colours(root));
+  new App(root, source, state, new Colours(root));
 }
 
 export default { render };

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
+from regard.html import BASE_STYLE
 
-STYLE = """
-:root { color-scheme: light dark; --ground: #fbfbfa; --ink: #1d2330; --faint: #596273; --line: #dfe2e8 }
-:root { --accent: #2b5fc2; --blue: #2b5fc2; --orange: #c4610a; --purple: #8444a8; --band: #9aa3b2 }
+STYLE = (
+    BASE_STYLE
+    + """
+:root { --blue: #2b5fc2; --orange: #c4610a; --purple: #8444a8; --band: #9aa3b2 }
 :root { --good: #0a7350; --some: #8a5a00; --bad: #b3261e; --for: 43 95 194; --against: 196 97 10 }
 @media (prefers-color-scheme: dark) {
-  :root { --ground: #14171d; --ink: #e7e9ee; --faint: #a3acbb; --line: #323845; --accent: #8db4ff }
   :root { --blue: #8db4ff; --orange: #f0a35e; --purple: #cf9cf0; --band: #596273 }
   :root { --good: #5ecfa5; --some: #e8bd5c; --bad: #ff9a90; --for: 110 160 255; --against: 240 163 94 }
 }
 * { box-sizing: border-box }
 html { scroll-padding-top: 1rem }
-body { background: var(--ground); color: var(--ink); font: 16px/1.5 system-ui, sans-serif }
-body { margin: 3rem auto; max-width: 48rem; padding: 0 1.5rem; overflow-wrap: break-word }
 h1 { font-size: 1.1rem; color: var(--faint); font-weight: 600; margin: 0 }
 h2 { margin: 3.5rem 0 .5rem; font-size: 1.35rem; line-height: 1.3 }
 h3 { margin: 2rem 0 .5rem; font-size: 1rem }
 p { margin: .5rem 0 }
-a { color: var(--accent) }
 .headline { font-size: 1.9rem; line-height: 1.25; font-weight: 650; margin: .6rem 0 1.2rem; text-wrap: balance }
-.faint, figcaption, small { color: var(--faint) }
+figcaption { color: var(--faint) }
 small, figcaption { font-size: .85rem }
 .explains { --status: var(--good) }
 .points { --status: var(--some) }
@@ -87,6 +83,7 @@ dl.terms dd { margin: 0; color: var(--faint) }
   mark, .verdict, .grid td a { print-color-adjust: exact }
 }
 """
+)
 
 # a link may lead into what is folded; and paper cannot be unfolded, but for the long tables nobody prints
 SCRIPT = """
@@ -101,12 +98,3 @@ addEventListener("beforeprint", () => {
 });
 unfold();
 """
-
-
-def policy() -> str:
-    """What a browser may load and run: nothing from elsewhere, and this script alone."""
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode("ascii")
-    return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; base-uri 'none'; "
-        "form-action 'none'"
-    )

@@ -1,7 +1,7 @@
 // Pointers on a map: a drag pans, a wheel or two fingers zoom, a click chooses.
 
 /**
- * @typedef {object} Held
+ * @typedef {object} PointerTarget
  * @property {(factor: number, x: number, y: number) => void} zoom
  * @property {(dx: number, dy: number) => void} pan
  * @property {(x: number, y: number) => void} hover
@@ -11,8 +11,8 @@
 
 const STILL = 4; // pixels that a click may wander
 
-export class Hands {
-  /** @param {HTMLCanvasElement} canvas @param {Held} held */
+export class Pointer {
+  /** @param {HTMLCanvasElement} canvas @param {PointerTarget} held */
   constructor(canvas, held) {
     this.held = held;
     /** @type {Map<number, {x: number, y: number}>} */

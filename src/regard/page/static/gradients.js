@@ -6,7 +6,7 @@
  * |d said / d weight| for all keys; times the weights, what they did for what was said.
  * @param {Parsed} record @param {number} number of the place @param {number} head @param {number} query @returns {Float32Array}
  */
-export function slopesOf(record, number, head, query) {
+export function gradientsOf(record, number, head, query) {
   const place = record.told.places[number];
   const n = /** @type {{heads: number[]}} */ (place.kept).heads.indexOf(head);
   const group = /** @type {number[]} */ (place.slopes)[n];

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from threading import Event
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.errors import SettingError
 from regard.inspection.record.place import Place
-from regard.page.serve.refusals import Refusal
-from regard.page.serve.stopping import check
+from regard.page.payload import finite
 
 BLOCK = 2**21  # numbers that are looked at together
 
@@ -48,15 +47,17 @@ class Area:
             ("left and right", self.left, self.right, place.S),
         ):
             if not 0 <= low < high <= most:
-                raise Refusal(f"{low} and {high}", f"0 <= first < last <= {most}", where=name)
+                raise SettingError(f"{low} and {high}", f"0 <= first < last <= {most}", where=name)
         for name, cells, most in (("rows", self.rows, self.height), ("cols", self.cols, self.width)):
             if not 1 <= cells <= most:
-                raise Refusal(f"{cells} {name} for {most} tokens", f"from 1 to {most}", where=name)
+                raise SettingError(f"{cells} {name} for {most} tokens", f"from 1 to {most}", where=name)
 
 
-def tile(place: Place, head: int, area: Area, exact: int, stop: Event) -> tuple[Tensor, bool]:
+def tile(
+    place: Place, head: int, area: Area, exact: int, check: Callable[[], None] = lambda: None
+) -> tuple[Tensor, bool]:
     """The mean weight of each cell, (rows, cols), and whether it is exact: of more than `exact` weights it is estimated
-    from evenly spaced queries of each row of cells."""
+    from evenly spaced queries of each row of cells. `check` is called now and then, and may raise to end it."""
     area.fit(place)
     kept, _ = place.number(head)
     small = place.statistics.thumbnail
@@ -70,7 +71,7 @@ def tile(place: Place, head: int, area: Area, exact: int, stop: Event) -> tuple[
     depth = 1 if kept.vector is None else len(kept.vector)
     step = max(1, BLOCK // (area.width * depth))
     for at in range(0, len(queries), step):
-        check(stop)
+        check()
         some = queries[at : at + step]
         low, high = kept.sight.reach(head, some)
         low, high = max(low, area.left), min(high, area.right)
@@ -128,10 +129,23 @@ def row(place: Place, head: int, query: int) -> Tensor:
     return place.tile(head, torch.tensor([query]))[0]
 
 
-def pair(place: Place, head: int, query: int, key: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Pair:
     """How one weight comes about: `terms` of the dimensions sum to `score`; weight = exp(score + added - lse) * gain
-    where the key is `seen`, else 0. What is minus infinity is None.
-    """
+    where the key is `seen`, else 0. What is minus infinity is None."""
+
+    q: list[float]
+    k: list[float]
+    terms: list[float]
+    score: float
+    added: float | None
+    lse: float | None
+    gain: float
+    seen: bool
+    weight: float
+
+
+def pair(place: Place, head: int, query: int, key: int) -> Pair:
     _within(query, place.T, "query")
     _within(key, place.S, "key")
     kept, number = place.number(head)
@@ -144,26 +158,22 @@ def pair(place: Place, head: int, query: int, key: int) -> dict[str, Any]:
     local, sight = kept.local, kept.sight.allowed(head, rows, cols)
     seen = bool(sight) and (local is None or bool(local.inside(head, rows, cols)))
     added = 0.0 if kept.added is None else float(kept.added.tile(head, rows, cols)[0, 0])
-    return {
-        "q": q.tolist(),
-        "k": k.tolist(),
-        "terms": terms.tolist(),
-        "score": float(terms.sum()),
-        "added": finite(added),
-        "lse": finite(float(kept.lse[number, query]) + centre),
-        "gain": 1.0 if local is None else float(local.gain(head, rows, cols)),
-        "seen": seen,
-        "weight": float(place.tile(head, rows, cols)[0, 0]),
-    }
-
-
-def finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    return Pair(
+        q=q.tolist(),
+        k=k.tolist(),
+        terms=terms.tolist(),
+        score=float(terms.sum()),
+        added=finite(added),
+        lse=finite(float(kept.lse[number, query]) + centre),
+        gain=1.0 if local is None else float(local.gain(head, rows, cols)),
+        seen=seen,
+        weight=float(place.tile(head, rows, cols)[0, 0]),
+    )
 
 
 def _within(value: int, size: int, name: str) -> None:
     if not 0 <= value < size:
-        raise Refusal(str(value), f"from 0 to {size - 1}", where=name)
+        raise SettingError(str(value), f"from 0 to {size - 1}", where=name)
 
 
 def _firsts(size: int, cells: int, end: int = 0) -> np.ndarray[Any, np.dtype[np.int64]]:

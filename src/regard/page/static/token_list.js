@@ -1,6 +1,6 @@
 // A column of tokens of any length: only those in view are elements of the document.
 
-/** @import { Item } from "./items.js" */
+/** @import { Item } from "./tokens.js" */
 import { make, spoken } from "./dom.js";
 
 export const ROW = 30;

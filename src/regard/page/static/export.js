@@ -1,8 +1,8 @@
 // The present view as a file: a picture of pixels, one of strokes, or its numbers.
 
-/** @import { Stage, View } from "./stage.js" */
+/** @import { ViewContext, View } from "./view_context.js" */
 import { make } from "./dom.js";
-import { CanvasPen, prepared, SvgPen } from "./pen.js";
+import { CanvasPen, prepared, SvgPen } from "./draw.js";
 
 /** @param {string} name @param {Blob} blob */
 function download(name, blob) {
@@ -11,17 +11,17 @@ function download(name, blob) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-/** @param {Stage} stage @param {View} view @param {"png" | "svg" | "json"} kind @returns {Promise<void>} */
-export async function exported(stage, view, kind) {
+/** @param {ViewContext} context @param {View} view @param {"png" | "svg" | "json"} kind @returns {Promise<void>} */
+export async function exported(context, view, kind) {
   const name = `regard-${view.name}.${kind}`;
-  const shown = stage.state.shown;
-  const place = stage.source.told.places[shown.place];
+  const shown = context.state.shown;
+  const place = context.source.told.places[shown.place];
   if (kind === "json") {
-    const facts = { view: view.name, place: place.name, head: shown.head, measure: stage.measure(shown.place, shown.measure), ...view.numbers() };
+    const facts = { view: view.name, place: place.name, head: shown.head, measure: context.shownMeasure(), ...view.numbers() };
     return download(name, new Blob([JSON.stringify(facts)], { type: "application/json" }));
   }
   const picture = view.picture();
-  const ground = stage.colours.inks.ground;
+  const ground = context.colours.inks.ground;
   if (kind === "svg") {
     const pen = new SvgPen(picture.width, picture.height);
     pen.rect(0, 0, picture.width, picture.height, ground);

@@ -8,8 +8,9 @@ from threading import Event
 
 import pytest
 
-from regard.page.serve.line import Line
-from regard.page.serve.refusals import Busy, Crowded, TooLong
+from page.serve.fakes import refused
+from regard.page.serve.queue import WorkQueue
+from regard.page.serve.serve_errors import ServeError, error_response
 
 
 async def _until(true: object) -> None:
@@ -22,7 +23,7 @@ async def _until(true: object) -> None:
 
 def test_no_more_than_so_many_work_at_once_and_all_are_served() -> None:
     async def story() -> None:
-        line, lock, now, most = Line("works", 2, 20, 60), threading.Lock(), 0, 0
+        queue, lock, now, most = WorkQueue("works", 2, 20, 60), threading.Lock(), 0, 0
 
         def work(stop: Event) -> int:
             nonlocal now, most
@@ -33,7 +34,7 @@ def test_no_more_than_so_many_work_at_once_and_all_are_served() -> None:
                 now -= 1
             return 1
 
-        assert sum(await asyncio.gather(*(line.do(work, 60) for _ in range(12)))) == 12
+        assert sum(await asyncio.gather(*(queue.run(work, 60) for _ in range(12)))) == 12
         assert most == 2
 
     asyncio.run(story())
@@ -41,12 +42,12 @@ def test_no_more_than_so_many_work_at_once_and_all_are_served() -> None:
 
 def test_whoever_comes_when_the_line_is_full_is_sent_away() -> None:
     async def story() -> None:
-        line, go = Line("works", 1, 2, 60), Event()
-        tasks = [asyncio.ensure_future(line.do(lambda stop: go.wait(60), 60)) for _ in range(3)]
+        queue, go = WorkQueue("works", 1, 2, 60), Event()
+        tasks = [asyncio.ensure_future(queue.run(lambda stop: go.wait(60), 60)) for _ in range(3)]
         await asyncio.sleep(0)
-        with pytest.raises(Busy) as caught:
-            await line.do(lambda stop: None, 60)
-        assert "Retry-After" in caught.value.headers
+        with pytest.raises(ServeError) as caught:
+            await queue.run(lambda stop: None, 60)
+        assert caught.value.status == 429 and "Retry-After" in error_response(caught.value).headers
         go.set()
         assert await asyncio.gather(*tasks) == [True] * 3
 
@@ -55,17 +56,17 @@ def test_whoever_comes_when_the_line_is_full_is_sent_away() -> None:
 
 def test_a_place_is_free_only_when_its_work_has_really_stopped() -> None:
     async def story() -> None:
-        line, go, told = Line("works", 1, 1, 60), Event(), Event()
+        queue, go, told = WorkQueue("works", 1, 1, 60), Event(), Event()
 
         def work(stop: Event) -> None:
             stop.wait(60)
             told.set()
             go.wait(60)  # deaf for a while, as a long operation is
 
-        with pytest.raises(TooLong):
-            await line.do(work, 0.01)
+        with refused(504):
+            await queue.run(work, 0.01)
         await _until(told.is_set)
-        waiting = asyncio.ensure_future(line.do(lambda stop: "served", 60))
+        waiting = asyncio.ensure_future(queue.run(lambda stop: "served", 60))
         await asyncio.sleep(0.05)
         assert not waiting.done()
         go.set()
@@ -76,29 +77,29 @@ def test_a_place_is_free_only_when_its_work_has_really_stopped() -> None:
 
 def test_waiting_has_an_end_and_leaves_no_trace() -> None:
     async def story() -> None:
-        line, go = Line("works", 1, 1, 0.02), Event()
-        working = asyncio.ensure_future(line.do(lambda stop: go.wait(60), 60))
+        queue, go = WorkQueue("works", 1, 1, 0.02), Event()
+        working = asyncio.ensure_future(queue.run(lambda stop: go.wait(60), 60))
         await asyncio.sleep(0)
         for _ in range(3):  # each would find the line full if the one before were still in it
-            with pytest.raises(Crowded):
-                await line.do(lambda stop: None, 60)
+            with refused(503):
+                await queue.run(lambda stop: None, 60)
         go.set()
         await working
-        assert await line.do(lambda stop: "served", 60) == "served"
+        assert await queue.run(lambda stop: "served", 60) == "served"
 
     asyncio.run(story())
 
 
 def test_who_leaves_the_line_leaves_room_in_it() -> None:
     async def story() -> None:
-        line, go = Line("works", 1, 1, 60), Event()
-        working = asyncio.ensure_future(line.do(lambda stop: go.wait(60), 60))
+        queue, go = WorkQueue("works", 1, 1, 60), Event()
+        working = asyncio.ensure_future(queue.run(lambda stop: go.wait(60), 60))
         await asyncio.sleep(0)
-        leaving = asyncio.ensure_future(line.do(lambda stop: None, 60))
+        leaving = asyncio.ensure_future(queue.run(lambda stop: None, 60))
         await asyncio.sleep(0.01)
         leaving.cancel()
         await asyncio.wait([leaving])
-        staying = asyncio.ensure_future(line.do(lambda stop: "served", 60))
+        staying = asyncio.ensure_future(queue.run(lambda stop: "served", 60))
         await asyncio.sleep(0.01)
         go.set()
         assert await working and await staying == "served"
@@ -108,13 +109,13 @@ def test_who_leaves_the_line_leaves_room_in_it() -> None:
 
 def test_work_whose_visitor_has_gone_is_told_to_stop() -> None:
     async def story() -> None:
-        line, seen = Line("works", 1, 1, 60), Event()
+        queue, seen = WorkQueue("works", 1, 1, 60), Event()
 
         def work(stop: Event) -> None:
             stop.wait(60)
             seen.set()
 
-        task = asyncio.ensure_future(line.do(work, 60))
+        task = asyncio.ensure_future(queue.run(work, 60))
         await asyncio.sleep(0.01)
         task.cancel()
         await _until(seen.is_set)
@@ -124,25 +125,25 @@ def test_work_whose_visitor_has_gone_is_told_to_stop() -> None:
 
 def test_what_the_work_raises_comes_through_and_frees_the_place() -> None:
     async def story() -> None:
-        line = Line("works", 1, 0, 60)
+        queue = WorkQueue("works", 1, 0, 60)
 
         def work(stop: Event) -> None:
             raise TimeoutError("its own")
 
         with pytest.raises(TimeoutError, match="its own"):
-            await line.do(work, 60)
-        await _until(lambda: line._free == 1)
+            await queue.run(work, 60)
+        assert await queue.run(lambda stop: "served", 60) == "served"
 
     asyncio.run(story())
 
 
 def test_closing_tells_all_work_to_stop() -> None:
     async def story() -> None:
-        line = Line("works", 1, 0, 60)
-        task = asyncio.ensure_future(line.do(lambda stop: stop.wait(60), 60))
+        queue = WorkQueue("works", 1, 0, 60)
+        task = asyncio.ensure_future(queue.run(lambda stop: stop.wait(60), 60))
         await asyncio.sleep(0.01)
-        line.close()
+        queue.close()
         assert await task
-        assert await line.do(lambda stop: "open again", 60) == "open again"
+        assert await queue.run(lambda stop: "open again", 60) == "open again"
 
     asyncio.run(story())

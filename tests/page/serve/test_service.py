@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-import pytest
-
-from page.serve.fakes import place_of, record_of
-from regard.page.serve.refusals import Missing, TooLarge
-from regard.page.serve.shelf import Records, Shelf, record_size
+from page.serve.fakes import place_of, record_of, refused
+from regard.page.serve.service import LRU, Records, record_size
 
 SMALL = record_of(place_of(4))
 
 
 def test_what_was_not_used_for_the_longest_time_goes_first() -> None:
-    shelf: Shelf[str, bytes] = Shelf(len, count=3, most=1000)
+    cache: LRU[str, bytes] = LRU(len, count=3, most=1000)
     for key in "abc":
-        shelf.put(key, b"x")
-    shelf.get("a")
-    shelf.put("d", b"x")
-    assert [shelf.get(key) is not None for key in "abcd"] == [True, False, True, True]
+        cache.put(key, b"x")
+    cache.get("a")
+    cache.put("d", b"x")
+    assert [cache.get(key) is not None for key in "abcd"] == [True, False, True, True]
 
 
 def test_bytes_are_counted_also_when_a_thing_is_replaced() -> None:
-    shelf: Shelf[str, bytes] = Shelf(len, count=None, most=10)
-    shelf.put("a", bytes(6))
-    shelf.put("a", bytes(4))
-    shelf.put("b", bytes(6))
-    assert (shelf.held, len(shelf)) == (10, 2)
-    shelf.put("c", bytes(1))
-    assert (shelf.held, shelf.get("a")) == (7, None)
+    cache: LRU[str, bytes] = LRU(len, count=None, most=10)
+    cache.put("a", bytes(6))
+    cache.put("a", bytes(4))
+    cache.put("b", bytes(6))
+    assert (cache.held, len(cache)) == (10, 2)
+    cache.put("c", bytes(1))
+    assert (cache.held, cache.get("a")) == (7, None)
 
 
-def test_a_thing_larger_than_the_shelf_is_not_taken_and_drives_nothing_out() -> None:
-    shelf: Shelf[str, bytes] = Shelf(len, count=None, most=10)
-    shelf.put("a", bytes(6))
-    assert not shelf.put("b", bytes(11))
-    assert shelf.get("a") == bytes(6)
+def test_a_thing_larger_than_the_cache_is_not_taken_and_drives_nothing_out() -> None:
+    cache: LRU[str, bytes] = LRU(len, count=None, most=10)
+    cache.put("a", bytes(6))
+    assert not cache.put("b", bytes(11))
+    assert cache.get("a") == bytes(6)
 
 
 def test_records_come_and_go_and_given_ones_stay() -> None:
@@ -44,7 +41,7 @@ def test_records_come_and_go_and_given_ones_stay() -> None:
     assert min(map(len, names)) >= 20, "nobody guesses an id"
     assert len(records.made) == 2
     assert records.get("mine") is SMALL and records.get(names[-1]) is SMALL
-    with pytest.raises(Missing):
+    with refused(404):
         records.get(names[0])
 
 
@@ -53,7 +50,7 @@ def test_records_are_bounded_in_bytes() -> None:
     for _ in range(10):
         records.add(SMALL)
     assert len(records.made) == 3
-    with pytest.raises(TooLarge):
+    with refused(413):
         records.add(record_of(place_of(200)))
 
 

@@ -6,13 +6,13 @@
  * @typedef {{T: number, S: number, D: number, queries: Int16Array, queriesScale: Float32Array, keys: Int16Array,
  *   keysScale: Float32Array, centres: Float32Array, vector: Float32Array | null, first: Int32Array, last: Int32Array,
  *   sight: Uint8Array | null, added: Float32Array | null, addedKind: string | null, lse: Float32Array,
- *   middle: Float32Array | null, halfWidth: number}} Lens */
+ *   middle: Float32Array | null, halfWidth: number}} HeadParams */
 
 /**
  * What the weights of a head come from; null where they were not kept.
- * @param {Parsed} record @param {number} number of the place @param {number} head @returns {Lens | null}
+ * @param {Parsed} record @param {number} number of the place @param {number} head @returns {HeadParams | null}
  */
-export function lensOf(record, number, head) {
+export function headParamsOf(record, number, head) {
   const place = record.told.places[number];
   const kept = place.kept;
   const at = kept === null ? -1 : kept.heads.indexOf(head);
@@ -41,17 +41,17 @@ export function lensOf(record, number, head) {
   };
 }
 
-/** What a bias adds to the score of a pair. @param {Lens} lens @param {number} i @param {number} j */
-export function addedTo(lens, i, j) {
-  if (lens.added === null) return 0;
-  if (lens.addedKind === "key") return lens.added[j];
-  if (lens.addedKind === "distance") return lens.added[j - i + lens.T - 1];
-  return lens.added[i * lens.S + j];
+/** What a bias adds to the score of a pair. @param {HeadParams} params @param {number} i @param {number} j */
+export function addedTo(params, i, j) {
+  if (params.added === null) return 0;
+  if (params.addedKind === "key") return params.added[j];
+  if (params.addedKind === "distance") return params.added[j - i + params.T - 1];
+  return params.added[i * params.S + j];
 }
 
-/** Whether query i may look at key j. @param {Lens} lens @param {number} i @param {number} j */
-export function sees(lens, i, j) {
-  if (j < lens.first[i] || j >= lens.last[i]) return false;
-  if (lens.sight !== null && lens.sight[i * lens.S + j] === 0) return false;
-  return lens.middle === null || Math.abs(j - lens.middle[i]) <= lens.halfWidth;
+/** Whether query i may look at key j. @param {HeadParams} params @param {number} i @param {number} j */
+export function sees(params, i, j) {
+  if (j < params.first[i] || j >= params.last[i]) return false;
+  if (params.sight !== null && params.sight[i * params.S + j] === 0) return false;
+  return params.middle === null || Math.abs(j - params.middle[i]) <= params.halfWidth;
 }

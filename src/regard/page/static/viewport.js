@@ -7,7 +7,7 @@ export const LABELS = { left: 130, top: 104, right: 24, bottom: 12 };
 const LARGEST = 96; // pixels of one weight
 const FIRST = 40; // and of one when the whole map is shown
 
-export class Frame {
+export class Viewport {
   constructor() {
     /** Queries and keys of the map. */
     this.T = 1;

@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from page.serve.fakes import HEADS, place_of
-from regard.errors import RecordError
+from regard.errors import RecordError, SettingError
 from regard.inspection.record.place import Place
-from regard.page.serve.refusals import Refusal
-from regard.page.serve.stopping import Stopped
-from regard.page.serve.tiles import BLOCK, Area, pair, row, tile
+from regard.page.serve.queue import Cancelled, check
+from regard.page.tiles import BLOCK, Area, pair, row, tile
 
 LENGTH = 37
 KINDS = {
@@ -51,22 +50,22 @@ def areas(draw: st.DrawFn) -> Area:
 @settings(max_examples=25)
 @given(area=areas(), kind=st.sampled_from(sorted(KINDS)), head=st.integers(0, HEADS - 1))
 def test_a_tile_holds_the_mean_of_each_cell(area: Area, kind: str, head: int) -> None:
-    got, exact = tile(KINDS[kind], head, area, ALL, Event())
+    got, exact = tile(KINDS[kind], head, area, ALL)
     assert exact
     torch.testing.assert_close(got, means(KINDS[kind].tile(head), area), rtol=0, atol=1e-5)
 
 
 def test_one_cell_a_weight_is_the_map_itself() -> None:
     place = KINDS["causal"]
-    got, _ = tile(place, 1, Area(0, LENGTH, 0, LENGTH, LENGTH, LENGTH), ALL, Event())
+    got, _ = tile(place, 1, Area(0, LENGTH, 0, LENGTH, LENGTH, LENGTH), ALL)
     torch.testing.assert_close(got, place.tile(1), rtol=0, atol=1e-6)
 
 
 def test_blocks_of_rows_join_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:
     area = Area(1, LENGTH, 2, LENGTH, 5, 7)
-    whole, _ = tile(KINDS["dot"], 0, area, ALL, Event())
-    monkeypatch.setattr("regard.page.serve.tiles.BLOCK", 3 * area.width)
-    pieces, _ = tile(KINDS["dot"], 0, area, ALL, Event())
+    whole, _ = tile(KINDS["dot"], 0, area, ALL)
+    monkeypatch.setattr("regard.page.tiles.BLOCK", 3 * area.width)
+    pieces, _ = tile(KINDS["dot"], 0, area, ALL)
     torch.testing.assert_close(pieces, whole, rtol=0, atol=1e-7)
 
 
@@ -79,9 +78,9 @@ def test_no_block_is_larger_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> N
         sizes.append(len(rows) * len(cols) * 8)
         return original(self, head, rows, cols)
 
-    monkeypatch.setattr("regard.page.serve.tiles.BLOCK", BLOCK // 64)
+    monkeypatch.setattr("regard.page.tiles.BLOCK", BLOCK // 64)
     monkeypatch.setattr(type(place), "tile", watched)
-    tile(place, 0, Area(0, 300, 0, 300, 4, 4), ALL, Event())
+    tile(place, 0, Area(0, 300, 0, 300, 4, 4), ALL)
     assert len(sizes) > 1
     assert max(sizes) <= BLOCK // 64
 
@@ -97,16 +96,16 @@ def test_cells_as_coarse_as_the_thumbnail_come_from_it() -> None:
     coarse = replace(place, statistics=replace(place.statistics, thumbnail=small))
     for rows, cols in ((9, 9), (1, 1), (4, 2)):
         area = Area(0, LENGTH, 0, LENGTH, rows, cols)
-        got, exact = tile(coarse, 0, area, exact=1, stop=Event())
+        got, exact = tile(coarse, 0, area, exact=1)
         assert not exact
         torch.testing.assert_close(got, means(place.tile(0), area), rtol=0, atol=1e-6 if rows != 4 else 0.02)
-    finer, exact = tile(coarse, 0, Area(0, LENGTH, 0, LENGTH, 20, 20), exact=ALL, stop=Event())
+    finer, exact = tile(coarse, 0, Area(0, LENGTH, 0, LENGTH, 20, 20), exact=ALL)
     assert exact and finer.shape == (20, 20)
 
 
 def test_beyond_the_bound_it_is_an_estimate_from_rows_spread_evenly() -> None:
     place, area = without_thumbnail(KINDS["dot"]), Area(0, 36, 0, LENGTH, 3, 4)
-    got, exact = tile(place, 0, area, exact=3 * 2 * LENGTH, stop=Event())
+    got, exact = tile(place, 0, area, exact=3 * 2 * LENGTH)
     assert not exact
     sampled = place.tile(0, torch.tensor([3, 9, 15, 21, 27, 33]))  # two of each twelve
     expected = means(sampled, Area(0, 6, 0, LENGTH, 3, 4))
@@ -115,7 +114,7 @@ def test_beyond_the_bound_it_is_an_estimate_from_rows_spread_evenly() -> None:
 
 def test_an_estimate_from_all_rows_is_the_mean() -> None:
     area = Area(0, LENGTH, 0, LENGTH, LENGTH, 3)
-    got, exact = tile(without_thumbnail(KINDS["dot"]), 0, area, exact=1, stop=Event())
+    got, exact = tile(without_thumbnail(KINDS["dot"]), 0, area, exact=1)
     assert not exact
     torch.testing.assert_close(got, means(KINDS["dot"].tile(0), area), rtol=0, atol=1e-6)
 
@@ -123,8 +122,8 @@ def test_an_estimate_from_all_rows_is_the_mean() -> None:
 def test_a_tile_that_nobody_waits_for_stops() -> None:
     stop = Event()
     stop.set()
-    with pytest.raises(Stopped):
-        tile(KINDS["dot"], 0, Area(0, 4, 0, 4, 1, 1), ALL, stop)
+    with pytest.raises(Cancelled):
+        tile(KINDS["dot"], 0, Area(0, 4, 0, 4, 1, 1), ALL, lambda: check(stop))
 
 
 @pytest.mark.parametrize(
@@ -138,15 +137,15 @@ def test_a_tile_that_nobody_waits_for_stops() -> None:
     ],
 )
 def test_what_is_no_part_of_the_map_is_refused(area: Area, where: str) -> None:
-    with pytest.raises(Refusal) as caught:
-        tile(KINDS["dot"], 0, area, ALL, Event())
+    with pytest.raises(SettingError) as caught:
+        tile(KINDS["dot"], 0, area, ALL)
     assert caught.value.where == where
 
 
 def test_a_row_is_the_row() -> None:
     for place in KINDS.values():
         torch.testing.assert_close(row(place, 1, 20), place.tile(1)[20], rtol=0, atol=1e-6)
-    with pytest.raises(Refusal, match="from 0 to 36"):
+    with pytest.raises(SettingError, match="from 0 to 36"):
         row(KINDS["dot"], 0, LENGTH)
 
 
@@ -155,17 +154,17 @@ def test_the_parts_of_a_pair_make_its_weight(kind: str) -> None:
     weights = KINDS[kind].tile(1)
     key = int(weights[20].topk(2).indices[1])
     got = pair(KINDS[kind], 1, 20, key)
-    assert got["weight"] == pytest.approx(float(weights[20, key]), abs=1e-6)
-    assert math.fsum(got["terms"]) == pytest.approx(got["score"], abs=1e-4)
-    made = math.exp(got["score"] + got["added"] - got["lse"]) * got["gain"]
-    assert got["seen"] and made == pytest.approx(got["weight"], abs=1e-4)
+    assert got.weight == pytest.approx(float(weights[20, key]), abs=1e-6)
+    assert math.fsum(got.terms) == pytest.approx(got.score, abs=1e-4)
+    made = math.exp(got.score + got.added - got.lse) * got.gain
+    assert got.seen and made == pytest.approx(got.weight, abs=1e-4)
     if kind != "additive":
-        assert [q * k for q, k in zip(got["q"], got["k"], strict=True)] == pytest.approx(got["terms"], abs=1e-5)
+        assert [q * k for q, k in zip(got.q, got.k, strict=True)] == pytest.approx(got.terms, abs=1e-5)
 
 
 def test_a_pair_that_may_not_look_weighs_nothing() -> None:
     got = pair(KINDS["causal"], 0, 3, 4)
-    assert (got["seen"], got["weight"]) == (False, 0)
+    assert (got.seen, got.weight) == (False, 0)
 
 
 def test_statistics_alone_give_no_tile_and_say_why() -> None:

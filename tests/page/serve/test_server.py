@@ -17,7 +17,7 @@ import pytest
 from page.serve.fakes import Fake, Gate, place_of, record_of
 from regard.errors import SettingError
 from regard.page.serve import Limits, make_app
-from regard.page.serve.running import Server, is_loopback, listening
+from regard.page.serve.server import Server, is_loopback, listening
 
 HEAD = b"Host: localhost\r\nContent-Type: application/json\r\n"
 RECORD = record_of(place_of(30))

@@ -9,8 +9,8 @@ import pytest
 
 from page.serve.fakes import HOST, Fake, client_of, told
 from regard.page.serve import Limits, make_app
-from regard.page.serve.application import STATIC
-from regard.page.serve.refusals import Failed, Refusal, problem
+from regard.page.serve.app import STATIC
+from regard.page.serve.serve_errors import ServeError, problem
 
 LOOK = {"run": "fake", "text": "a b"}
 JSON = {"content-type": "application/json"}
@@ -152,7 +152,7 @@ def test_a_failure_says_nothing_of_this_machine() -> None:
 
     with client_of(Fake(meanwhile=fail)) as client:
         response = client.post("/api/look", json=LOOK)
-        assert response.status_code == Failed.status
+        assert response.status_code == 500
         told(response)
         assert "secret" not in response.text and "Traceback" not in response.text and "/" not in told(response)["came"]
         assert "content-security-policy" in response.headers
@@ -170,7 +170,7 @@ def test_a_failure_says_nothing_of_this_machine() -> None:
     ],
 )
 def test_folders_of_this_machine_are_left_out(text: str, shown: str) -> None:
-    assert problem(Refusal(text, "x")).error.came == shown
+    assert problem(ServeError(text, "x")).error.came == shown
 
 
 @pytest.fixture
@@ -178,18 +178,22 @@ def shown(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page of our own, beside which lies what nobody may read."""
     folder = tmp_path / "static"
     (folder / "deeper").mkdir(parents=True)
-    (folder / "index.html").write_text("<p>page</p>")
+    (folder / "index.html").write_text("secret")
     (folder / "main.js").write_text("export const one = 1;")
     (folder / "notes.txt").write_text("secret")
     (folder / "deeper" / "inner.js").write_text("secret")
     (tmp_path / "secret.js").write_text("secret")
-    monkeypatch.setattr("regard.page.serve.application.STATIC", folder)
+    monkeypatch.setattr("regard.page.serve.app.STATIC", folder)
 
 
 @pytest.mark.usefixtures("shown")
 def test_files_of_the_page_come_with_their_types(client) -> None:
     index, script = client.get("/"), client.get("/static/main.js")
-    assert index.text == "<p>page</p>" and index.headers["content-type"].startswith("text/html")
+    assert (
+        'id="regard-root"' in index.text
+        and 'src="static/main.js"' in index.text
+        and index.headers["content-type"].startswith("text/html")
+    )
     assert script.status_code == 200 and script.headers["content-type"].startswith("text/javascript")
 
 
@@ -208,6 +212,7 @@ def test_files_of_the_page_come_with_their_types(client) -> None:
         "deeper%2finner.js",
         "deeper",
         "notes.txt",
+        "index.html",
         "MAIN.JS",
         "main.js%00",
         "main.js/",

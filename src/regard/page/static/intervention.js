@@ -1,10 +1,10 @@
 // What if: switch a head off, flatten it, or edit a row of its map, and see what the model says then.
 
 /** @import { Change, Outcome, Share } from "./remote.js" */
-/** @import { Stage } from "./stage.js" */
+/** @import { ViewContext } from "./view_context.js" */
 import { make, spoken } from "./dom.js";
 import { ALL_HEADS } from "./source.js";
-import { headName } from "./stage.js";
+import { headName } from "./view_context.js";
 import { visible } from "./text.js";
 import { largest } from "./weights.js";
 
@@ -12,9 +12,9 @@ const KEYS = 12; // of a row that are offered for editing
 const MOST_WORDS = 200; // whose probabilities are shown
 
 export class WhatIf {
-  /** @param {Stage} stage @param {(changes: Change[]) => Promise<Outcome>} intervene */
-  constructor(stage, intervene) {
-    this.stage = stage;
+  /** @param {ViewContext} context @param {(changes: Change[]) => Promise<Outcome>} intervene */
+  constructor(context, intervene) {
+    this.context = context;
     this.intervene = intervene;
     /** @type {Change[]} */
     this.changes = [];
@@ -46,7 +46,7 @@ export class WhatIf {
 
   /** What the buttons speak of: the head, and the token, that are shown. @param {number} query -1 for none */
   update(query) {
-    const { source, state } = this.stage;
+    const { source, state } = this.context;
     const { place: number, head } = state.shown;
     const place = source.told.places[number];
     if (this.query !== query || this.of !== `${number} ${head}`) this.row.hidden = true;
@@ -60,13 +60,13 @@ export class WhatIf {
 
   /** @param {number} place @param {number} query */
   token(place, query) {
-    const { told } = this.stage.source;
+    const { told } = this.context.source;
     return told.sides[told.places[place].queries].tokens[query] ?? "";
   }
 
   /** @param {Change["weights"]} weights @param {number | null} query */
   add(weights, query) {
-    const { place, head } = this.stage.state.shown;
+    const { place, head } = this.context.state.shown;
     const change = { place, head: head === ALL_HEADS ? null : head, weights, query };
     const same = (/** @type {Change} */ one) => one.place === change.place && one.head === change.head && one.query === change.query;
     return this.try([...this.changes.filter((one) => !same(one)), change]);
@@ -74,7 +74,7 @@ export class WhatIf {
 
   /** The largest weights of the row of the chosen token, each in a field. */
   async offer() {
-    const { source, state } = this.stage;
+    const { source, state } = this.context;
     const { place: number, head, key } = state.shown;
     const query = this.query;
     const row = await source.row(number, head, query);
@@ -128,7 +128,7 @@ export class WhatIf {
   }
 
   writeChanges() {
-    const { places } = this.stage.source.told;
+    const { places } = this.context.source.told;
     this.list.replaceChildren(...this.changes.map((change) => {
       const head = change.head === null ? "all heads" : `head ${change.head}`;
       const what = change.weights === "zero" ? "off" : change.weights === "uniform" ? "flat" : "edited row of ";

@@ -1,20 +1,25 @@
-"""A record as a still picture: one map with its words, or all maps of all heads side by side."""
+"""A record as files for other programs: a still picture, JSON, or NumPy's npz."""
 
 from __future__ import annotations
 
+import io
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from regard.errors import RecordError
+from regard.files import write_whole
 from regard.inspection.drawing import SETTINGS, draw_map
 from regard.inspection.record.place import Place
 from regard.inspection.record.record import Record
 
 LABELLED = 60  # tokens, up to which a map has a word at every row and column
 DOTS = 512  # rows and columns of a map that is drawn without words
+WHOLE = 2**22  # weights that a file holds whole; of longer texts it has the statistics, and says so
 
 
 def draw(record: Record, path: Path, place: str | None = None, head: int | None = None) -> Path:
@@ -97,3 +102,46 @@ def _plain(token: str) -> str:
     """A token as a label: no signs that matplotlib reads as formulas or that have no shape."""
     shown = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in token).replace("$", r"\$")
     return shown if len(shown) <= 24 else f"{shown[:23]}…"
+
+
+def save_json(record: Record, path: Path) -> None:
+    """Sides, steps, and for each place its statistics and, of each head, the weights rounded to 4 places."""
+    whole = _fits(record)
+    told = record.told()
+    places = [{**about, **_numbers(place, whole)} for about, place in zip(told["places"], record.places, strict=True)]
+    told |= {"places": places, "whole": whole}
+    write_whole(path, json.dumps(told, ensure_ascii=False).encode())
+
+
+def save_arrays(record: Record, path: Path) -> None:
+    """The tensors of the record by their names, the rest of it as JSON in "record", and "N.weights" of each place."""
+    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in record.tensors().items()}
+    arrays["record"] = np.frombuffer(json.dumps(record.told(), ensure_ascii=False).encode(), dtype=np.uint8)
+    if _fits(record):
+        for number, place in enumerate(record.places):
+            if place.kept is not None:
+                arrays[f"{number}.weights"] = np.stack([place.tile(head).numpy() for head in place.kept.heads])
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    write_whole(path, file.getvalue())
+
+
+def _fits(record: Record) -> bool:
+    return sum(place.heads * place.T * place.S for place in record.places) <= WHOLE
+
+
+def _numbers(place: Place, whole: bool) -> dict[str, Any]:
+    seen = place.statistics
+    found: dict[str, Any] = {
+        "entropy": _rounded(seen.entropy),
+        "received": _rounded(seen.received),
+        "top": {"weights": _rounded(seen.top_values), "keys": seen.top_indices.tolist()},
+    }
+    if whole and place.kept is not None:
+        found["weights"] = {str(head): _rounded(place.tile(head)) for head in place.kept.heads}
+    return found
+
+
+def _rounded(tensor: Any) -> Any:
+    """Nested lists, 4 places behind the point."""
+    return np.round(tensor.double().numpy(), 4).tolist()

@@ -2,27 +2,30 @@
 
 /** @import { Source } from "./source.js" */
 /** @import { State } from "./state.js" */
-/** @import { View } from "./stage.js" */
+/** @import { View } from "./view_context.js" */
 /** @import { Colours } from "./colours.js" */
 import { choice, make, toggle } from "./dom.js";
-import { exported, exportMenu } from "./exporting.js";
+import { exported, exportMenu } from "./export.js";
 import { Generation } from "./generation.js";
 import { Heads } from "./heads.js";
 import { Layers } from "./layers.js";
 import { Matrix } from "./matrix.js";
 import { PairView } from "./pair.js";
 import { Sentence } from "./sentence.js";
+import { MAP, measureMap } from "./record.js";
 import { ALL_HEADS } from "./source.js";
-import { headName, Stage } from "./stage.js";
+import { headName, ViewContext } from "./view_context.js";
 import { VIEWS } from "./state.js";
 import { Table } from "./table.js";
-import { WhatIf } from "./whatif.js";
+import { visible } from "./text.js";
+import { WhatIf } from "./intervention.js";
 
-const HELP = "Keys: 1 to 6 views; left and right the head; up and down the place; j and k the token; [ and ] the key; w words; m measure; t table; d dark or light; Escape chooses nothing.";
+const HELP = "Keys: 1 to 6 views; left and right the head; up and down the place; j and k the token; [ and ] the key; w words; m measure; t table; d dark mode; Escape clears the selection.";
 
+/** @type {Record<string, string>} */
 const MEASURES = { weights: "weights", norms: "weight × length of value", gradient: "weight × gradient" };
 
-export class Shell {
+export class App {
   /** @param {HTMLElement} root @param {Source} source @param {State} state @param {Colours} colours
    * @param {EventTarget | null} keys where keys are listened for; null: inside alone */
   constructor(root, source, state, colours, keys = null) {
@@ -30,18 +33,18 @@ export class Shell {
     this.state = state;
     this.colours = colours;
     this.said = make("p", { class: "status", role: "status", "aria-live": "polite" });
-    this.stage = this.stageOf(null);
-    const [sentence, heads, matrix, pair, layers, generation] = VIEWS.map((name) => this.stageOf(name));
+    this.context = this.contextOf(null);
+    const [sentence, heads, matrix, pair, layers, generation] = VIEWS.map((name) => this.contextOf(name));
     /** @type {View[]} */
     this.views = [new Sentence(sentence), new Heads(heads), new Matrix(matrix), new PairView(pair), new Layers(layers)];
     if (source.told.steps.length > 0) this.views.push(new Generation(generation));
-    this.table = new Table(this.stage);
-    this.whatIf = source.intervene === null ? null : new WhatIf(this.stage, source.intervene);
+    this.table = new Table(this.context);
+    this.whatIf = source.intervene === null ? null : new WhatIf(this.context, source.intervene);
     this.tabs = this.views.map((view, n) => this.tab(view, n));
     this.choices = this.chooser();
     this.panel = make("main", { class: "panel", role: "tabpanel", id: "regard-panel" });
-    const tools = [this.choices.table, this.choices.theme, exportMenu((kind) => exported(this.stage, this.view, kind))];
-    this.element = make("div", { class: "shell" },
+    const tools = [this.choices.table, this.choices.theme, exportMenu((kind) => exported(this.context, this.view, kind))];
+    this.element = make("div", { class: "app" },
       make("nav", { class: "tabs", role: "tablist", "aria-label": "Views" }, ...this.tabs),
       make("div", { class: "choices", role: "toolbar", "aria-label": "What is shown" }, ...this.choices.shown, make("span", { class: "space" }), ...tools),
       this.panel, this.table.element, ...(this.whatIf === null ? [] : [this.whatIf.element]), make("footer", {}, this.said, this.help()));
@@ -54,19 +57,26 @@ export class Shell {
   }
 
   /** Only the view that is shown may say a word. @param {import("./state.js").ViewName | null} name */
-  stageOf(name) {
-    return new Stage(this.source, this.state, this.colours, (text) => {
+  contextOf(name) {
+    return new ViewContext(this.source, this.state, this.colours, (text) => {
       if (name === this.state.shown.view && this.said.textContent !== text) this.said.textContent = text;
     });
   }
 
-  /** @returns {View} */
-  /** Those that any place knows. @returns {import("./source.js").Measure[]} */
+  /** Those that any place knows, then the maps that were computed beforehand, as the view that is shown can draw them: names and titles. */
   get measures() {
-    const all = /** @type {import("./source.js").Measure[]} */ (Object.keys(MEASURES));
-    return all.filter((one) => this.source.told.places.some((_, n) => this.source.has(n, one)));
+    const { source, state } = this;
+    const { view, place } = state.shown;
+    const known = Object.entries(MEASURES).filter(([name]) => source.told.places.some((_, n) => source.has(n, name)));
+    const names = new Set((source.told.measures ?? []).map((one) => MAP + one.name));
+    for (const name of names) {
+      const map = measureMap(source.told, place, name);
+      if (map !== null && (view === "matrix" || source.fits(place, name))) known.push([name, visible(map.title, 60)]);
+    }
+    return known;
   }
 
+  /** @returns {View} */
   get view() {
     return this.views.find((view) => view.name === this.state.shown.view) ?? this.views[0];
   }
@@ -87,7 +97,7 @@ export class Shell {
     const { told } = source;
     const place = choice("place", told.places.map((one, n) => [String(n), one.name]), (value) => state.set({ place: Number(value) }), "place");
     const head = choice("head", [], (value) => state.set({ head: Number(value) }), "head");
-    const measure = choice("measure", [], (value) => state.set({ measure: /** @type {import("./source.js").Measure} */ (value) }), "measure");
+    const measure = choice("measure", [], (value) => state.set({ measure: value }), "measure");
     const part = choice("texts", [["all", "both"], ["ab", "A → B"], ["ba", "B → A"], ["aa", "A → A"], ["bb", "B → B"]], (value) => state.set({ part: /** @type {import("./state.js").Part} */ (value) }), "part");
     const words = toggle("Words", "Whole words: sums to, means from their pieces (key w)", () => state.set({ words: !state.shown.words }));
     const table = toggle("Table", "The numbers as a table (key t)", () => state.set({ table: !state.shown.table }));
@@ -109,8 +119,9 @@ export class Shell {
     this.choose();
     view.update(changed);
     const generation = view instanceof Generation ? view : null;
-    this.table.update(generation?.asks() ?? Math.max(0, shown.query));
-    this.whatIf?.update(generation === null ? shown.query : generation.fits() ? generation.asks() : -1);
+    const query = Math.min(shown.query, this.source.told.places[shown.place].T - 1); // a map may have other rows
+    this.table.update(generation?.asks() ?? Math.max(0, query));
+    this.whatIf?.update(generation === null ? query : generation.fits() ? generation.asks() : -1);
   }
 
   choose() {
@@ -125,8 +136,10 @@ export class Shell {
     head.select.value = String(shown.head);
     const known = this.measures;
     measure.element.hidden = !["sentence", "matrix", "generation"].includes(this.view.name) || known.length === 1;
-    if (measure.select.options.length !== known.length) measure.select.replaceChildren(...known.map((one) => make("option", { value: one }, MEASURES[one])));
-    measure.select.value = this.stage.measure(shown.place, shown.measure);
+    if ([...measure.select.options].map((one) => one.value).join() !== known.map(([name]) => name).join()) {
+      measure.select.replaceChildren(...known.map(([name, title]) => make("option", { value: name }, title)));
+    }
+    measure.select.value = this.context.shownMeasure();
     const sentence = this.view.name === "sentence";
     place.element.hidden = head.element.hidden = this.view.name === "layers"; // which goes through all of them
     const { queries, keys } = places[shown.place];
@@ -136,7 +149,7 @@ export class Shell {
     words.setAttribute("aria-pressed", String(shown.words));
     table.setAttribute("aria-pressed", String(shown.table));
     theme.setAttribute("aria-pressed", String(this.colours.theme === "dark"));
-    badge.replaceChildren(...[this.stage.label("patterns", shown.place, shown.head), this.stage.label("badges", shown.place, shown.head)].filter(Boolean).map((one) => make("span", { class: "badge" }, one)));
+    badge.replaceChildren(...[this.context.label("patterns", shown.place, shown.head), this.context.label("badges", shown.place, shown.head)].filter(Boolean).map((one) => make("span", { class: "badge" }, one)));
   }
 
   /** @param {KeyboardEvent} event */
@@ -149,7 +162,8 @@ export class Shell {
   /** Keys that mean the same in every view. @param {string} key @returns {boolean} */
   common(key) {
     const { state } = this;
-    const { place, head, query, key: at, words, measure, table } = state.shown;
+    const { place, head, query, key: at, words, table } = state.shown;
+    const measures = this.measures.map(([name]) => name);
     const chosen = Math.max(0, query);
     /** @type {Record<string, () => void>} */
     const acts = {
@@ -157,7 +171,7 @@ export class Shell {
       ArrowUp: () => state.set({ place: Math.max(0, place - 1) }), ArrowDown: () => state.set({ place: place + 1 }),
       j: () => state.set({ query: query + 1 }), k: () => state.set({ query: Math.max(0, query - 1) }),
       "]": () => state.set({ query: chosen, key: at + 1 }), "[": () => state.set({ query: chosen, key: at - 1 }),
-      w: () => state.set({ words: !words }), m: () => state.set({ measure: this.measures[(this.measures.indexOf(measure) + 1) % this.measures.length] }),
+      w: () => state.set({ words: !words }), m: () => state.set({ measure: measures[(measures.indexOf(this.context.shownMeasure()) + 1) % measures.length] }),
       t: () => state.set({ table: !table }), d: () => this.colours.turn(), Escape: () => state.set({ query: -1 }),
     };
     const view = this.views[Number(key) - 1];
