@@ -113,12 +113,12 @@ def place_of(record: Record, number: int, head: int | None) -> Place:
 
 def outcome(before: Record, same: Record, anew: Record | None) -> Outcome:
     """`same`: what the changed model makes of the same words; `anew`: what it writes by itself, where it writes."""
-    estimates = before.facts.get("estimate"), same.facts.get("estimate")
+    was, now = before.facts.get("estimate"), same.facts.get("estimate")
     return Outcome(
         words=[_word(before, old, new) for old, new in zip(before.steps, same.steps, strict=False)],
         classes=_shares(before.facts.get("classes"), same.facts.get("classes")),
         next=_shares(before.facts.get("next"), same.facts.get("next")),
-        estimate=None if None in estimates else estimates,
+        estimate=None if was is None or now is None else (was, now),
         written=None if anew is None else [_spelled(anew, step) for step in anew.steps],
     )
 

@@ -75,12 +75,10 @@ class Connection(H11Protocol):
     - time without reading: there is none (test_an_answer_that_is_not_read_is_given_up).
     """
 
-    _head: asyncio.TimerHandle | None = None
-    _stall: asyncio.TimerHandle | None = None
-
     def __init__(self, limits: Limits, *rest: Any, **named: Any) -> None:
         super().__init__(*rest, **named)
         self.limits = limits
+        self._clocks: dict[str, asyncio.TimerHandle] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
@@ -98,32 +96,33 @@ class Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._head, self._stall = _stop(self._head), _stop(self._stall)
+        self._stop("head")
+        self._stop("stall")
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stall = self.loop.call_later(self.limits.stall_seconds, self.transport.abort)
+        self._clocks["stall"] = self.loop.call_later(self.limits.stall_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._stall = _stop(self._stall)
+        self._stop("stall")
 
     def _watch_head(self) -> None:
         if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
-            self._head = _stop(self._head)
-        elif self._head is None:
-            self._head = self.loop.call_later(self.limits.head_seconds, self._too_slow)
+            self._stop("head")
+        elif "head" not in self._clocks:
+            self._clocks["head"] = self.loop.call_later(self.limits.head_seconds, self._too_slow)
+
+    def _stop(self, name: str) -> None:
+        clock = self._clocks.pop(name, None)
+        if clock is not None:
+            clock.cancel()
 
     def _too_slow(self) -> None:
         if self.conn.their_state is h11.IDLE and self.conn.our_state is h11.IDLE:
             answer = h11.Response(status_code=408, headers=[("content-length", "0"), ("connection", "close")])
             self.transport.write(self.conn.send(answer) + self.conn.send(h11.EndOfMessage()))
         self.transport.close()
-
-
-def _stop(clock: asyncio.TimerHandle | None) -> None:
-    if clock is not None:
-        clock.cancel()
 
 
 def listening(host: str, port: int) -> socket.socket:
