@@ -92,7 +92,7 @@ def leaves(path: Path, output: str, names: Names, root: Path) -> dict[str, Any]:
     if path.suffix == ".json":
         return flat(json.loads(text), output, names, root)
     if path.suffix == ".jsonl":
-        return flat(by_event(several(text)), output, names, root)
+        return flat(in_step(several(text)), output, names, root)
     return flat(text.splitlines(), output, names, root)
 
 
@@ -106,11 +106,10 @@ def several(text: str) -> list[Any]:
     return values
 
 
-def by_event(values: list[Any]) -> Any:
-    """The entries of a log by their kind: a checkpoint is saved beside the training, and its entry comes when it is."""
-    if not values or not all(isinstance(value, dict) and "event" in value for value in values):
-        return values
-    return {kind: [value for value in values if value["event"] == kind] for kind in {one["event"] for one in values}}
+def in_step(values: list[Any]) -> list[Any]:
+    """The entries of a log without those of a thread beside the training, which come when it is done."""
+    aside = TABLE["ignore"]["events"]
+    return [value for value in values if not (isinstance(value, dict) and value.get("event") in aside)]
 
 
 def flat(value: Any, output: str, names: Names, root: Path, at: str = "") -> dict[str, Any]:

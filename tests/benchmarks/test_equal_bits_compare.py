@@ -33,7 +33,7 @@ def test_times_and_paths_do_not_count(tmp_path):
     assert set(verdicts(old, new).values()) == {"equal"}
 
 
-def test_a_log_is_compared_by_the_kind_of_its_entries(tmp_path):
+def test_when_a_checkpoint_was_saved_does_not_count(tmp_path):
     trained, saved = [{"event": "trained", "step": step, "loss": 1.5} for step in (1, 2)], {"event": "saved", "step": 1}
     weight = np.zeros(1, np.float32)
     old = written(tmp_path / "old", weight, [trained[0], saved, trained[1]])
