@@ -13,6 +13,7 @@ import torch
 from safetensors import safe_open
 
 from regard import cli
+from regard.adapters.encoder import ELMoAdapter
 from regard.inspection.embeddings import Embedder
 from regard.models.elmo import DeepReader, ELMo, Tagger
 from regard.models.spelling import Looked, Spelled
