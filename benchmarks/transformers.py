@@ -139,11 +139,11 @@ def _int8(model: object, prompts: list[list[int]]) -> Work:
     """The same model in CTranslate2, its matrices in 8 bits."""
     import ctranslate2
 
-    from regard.hub.ctranslate2.models import specification
-    from regard.hub.ctranslate2.words import Words
+    from regard.exports.ctranslate2.models import specification
+    from regard.exports.ctranslate2.vocabulary import Vocabularies
 
     tokens = [str(number) for number in range(50257)]
-    spec = specification(model, Words(tokens, tokens, tokens[0], tokens[0], tokens[0]))
+    spec = specification(model, Vocabularies(tokens, tokens, tokens[0], tokens[0], tokens[0]))
     with TemporaryDirectory() as folder:
         spec.validate()
         spec.optimize("int8")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from regard.cli import app
 from regard.decoding.beam import Beam
 from regard.errors import CheckpointError, RegardError
-from regard.hub.ctranslate2 import QUANTIZATIONS, export
+from regard.exports.ctranslate2 import QUANTIZATIONS, export
 from regard.text.grammar import drawn
 from regard.training.reading.recipes import read_recipe, write_recipe
 from regard.training.recipe import Recipe
@@ -24,7 +24,7 @@ from regard.training.use import translator
 from regard.training.weights import save_weights, weights_of
 
 theirs = pytest.importorskip("ctranslate2")
-layers = pytest.importorskip("regard.hub.ctranslate2.layers")
+layers = pytest.importorskip("regard.exports.ctranslate2.layers")
 
 SIZES = ["data.valid=8", "model.layers=2", "model.width=32", "model.heads=4"]
 SMALL = {
@@ -156,15 +156,15 @@ def test_a_wrong_tensor_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_another_token_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from regard.hub.ctranslate2 import trial
+    from regard.exports.ctranslate2 import ctranslate2_verify
 
-    run, right = made(tmp_path / "run", small("gpt", *LLAMA)), trial.OfLanguage.theirs
+    run, right = made(tmp_path / "run", small("gpt", *LLAMA)), ctranslate2_verify.VerifyLanguageModel.theirs
 
     def wrong(self: object, folder: Path, compute: str) -> object:
         texts, likely = right(self, folder, compute)
         return [["<pad>", *text[1:]] for text in texts], likely
 
-    monkeypatch.setattr(trial.OfLanguage, "theirs", wrong)
+    monkeypatch.setattr(ctranslate2_verify.VerifyLanguageModel, "theirs", wrong)
     with pytest.raises(CheckpointError, match=r"got '<pad>' after '.+', expected '.+', as from the run"):
         export(run, tmp_path / "out")
 
@@ -178,7 +178,7 @@ def test_refusals_are_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(RegardError, match="run, which exists, expected a new folder"):
         export(run, run)
     assert "expected --to ctranslate2" in str(said("export", run, tmp_path / "x", "--quantization", "int8").exception)
-    monkeypatch.setattr("regard.hub.ctranslate2.find_spec", lambda name: None)
+    monkeypatch.setattr("regard.exports.ctranslate2.find_spec", lambda name: None)
     with pytest.raises(RegardError, match=r"pip install 'regard\[ctranslate2\]'"):
         export(run, tmp_path / "out")
 

@@ -6,6 +6,7 @@ import json
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import torch
 
 from regard.errors import RegardError
 from regard.exports.onnx import check, export
-from regard.exports.onnx.graphs import Graph
+from regard.exports.onnx.export_graph import Graph
 from regard.models.gpt import GPT
 from regard.models.transformer import Transformer
 from regard.training.reading.recipes import read_recipe
@@ -188,7 +189,7 @@ def test_a_graph_that_fails_its_trial_is_not_left_behind(
         (out / graph.file).write_bytes((folder / graph.file).read_bytes())
 
     monkeypatch.setattr("regard.exports.onnx.draw", copied)
-    monkeypatch.setattr("regard.exports.onnx.trial.TOLERANCE", -1.0)
+    monkeypatch.setattr("regard.exports.onnx.onnx_verify.TOLERANCE", -1.0)
     with pytest.raises(RegardError, match="logits of text 1 that differ by"):
         export(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -201,7 +202,8 @@ def test_what_is_not_drawn_is_refused_in_words(exported, tmp_path: Path, monkeyp
     with pytest.raises(RegardError, match="which is no run"):
         export(tmp_path / "nothing", tmp_path / "out")
     for model in (GPT(9, 4, 1, 1, 3), Transformer.__new__(Transformer)):  # by what they are, whatever their sizes
-        monkeypatch.setattr("regard.exports.onnx.load", lambda run, model=model: model)
+        found = SimpleNamespace(model=model)
+        monkeypatch.setattr("regard.exports.onnx.adapter", lambda run, attends, found=found: found)
         refused = rf"got a {type(model).__name__}, expected a BERT .*`--to ctranslate2` or `--to hf`"
         with pytest.raises(RegardError, match=refused):
             export(run, tmp_path / "out")

@@ -87,6 +87,7 @@ class ModelAdapter(ABC):
     """
 
     model: Any
+    tokenizer: Any
     name: str
     description: str
     attends: ClassVar[bool] = True
@@ -99,6 +100,21 @@ class ModelAdapter(ABC):
     def alignment_place(self) -> int:
         """Which of the places of cross-attention tells alignments."""
         return -1
+
+    @property
+    def tokenizers(self) -> tuple[Any, ...]:
+        """One, or that of the source and that of the target, where they differ."""
+        return (self.tokenizer,)
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens that the model reads at once; None: any number."""
+        return None
+
+    @property
+    def frame(self) -> tuple[list[int], list[int]]:
+        """The special tokens that stand before a text, and those that stand after it."""
+        return [], []
 
     def batch_translator(self) -> Translator | None:
         """What translates and aligns many sentences at once, of a model of ours that can."""

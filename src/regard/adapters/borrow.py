@@ -60,7 +60,8 @@ def _audible(model: Any, through_regard: bool) -> Iterator[None]:
 def _configs(model: nn.Module) -> list[Any]:
     """The configs of a transformers model and of its submodels, and their sub-configs, each once."""
     found: dict[int, Any] = {}
-    left = [module.config for module in model.modules() if hasattr(getattr(module, "config", None), "sub_configs")]
+    every: list[Any] = [getattr(module, "config", None) for module in model.modules()]
+    left = [config for config in every if hasattr(config, "sub_configs")]
     while left:
         config = left.pop()
         if id(config) not in found:

@@ -44,6 +44,10 @@ class CausalLMAdapter(ModelAdapter):
     def kind(self) -> Kind:
         return "continues"
 
+    @property
+    def longest(self) -> int | None:
+        return getattr(self.model, "longest", None)
+
     def prepare(self, text: str, other: str | None = None, prefix: Sequence[int] | None = None) -> Pass:
         if other is not None:
             raise SettingError("a second text", "one text for a language model", where="look")
@@ -77,7 +81,7 @@ class CausalLMAdapter(ModelAdapter):
     def cases(self, example: Example, number: int, chance: Random) -> list[Case]:
         if not isinstance(example, str):
             raise SettingError(f"a {type(example).__name__}", "a text, for a language model", where="audit")
-        encoding, longest = self.tokenizer.encode(example), self._longest
+        encoding, longest = self.tokenizer.encode(example), self.longest
         ids = tuple(encoding.ids[: None if longest is None else longest + 1])
         return ReadText(Row(ids, (True,) * len(ids)), tuple(encoding.pieces)).next_token_case(number, chance)
 
@@ -96,16 +100,12 @@ class CausalLMAdapter(ModelAdapter):
     def label(self, number: int) -> str:
         return self.tokenizer.decode([number]) or self.tokenizer.token(number)
 
-    @property
-    def _longest(self) -> int | None:
-        return getattr(self.model, "longest", None)
-
     def _padded(self, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
         return padded([row.ids for row in rows], 0, self.device)  # nothing attends to what comes after it
 
     def _continuation(self, given: list[int], prefix: list[int]) -> list[int]:
         """The likeliest tokens after those given, of which the first are the prefix."""
-        count, longest = max(self.writes, len(prefix)), self._longest
+        count, longest = max(self.writes, len(prefix)), self.longest
         if longest is not None and len(given) + count > longest:
             if len(given) > longest:
                 raise SettingError(f"a text of {len(given)} tokens", f"at most {longest}, which it reads", where="look")

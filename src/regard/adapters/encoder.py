@@ -40,8 +40,12 @@ class EncoderAdapter(ModelAdapter):
     description: str = ""
 
     @property
+    def frame(self) -> tuple[list[int], list[int]]:
+        special = self.tokenizer.special
+        return [special.need("cls")], [special.need("sep")]
+
+    @property
     def longest(self) -> int | None:
-        """The most tokens of a row; None: any number."""
         return next((one.longest for one in self.model.modules() if isinstance(one, Bert)), None)
 
     @property
@@ -99,7 +103,7 @@ class EncoderAdapter(ModelAdapter):
         cls, sep = special.need("cls"), special.need("sep")
         ids = framed(cls, sep, [one.ids for one in encoded])
         free = tuple(token == special.unknown or token not in special.all for token in ids)  # words, known or not
-        tokens = framed(*map(self.tokenizer.token, (cls, sep)), [one.pieces for one in encoded])
+        tokens = framed(self.tokenizer.token(cls), self.tokenizer.token(sep), [one.pieces for one in encoded])
         inside = [words_at(one.text, one.offsets) if one is encoded[0] else [-1] * len(one) for one in encoded]
         segments = tuple(segments_of([one.ids for one in encoded]))
         return ReadText(Row(tuple(ids), free, segments), tuple(tokens), tuple(framed(-1, -1, inside)))

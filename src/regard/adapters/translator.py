@@ -48,7 +48,7 @@ class TranslatorAdapter(ModelAdapter):
     words: int = 2
 
     @property
-    def model(self) -> Any:  # type: ignore[override]
+    def model(self) -> Any:
         return self.translator.model
 
     @property
@@ -58,6 +58,19 @@ class TranslatorAdapter(ModelAdapter):
     @property
     def alignment_place(self) -> int:
         return getattr(self.model, "looks", -1)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.translator.source
+
+    @property
+    def tokenizers(self) -> tuple[Tokenizer, ...]:
+        source, target = self.translator.source, self.translator.target
+        return (source,) if source is target else (source, target)
+
+    @property
+    def frame(self) -> tuple[list[int], list[int]]:
+        return [], [self._source("end")]
 
     def batch_translator(self) -> Translator:
         return self.translator

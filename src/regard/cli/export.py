@@ -13,7 +13,7 @@ import typer
 from regard.errors import SettingError, unknown
 
 if TYPE_CHECKING:
-    from regard.hub.checked import Checked
+    from regard.exports.atomic_export import Checked
 
 
 def _hf(run: Path, folder: Path) -> None:
@@ -23,7 +23,7 @@ def _hf(run: Path, folder: Path) -> None:
 
 
 def _ctranslate2(run: Path, folder: Path, quantization: str | None = None) -> Checked:
-    from regard.hub import ctranslate2
+    from regard.exports import ctranslate2
 
     return ctranslate2.export(run, folder, quantization)
 

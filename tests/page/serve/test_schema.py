@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS
 
-from page.serve.fakes import Fake, place_of, record_of
+from page.serve.fakes import Fake, looked, place_of, record_of
 from regard.page.serve import make_app
 
 LENGTH = 9
-app = make_app([Fake()], {"kept": record_of(place_of(LENGTH))}, hosts=("testserver",))
+app = make_app([Fake()], {"kept": record_of(place_of(LENGTH))}, hosts=("testserver",), collect=looked)
 schema = schemathesis.openapi.from_asgi("/api/docs.json", app)
 # Whether a part is there depends on the record, and is no matter of the schema.
 LEFT_OUT = ["positive_data_acceptance"]

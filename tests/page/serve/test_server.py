@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from page.serve.fakes import Fake, Gate, place_of, record_of
+from page.serve.fakes import Fake, Gate, looked, place_of, record_of
 from regard.errors import SettingError
 from regard.page.serve import Limits, make_app
 from regard.page.serve.server import Server, is_loopback, listening
@@ -28,7 +28,7 @@ def running(*subjects: Fake, limits: Limits = Limits(), records: dict | None = N
     """The port of a server that runs in a thread of this process."""
     listener, ready = listening("127.0.0.1", 0), threading.Event()
     port = listener.getsockname()[1]
-    server = Server(make_app(subjects, records or {}, limits, ("localhost",)), limits, ready.set)
+    server = Server(make_app(subjects, records or {}, limits, ("localhost",), looked), limits, ready.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

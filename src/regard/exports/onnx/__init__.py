@@ -13,19 +13,16 @@ from typing import Any
 import torch
 from torch import nn
 
+from regard.adapters import ModelAdapter, adapter
 from regard.errors import CheckpointError, SettingError
-from regard.exports.onnx.drawing import draw
-from regard.exports.onnx.graphs import KINDS, Graph, whole
-from regard.exports.onnx.halves import halves
-from regard.exports.onnx.texts import frame
-from regard.exports.onnx.trial import check, longest, tokenizers
+from regard.exports.atomic_export import Checked, giving
+from regard.exports.onnx.encoder_decoder import halves
+from regard.exports.onnx.export_graph import KINDS, Graph, draw, whole
+from regard.exports.onnx.onnx_verify import check, verify
 from regard.files import write_whole
-from regard.hub.checked import Checked
-from regard.hub.giving import giving
 from regard.models.seq2seq import Seq2Seq
-from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.recipe import Recipe
-from regard.training.run import load, recorded
+from regard.training.run import recorded
 from regard.training.tasks.tokenizers import FILE, TARGET
 
 __all__ = ["check", "export"]
@@ -39,20 +36,19 @@ def export(run: Path, folder: Path) -> Checked:
     """Write a run as graphs into a new folder, and try them; if they say something else, there is no folder."""
     _expect_packages()
     recipe = recorded(run)
-    graphs = _graphs(load(run))
+    found = adapter(run, attends=False)
+    graphs = _graphs(found.model)
     with giving(folder, WHERE) as rough:
-        _write(recipe, run, graphs, rough)
-        return check(run, rough)
+        _write(recipe, found, graphs, rough)
+        return verify(recipe, found, rough)
 
 
-def _write(recipe: Recipe, run: Path, graphs: tuple[Graph, ...], folder: Path) -> None:
-    limit = longest(load(run))
+def _write(recipe: Recipe, found: ModelAdapter, graphs: tuple[Graph, ...], folder: Path) -> None:
     for graph in graphs:
-        draw(graph, folder, limit)
-    kept = tokenizers(recipe, run)
-    for tokenizer, name in zip(kept, (FILE, TARGET), strict=False):
+        draw(graph, folder, found.longest)
+    for tokenizer, name in zip(found.tokenizers, (FILE, TARGET), strict=False):
         tokenizer.save(folder / name)
-    about = _about(recipe, kept, graphs, limit)
+    about = _about(recipe, found, graphs)
     write_whole(folder / ABOUT, json.dumps(about, indent=2, ensure_ascii=False).encode())
 
 
@@ -70,10 +66,10 @@ def _graphs(model: nn.Module) -> tuple[Graph, ...]:
     )
 
 
-def _about(recipe: Any, kept: list[Tokenizer], graphs: tuple[Graph, ...], limit: int | None) -> dict[str, Any]:
+def _about(recipe: Any, found: ModelAdapter, graphs: tuple[Graph, ...]) -> dict[str, Any]:
     """What a program has to know beside the graphs; `before` and `after`: the tokens around a text's own;
     `labels`: the classes in order, or the centre and spread of numbers."""
-    before, after = frame(recipe.task, kept[0].special)
+    (before, after), kept = found.frame, found.tokenizers
     said = recipe.data.model_dump(mode="json")
     about: dict[str, Any] = {
         "kind": recipe.task,
@@ -83,7 +79,7 @@ def _about(recipe: Any, kept: list[Tokenizer], graphs: tuple[Graph, ...], limit:
         "special": kept[0].special.roles,
         "before": before,
         "after": after,
-        "longest": limit,
+        "longest": found.longest,
         "labels": said.get("labels") or said.get("tags"),
     }
     if recipe.task == "translation":

@@ -94,6 +94,8 @@ class Collector(Heard):
                 "gradients of a model that says nothing", "one that says words or classes", where="look gradient"
             )
         outputs = [(place, call.output) for place in self for call in self.calls(place)]
+        if not outputs:
+            return  # a model that attended nowhere, which is refused in words
         found = torch.autograd.grad(said, [output for _, output in outputs], allow_unused=True)
         if all(gradient is None for gradient in found):
             came = "averages that have no part in what the model says"

@@ -9,7 +9,7 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
-class Words:
+class Vocabularies:
     """The vocabularies of a model; a GPT has one, which is `target` too."""
 
     source: list[str]
@@ -22,14 +22,14 @@ class Words:
         return self.target.index(self.end)
 
 
-def of_one(tokenizer: Tokenizer) -> Words:
+def of_one(tokenizer: Tokenizer) -> Vocabularies:
     """Of a language model, whose texts begin with the end of the one before where they have no start."""
     end = tokenizer.token(tokenizer.special.need("end"))
     start = end if tokenizer.special.start is None else tokenizer.token(tokenizer.special.start)
     return _words(tokenizer, tokenizer, start, end)
 
 
-def of_two(source: Tokenizer, target: Tokenizer) -> Words:
+def of_two(source: Tokenizer, target: Tokenizer) -> Vocabularies:
     """Of a translator, which reads and writes ends of one spelling: CTranslate2 has one name for both."""
     ends = [side.token(side.special.need("end")) for side in (source, target)]
     if ends[0] != ends[1]:
@@ -41,12 +41,12 @@ def of_two(source: Tokenizer, target: Tokenizer) -> Words:
     return _words(source, target, target.token(target.special.need("start")), ends[1])
 
 
-def _words(source: Tokenizer, target: Tokenizer, start: str, end: str) -> Words:
+def _words(source: Tokenizer, target: Tokenizer, start: str, end: str) -> Vocabularies:
     read, written = ([side.token(number) for number in range(len(side))] for side in (source, target))
     # It must be in both: CTranslate2 adds an unknown token that it misses, for which there are no weights.
     roles = [side.token(number) for side in (source, target) for number in _unknowns(side)]
     unknown = next((one for one in roles if one in read and one in written), end)
-    return Words(read, written, start, end, unknown)
+    return Vocabularies(read, written, start, end, unknown)
 
 
 def _unknowns(side: Tokenizer) -> list[int]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.attention.memory import Memory
 from regard.attention.windows import LocalM
-from regard.exports.onnx.graphs import TEXT, Axes, Graph, example
+from regard.exports.onnx.export_graph import TEXT, Axes, Graph, example
 from regard.exports.onnx.tracing import traceable
 from regard.models.decoders import Bahdanau, Decoder, FedLuong, Luong, Writing
 from regard.models.reader import Source

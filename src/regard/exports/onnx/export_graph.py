@@ -1,14 +1,21 @@
-"""What a graph takes and gives: models that read a text whole are one graph, whose inputs and outputs have names."""
+"""The ONNX graph of a model: what goes in and comes out by name, and its file, written by torch.export."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.export import Dim
 
+from regard.errors import CheckpointError
 from regard.exports.onnx.tracing import traceable
 from regard.models.bert import MaskedLM
 from regard.models.elmo import ELMo, Tagger
@@ -96,3 +103,35 @@ def whole(model: nn.Module) -> Graph:
 def example() -> tuple[Tensor, Tensor]:
     """ids (3, 5) and lengths (3,): of sizes that no other dimension is likely to be taken for."""
     return torch.arange(15).reshape(3, 5) % 4, torch.tensor([5, 2, 4])
+
+
+def draw(graph: Graph, folder: Path, longest: int | None = None) -> None:
+    """Write a graph; `longest`: how long a text may be, where there is a limit."""
+    dims = {"batch": Dim("batch", min=1), "length": Dim("length", min=1, max=longest)}
+    shapes = tuple({at: dims[name] for at, name in enumerate(axes)} for axes in graph.inputs.values())
+    with torch.no_grad(), _silence():
+        # a dimension that turns out not to be free is an error here, and a fixed number in torch.onnx.export alone
+        followed = torch.export.export(graph.module.eval(), graph.examples, dynamic_shapes=(shapes,), strict=False)
+        program = torch.onnx.export(
+            followed,
+            input_names=list(graph.inputs),
+            output_names=list(graph.outputs),
+            dynamo=True,
+            verbose=False,
+        )
+    if program is None:
+        raise CheckpointError("nothing from torch.onnx.export", "a graph", where=f"{folder / graph.file}")
+    program.save(folder / graph.file)
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """The exporter tells of its own ways, at length; what goes wrong it raises."""
+    loud = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), redirect_stdout(StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(loud)

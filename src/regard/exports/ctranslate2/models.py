@@ -12,8 +12,8 @@ from torch import nn
 
 from regard.attention.layers import DecoderBlock
 from regard.attention.positions import Learned, Sinusoidal
-from regard.hub.ctranslate2.layers import Make, activation, array, epsilon, layer, linear, norm, still
-from regard.hub.ctranslate2.words import Words
+from regard.exports.ctranslate2.layers import Make, activation, array, epsilon, identity, layer, linear, norm
+from regard.exports.ctranslate2.vocabulary import Vocabularies
 from regard.hub.families.family import built
 from regard.models.gpt import GPT
 from regard.models.transformer import Transformer
@@ -21,12 +21,12 @@ from regard.models.transformer import Transformer
 REACH = 4096  # places for which sinusoids are written; CTranslate2 refuses texts that are longer, in words
 
 
-def specification(model: GPT | Transformer, words: Words) -> Any:
+def specification(model: GPT | Transformer, words: Vocabularies) -> Any:
     """The whole of a model, to be saved."""
     return _generator(model, words) if isinstance(model, GPT) else _translator(model, words)
 
 
-def _generator(model: GPT, words: Words) -> Any:
+def _generator(model: GPT, words: Vocabularies) -> Any:
     decoder = theirs.TransformerDecoderSpec(0, with_encoder_attention=False, **_shape(model.decoder, "pre"))
     decoder.embeddings.weight = array(model.embedding.weight)
     decoder.scale_embeddings = 1.0
@@ -42,7 +42,7 @@ def _generator(model: GPT, words: Words) -> Any:
     return spec
 
 
-def _translator(model: Transformer, words: Words) -> Any:
+def _translator(model: Transformer, words: Vocabularies) -> Any:
     order = built(model.decoder).after_self.order
     encoder = theirs.TransformerEncoderSpec(0, **_shape(model.encoder.blocks, order))
     decoder = theirs.TransformerDecoderSpec(
@@ -87,7 +87,7 @@ def _stack(spec: Any, blocks: nn.ModuleList, make: Make, added: nn.Module | None
     first = built(blocks)
     if first.self.rotary is not None:
         plain = partial(make, external_pre_post_encoder_layers=True) if isinstance(first, DecoderBlock) else make
-        spec.layer.insert(0, still(plain, first.self.dim, first.self.project.heads))
+        spec.layer.insert(0, identity(plain, first.self.dim, first.self.project.heads))
 
 
 def _table(added: nn.Module) -> np.ndarray:
@@ -110,6 +110,6 @@ def _say(decoder: Any, model: Transformer) -> None:
     decoder.alignment_heads = np.int16(0)
 
 
-def _configure(config: Any, words: Words, eps: float) -> None:
+def _configure(config: Any, words: Vocabularies, eps: float) -> None:
     config.bos_token, config.eos_token, config.unk_token = words.start, words.end, words.unknown
     config.layer_norm_epsilon = eps

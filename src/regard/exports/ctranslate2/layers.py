@@ -99,7 +99,7 @@ def array(*tensors: Tensor) -> np.ndarray:
     return torch.cat([tensor.detach().float().cpu() for tensor in tensors]).numpy().copy()
 
 
-def still(make: Make, width: int, heads: int) -> Any:
+def identity(make: Make, width: int, heads: int) -> Any:
     """A layer that gives back what it gets, x + 0, without rotary positions.
 
     CTranslate2 adds positions to words unless its first layer turns them. So sinusoids and rotary positions go

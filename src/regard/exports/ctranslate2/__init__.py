@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from regard.adapters import adapter
 from regard.errors import RunError, SettingError, unknown
-from regard.hub.checked import Checked
-from regard.hub.giving import giving
+from regard.exports.atomic_export import Checked, giving
 from regard.models.gpt import GPT
 from regard.models.transformer import Transformer
-from regard.training.run import load, recorded
+from regard.training.run import recorded
 from regard.training.tasks.language import Language
-from regard.training.tasks.tokenizers import FILE, TARGET, kept_tokenizer
+from regard.training.tasks.tokenizers import FILE, TARGET
 from regard.training.tasks.translation import Translation
 
 if TYPE_CHECKING:
-    from regard.hub.ctranslate2.trial import Trial
+    from regard.exports.ctranslate2.ctranslate2_verify import Verification
 
 QUANTIZATIONS = ("int8", "int8_float32", "float16", "float32")
 WHERE = "regard export --to ctranslate2"
@@ -45,21 +45,23 @@ def export(run: Path, folder: Path, quantization: str | None = None) -> Checked:
             "no ctranslate2", "the package ctranslate2", where=WHERE, advice="pip install 'regard[ctranslate2]'"
         )
     with giving(folder, WHERE) as rough:
-        return _written(run, rough, _trial(run), quantization)
+        return _written(run, rough, _verification(run), quantization)
 
 
-def _trial(run: Path) -> Trial:
-    from regard.hub.ctranslate2 import trial, words
+def _verification(run: Path) -> Verification:
+    from regard.exports.ctranslate2 import ctranslate2_verify as verify
+    from regard.exports.ctranslate2 import vocabulary
 
     recipe = recorded(run)
     recipe.expect_whole(run, WHERE)
-    model = load(run)
+    found = adapter(run, attends=False)
+    model, source, target = found.model, found.tokenizers[0], found.tokenizers[-1]
     if isinstance(recipe, Language) and isinstance(model, GPT):
-        tokenizer = kept_tokenizer(recipe.tokenizer, run)
-        return trial.OfLanguage(model, words.of_one(tokenizer), trial.stretches(recipe, model, tokenizer, run))
+        prompts = verify.stretches(recipe, model, source, run)
+        return verify.VerifyLanguageModel(model, vocabulary.of_one(source), prompts)
     if isinstance(recipe, Translation) and isinstance(model, Transformer):
-        source, target = recipe.tokenizers(run)
-        return trial.OfTranslation(model, words.of_two(source, target), trial.pairs(recipe, source, target))
+        prompts = verify.pairs(recipe, source, target)
+        return verify.VerifyTranslator(model, vocabulary.of_two(source, target), prompts)
     raise RunError(
         f"{run}, whose model is a {type(model).__name__}",
         "a run of a GPT (task 'language') or of a Transformer (task 'translation')",
@@ -67,14 +69,14 @@ def _trial(run: Path) -> Trial:
     )
 
 
-def _written(run: Path, folder: Path, trial: Trial, quantization: str) -> Checked:
-    from regard.hub.ctranslate2.models import specification
+def _written(run: Path, folder: Path, verification: Verification, quantization: str) -> Checked:
+    from regard.exports.ctranslate2.models import specification
 
-    spec = specification(trial.model, trial.words)
+    spec = specification(verification.model, verification.words)
     spec.validate()
     spec.optimize(quantization)
     spec.save(str(folder))
     for name in (FILE, TARGET):
         if (run / name).exists():
             shutil.copyfile(run / name, folder / name)
-    return trial.run(folder, quantization)
+    return verification.run(folder, quantization)

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import ctranslate2  # type: ignore[import-untyped]
 import numpy as np
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
+from regard.adapters.bert_inputs import padded
 from regard.decoding.greedy import Greedy
 from regard.decoding.score import forced
 from regard.decoding.search import Rules
 from regard.errors import CheckpointError
-from regard.hub.checked import Checked
-from regard.hub.ctranslate2.words import Words
+from regard.exports.atomic_export import Checked
+from regard.exports.ctranslate2.vocabulary import Vocabularies
 from regard.models.gpt import GPT
 from regard.text.store.fields import DocumentFields
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -32,7 +32,7 @@ TEXTS, LONGEST = 8, 32
 FAR, TINY = 1e-4, 1e-3  # how much ln p may differ in float32, of its size and at all
 
 
-class Row(NamedTuple):
+class Prompt(NamedTuple):
     """A text to go on with: what a Stepper starts from, the token to step with first, and how the text goes on."""
 
     read: list[int]
@@ -41,12 +41,12 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Trial(ABC):
+class Verification(ABC):
     """A model of ours with its words and texts; the two kinds below know how CTranslate2 goes on with those."""
 
     model: Any  # a Stepper
-    words: Words
-    rows: Sequence[Row]
+    words: Vocabularies
+    rows: Sequence[Prompt]
 
     @property
     def longest(self) -> int:
@@ -78,19 +78,17 @@ class Trial(ABC):
         ends = [[self.words.end] if text.finished else [] for [text] in texts]
         return [[*self._spelled(text.tokens), *end] for [text], end in zip(texts, ends, strict=True)]
 
-    def _likely(self, rows: Sequence[Row]) -> list[list[float]]:
+    def _likely(self, rows: Sequence[Prompt]) -> list[list[float]]:
         """ln p of what comes after each row."""
-        after = pad_sequence([torch.tensor(row.after) for row in rows], batch_first=True)
-        lengths = torch.tensor([len(row.after) for row in rows])
+        after, lengths = padded([row.after for row in rows], 0)
         said, _ = forced(self.model, *self._begun(rows), after, lengths)
         return [one[: len(row.after)].tolist() for one, row in zip(said, rows, strict=True)]
 
-    def _begun(self, rows: Sequence[Row]) -> tuple[Any, torch.Tensor]:
-        read = pad_sequence([torch.tensor(row.read, dtype=torch.long) for row in rows], batch_first=True)
-        lengths = torch.tensor([len(row.read) for row in rows])
+    def _begun(self, rows: Sequence[Prompt]) -> tuple[Any, torch.Tensor]:
+        read, lengths = padded([row.read for row in rows], 0)
         return self.model.start(read, lengths), torch.tensor([row.first for row in rows])
 
-    def _expect_likely(self, row: Row, ours: Sequence[float], theirs: Sequence[float]) -> None:
+    def _expect_likely(self, row: Prompt, ours: Sequence[float], theirs: Sequence[float]) -> None:
         for at, (wanted, came) in enumerate(zip(ours, theirs, strict=True)):
             if not _close(wanted, came):
                 token, before = self.words.target[row.after[at]], self._told(row, row.after[:at])
@@ -100,7 +98,7 @@ class Trial(ABC):
                     where="CTranslate2",
                 )
 
-    def _expect_written(self, row: Row, ours: Sequence[str], theirs: Sequence[str]) -> None:
+    def _expect_written(self, row: Prompt, ours: Sequence[str], theirs: Sequence[str]) -> None:
         length = min(len(ours), len(theirs))
         at = next((at for at in range(length) if ours[at] != theirs[at]), length)
         if at == len(ours) == len(theirs):
@@ -115,14 +113,14 @@ class Trial(ABC):
             f"{came} after {self._told(row, before)}", f"{wanted}, as from the run", where="CTranslate2"
         )
 
-    def _told(self, row: Row, after: Sequence[int]) -> str:
+    def _told(self, row: Prompt, after: Sequence[int]) -> str:
         return repr(" ".join(self._spelled([row.first, *after])))
 
     def _spelled(self, tokens: Sequence[int]) -> list[str]:
         return [self.words.target[token] for token in tokens]
 
 
-class OfLanguage(Trial):
+class VerifyLanguageModel(Verification):
     """A GPT goes on with a text."""
 
     @property
@@ -140,7 +138,7 @@ class OfLanguage(Trial):
         return [one.sequences[0] for one in found], likely
 
 
-class OfTranslation(Trial):
+class VerifyTranslator(Verification):
     """A Transformer translates a sentence."""
 
     def theirs(self, folder: Path, compute: str) -> tuple[list[list[str]], list[list[float]]]:
@@ -154,7 +152,7 @@ class OfTranslation(Trial):
         return [one.hypotheses[0] for one in found], likely
 
 
-def stretches(recipe: Language, model: GPT, tokenizer: Tokenizer, run: Path) -> list[Row]:
+def stretches(recipe: Language, model: GPT, tokenizer: Tokenizer, run: Path) -> list[Prompt]:
     """Stretches of validation text, each half to be read; of any tokens where the run's text is not at hand."""
     size = min(LONGEST, model.longest or LONGEST)
     if isinstance(recipe.data, Stories):
@@ -168,11 +166,12 @@ def stretches(recipe: Language, model: GPT, tokenizer: Tokenizer, run: Path) -> 
     halves = [max(1, len(ids) // 2 - at % 3) for at, ids in enumerate(found)]  # prompts of several lengths
     longest = size - size // 2
     return [
-        Row(ids[: half - 1], ids[half - 1], ids[half : half + longest]) for half, ids in zip(halves, found, strict=True)
+        Prompt(ids[: half - 1], ids[half - 1], ids[half : half + longest])
+        for half, ids in zip(halves, found, strict=True)
     ]
 
 
-def pairs(recipe: Translation, source: Tokenizer, target: Tokenizer) -> list[Row]:
+def pairs(recipe: Translation, source: Tokenizer, target: Tokenizer) -> list[Prompt]:
     """Validation sentences; any tokens where the run's text is not at hand."""
     if isinstance(recipe.data, Pairs):
         drawn = list(recipe.data.drawn("valid", TEXTS))
@@ -183,7 +182,7 @@ def pairs(recipe: Translation, source: Tokenizer, target: Tokenizer) -> list[Row
         read, written = _anything(source, sizes), _anything(target, sizes)
     start, end = target.special.need("start"), target.special.need("end")
     return [
-        Row([*ids, source.special.need("end")], start, [*others, end])
+        Prompt([*ids, source.special.need("end")], start, [*others, end])
         for ids, others in zip(read, written, strict=True)
     ]
 
