@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.elsewhere import overheard
+from regard.attention.inputs import Prepared
 from regard.attention.observe import Attended, Observe
-from regard.attention.prepared import Prepared
 from regard.attention.tap import Hear, Listener, listening, places_of, taps_of
 from regard.errors import DtypeError, PlaceError, SettingError, ShapeError, unknown
 
