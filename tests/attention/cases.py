@@ -21,9 +21,8 @@ from regard.attention.masks import Grid, Mask
 
 torch.set_num_threads(1)  # these maps are small: a second thread costs more than it brings
 
-HERE = [
-    name for name in sorted(BACKENDS) if not name.startswith("triton")
-]  # those have tests and a device of their own
+# Triton's have tests and a device of their own; "recurrent" takes few masks, and is held to the laws by Request.able
+HERE = [name for name in sorted(BACKENDS) if not name.startswith(("triton", "recurrent"))]
 ALL = Observe(top=3, entropy=True, received=True, thumbnail=(3, 2), weights=True, prepared=True)
 STATISTICS = Observe(top=3, entropy=True, received=True, thumbnail=(3, 2))
 

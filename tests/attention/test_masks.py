@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from attention.cases import Lead, any_masks, simple_masks, size_or_none
-from regard.attention import masks, reach
+from regard.attention import mask_analysis, masks
 from regard.attention.masks import Causal, Dense, Documents, Everything, Grid, Mask, Padding, Past, Window
 from regard.errors import DtypeError
 
@@ -118,9 +118,9 @@ def test_a_part_is_that_part_of_the_whole(case: tuple[Mask, Grid]) -> None:
 def test_hides_nothing_and_all_take_part_never_claim_too_much(case: tuple[Mask, Grid]) -> None:
     mask, grid = case
     dense = whole(mask, grid)
-    if reach.hides_nothing(mask, grid):
+    if mask_analysis.hides_nothing(mask, grid):
         assert dense.all()
-    if reach.all_take_part(mask, grid):
+    if mask_analysis.all_take_part(mask, grid):
         assert dense.any(-1).all() and dense.any(-2).all()
 
 
@@ -130,17 +130,17 @@ def test_of_a_window_shapes_tell_all(left: int | None, right: int | None, offset
     for T in (1, 2, 5):
         mask, grid = Window(left, right, offset), Grid((), T, max(S, 1), CPU)
         dense = whole(mask, grid)
-        assert reach.hides_nothing(mask, grid) == bool(dense.all())
-        assert reach.hides_nothing(mask & Causal(20), grid) == bool(dense.all())
-        assert reach.all_take_part(mask, grid) == bool(dense.any(-1).all() and dense.any(-2).all())
-        looks, seen = reach.looks_and_seen(mask, grid)
+        assert mask_analysis.hides_nothing(mask, grid) == bool(dense.all())
+        assert mask_analysis.hides_nothing(mask & Causal(20), grid) == bool(dense.all())
+        assert mask_analysis.all_take_part(mask, grid) == bool(dense.any(-1).all() and dense.any(-2).all())
+        looks, seen = mask_analysis.looks_and_seen(mask, grid)
         assert torch.equal(looks, dense.any(-1)) and torch.equal(seen, dense.any(-2))
 
 
 @given(placed())
 def test_looks_and_seen_are_the_rows_and_columns_with_anything_in_them(case: tuple[Mask, Grid]) -> None:
     mask, grid = case
-    looks, seen = reach.looks_and_seen(mask, grid)
+    looks, seen = mask_analysis.looks_and_seen(mask, grid)
     dense = whole(mask, grid)
     assert torch.equal(looks.expand(*grid.lead, grid.T), dense.any(-1))
     assert torch.equal(seen.expand(*grid.lead, grid.S), dense.any(-2))
@@ -153,7 +153,7 @@ def test_looks_and_seen_take_in_what_else_hides(case: tuple[Mask, Grid]) -> None
     def odd(rows: Tensor, cols: Tensor) -> Tensor:
         return (rows[:, None] + cols) % 2 == 1
 
-    looks, seen = reach.looks_and_seen(mask, grid, more=odd)
+    looks, seen = mask_analysis.looks_and_seen(mask, grid, more=odd)
     dense = whole(mask, grid) & odd(torch.arange(grid.T), torch.arange(grid.S))
     assert torch.equal(looks.expand(*grid.lead, grid.T), dense.any(-1))
     assert torch.equal(seen.expand(*grid.lead, grid.S), dense.any(-2))
@@ -162,7 +162,7 @@ def test_looks_and_seen_take_in_what_else_hides(case: tuple[Mask, Grid]) -> None
 @pytest.mark.parametrize("T", [70, 64, 130])
 def test_looks_and_seen_of_more_rows_than_it_asks_at_once(T: int) -> None:
     table = torch.rand(2, T, 9, generator=torch.Generator().manual_seed(T)) < 0.02
-    looks, seen = reach.looks_and_seen(Dense(table), Grid((2,), T, 9, CPU))
+    looks, seen = mask_analysis.looks_and_seen(Dense(table), Grid((2,), T, 9, CPU))
     assert torch.equal(looks, table.any(-1)) and torch.equal(seen, table.any(-2))
 
 
@@ -226,7 +226,7 @@ def test_lengths_may_be_of_any_integer_kind(dtype: torch.dtype, side: str) -> No
     got = Padding(counts.to(dtype), counts.to(dtype), side=side)
     assert torch.equal(got.dense(4, 300)[0, -1 if side == "left" else 0], want.dense(4, 300)[0, 0])
     grid = Grid((2,), 4, 300, CPU)
-    assert torch.equal(reach.looks_and_seen(got, grid)[1], want.dense(4, 300).any(-2))
+    assert torch.equal(mask_analysis.looks_and_seen(got, grid)[1], want.dense(4, 300).any(-2))
 
 
 def test_documents_are_named_by_tensors() -> None:

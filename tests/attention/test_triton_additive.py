@@ -19,7 +19,7 @@ from torch import Tensor
 
 from attention.interpreting import Checks, disassembled, interpreted
 from regard.attention import Attended, Observe, attend, masks, scores
-from regard.attention.attend import prepare
+from regard.attention.inputs import prepare
 from regard.attention.kernels import triton_additive, triton_additive_parts
 from regard.attention.kernels.triton_additive_parts import TILINGS
 
@@ -46,9 +46,9 @@ def drawn(q: tuple[int, ...], k: tuple[int, ...], *, units: int = 5, values: int
 
 
 def kernel(q: Tensor, k: Tensor, v: Tensor, score: scores.Additive, mask: masks.Mask | None = None) -> Attended:
-    prepared, v, dropout = prepare(q, k, v, score, mask, None, None, 0.0)
-    assert triton_additive.refuses(prepared, v, dropout) is None
-    return triton_additive.compute(prepared, v, dropout, STATISTICS)
+    prepared, v = prepare(q, k, v, score, mask, None, None)
+    assert triton_additive.refuses(prepared, v, 0.0) is None
+    return triton_additive.compute(prepared, v, 0.0, STATISTICS)
 
 
 def plain(q: Tensor, k: Tensor, v: Tensor, score: scores.Additive, mask: masks.Mask | None = None) -> Attended:
@@ -354,7 +354,8 @@ def test_refusals_are_in_words() -> None:
 
     def said(**changes: Any) -> str | None:
         asked = {"score": score, "mask": None, "bias": None, "window": None, "dropout": 0.0} | changes
-        return triton_additive.refuses(*prepare(q, k, v, *asked.values()))
+        *how, dropout = asked.values()
+        return triton_additive.refuses(*prepare(q, k, v, *how), dropout)
 
     assert said() == "it runs on cuda, not on cpu"
     assert (

@@ -163,11 +163,13 @@ def test_weights_that_are_not_held_are_told_to_whoever_listens() -> None:
     model, text = attentive("lstm", Dot(), Sentinel(HIDDEN)), tokens(2, 9)
     want = model(text)[0]
     with nothing_held():
+        alone = model(text)[0]
         with capture(model) as heard:
             got = model(text)[0]
         with intervene(model, "past", weights="uniform"):
             other = model(text)[0]
-    assert isinstance(got.copied, Tensor) and torch.equal(got.copied, want.copied)
+    assert isinstance(got.copied, Looked) and torch.equal(got.surprise(text), alone.surprise(text))
+    torch.testing.assert_close(got.weights(), want.copied)
     assert heard["past"].weights is not None
     copied = other.weights()[0, 5, :5]  # an answer to what it looks at is copied from
     torch.testing.assert_close(copied, copied[:1].expand(5))

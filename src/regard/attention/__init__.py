@@ -3,9 +3,9 @@
 from regard.attention.attend import Choice, attend, choose
 from regard.attention.biases import DenseBias
 from regard.attention.hearing import Heard, capture
-from regard.attention.memory import Memory
+from regard.attention.inputs import Prepared
+from regard.attention.kernels.recurrent import PreparedKeys
 from regard.attention.observe import Attended, Observe, Top
-from regard.attention.prepared import Prepared
 from regard.attention.tap import Tap
 
 __all__ = [
@@ -13,9 +13,9 @@ __all__ = [
     "Choice",
     "DenseBias",
     "Heard",
-    "Memory",
     "Observe",
     "Prepared",
+    "PreparedKeys",
     "Tap",
     "Top",
     "attend",

@@ -18,11 +18,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from regard.attention.attend import SMALL, own_precision, prepare
+from regard.attention.attend import SMALL
+from regard.attention.inputs import Prepared, own_precision, prepare
 from regard.attention.kernels import triton_copied
 from regard.attention.kernels.blocks import Block, blocks, parts
 from regard.attention.masks import Documents, Mask
-from regard.attention.prepared import Prepared
 from regard.attention.scores import Score
 from regard.errors import BackendError, unknown
 
@@ -46,7 +46,7 @@ def copied(
     >>> copied(torch.zeros(1, 2), torch.zeros(4, 2), torch.tensor([7, 8, 7, 9]), torch.tensor([7])).exp()
     tensor([0.5000])
     """
-    prepared, _, _ = prepare(q, k, None, score, mask, bias, None, 0.0)
+    prepared, _ = prepare(q, k, None, score, mask, bias, None)
     return log_mass(prepared, Documents(ids, targets), backend)
 
 

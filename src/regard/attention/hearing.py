@@ -61,8 +61,7 @@ class Heard:
 def capture(model: nn.Module, places: str | Sequence[str] = "*", observe: Observe | None = None) -> Iterator[Heard]:
     """Hear every call at the places that match, such as "*.cross" or ["encoder.0.self", "encoder.1.*"].
 
-    By default the whole weights are heard. The model's output does not change by one bit; while it trains, that of a
-    loop with its own derivative (models/loop.py), which nobody can listen to, may change by rounding.
+    By default the whole weights are heard. Neither the model's output nor its gradients change by one bit.
 
     A model without taps is heard where it calls torch's own attention, or transformers' under "regard"; its places go
     by the module that made the call.
@@ -77,5 +76,5 @@ def hearing(model: nn.Module, places: str | Sequence[str], observe: Observe, hea
     """Let `heard` hear this model until the block ends."""
     taps = taps_of(model)
     elsewhere: AbstractContextManager[object] = nullcontext() if taps else overheard(model)
-    with listening(Listener(places_of(model, places), observe, heard.add)), elsewhere:
+    with listening(Listener(places_of(model, places), observe, heard.add, replaces=False)), elsewhere:
         yield

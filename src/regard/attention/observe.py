@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.prepared import Prepared
+from regard.attention.inputs import Prepared
 from regard.errors import SettingError
 
 
@@ -107,6 +107,16 @@ class Attended:
             f.name: None for f in fields(Observe) if f.name != "top" and not getattr(observe, f.name)
         }
         return replace(self, top=top, **unwanted)
+
+    def with_inputs(self, inputs: Prepared, v: Tensor, observe: Observe) -> Attended:
+        """The same, with what it was computed from, as far as that is asked for."""
+        if not observe.prepared and not observe.values:
+            return self
+        return replace(
+            self,
+            prepared=inputs.kept(self.lse) if observe.prepared else None,
+            values=v.detach() if observe.values else None,
+        )
 
 
 def describe(weights: Tensor, hidden: Tensor, observe: Observe) -> Mapping[str, Any]:

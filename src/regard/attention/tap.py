@@ -21,9 +21,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.attend import attend, average, own_precision
+from regard.attention.attend import attend, average
 from regard.attention.grid import Grid
-from regard.attention.memory import Memory
+from regard.attention.inputs import own_precision
+from regard.attention.kernels.recurrent import PreparedKeys
 from regard.attention.observe import Attended, Observe, describe
 from regard.errors import PlaceError, ShapeError
 
@@ -33,11 +34,15 @@ Hear = Callable[[str, Attended], Tensor | None]
 
 @dataclass(frozen=True)
 class Listener:
-    """Someone who listens at some taps: what they want to know, and what they do with it."""
+    """Someone who listens at some taps: what they want to know, and what they do with it.
+
+    `replaces`: whether `hear` may return weights. A call that only reports is computed as if nobody listened.
+    """
 
     places: Mapping[nn.Module, str]
     observe: Observe
     hear: Hear
+    replaces: bool = True
 
 
 _NOTHING = Observe()
@@ -52,23 +57,27 @@ _anybody = False  # whether there are any: compilers know how to watch a global,
 class Tap(nn.Module):
     """`attend` with a name: the path of the module that owns it, as in "decoder.3.cross"."""
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor | None = None, **how: Any) -> Attended:
-        return self._reported(partial(attend, q, k, v), k if v is None else v, how)
-
-    def look(self, memory: Memory, q: Tensor, **how: Any) -> Attended:
-        """The same where queries come one after another: a call for each of them."""
-        return self._reported(partial(memory.look, q), memory.values, how)
+    def forward(self, q: Tensor, k: Tensor | PreparedKeys, v: Tensor | None = None, **how: Any) -> Attended:
+        if not is_heard(self):
+            return attend(q, k, v, **how)
+        own = how.pop("observe", None) or _NOTHING
+        values = k.values if isinstance(k, PreparedKeys) else k if v is None else v
+        compute = partial(attend, q, k, v, **how)
+        return report(self, lambda observe: compute(observe=observe), values, how.get("dropout", 0.0), own)
 
     @property
-    def listened(self) -> bool:
-        """Whether anybody hears this tap now. Who computes what it reports by another way must ask first."""
+    def heard(self) -> bool:
+        """Whether anybody hears this tap now."""
         return is_heard(self)
 
-    def _reported(self, compute: Callable[..., Attended], v: Tensor, how: dict[str, Any]) -> Attended:
-        if not is_heard(self):
-            return compute(**how)
-        own = how.pop("observe", None) or Observe()
-        return report(self, lambda observe: compute(observe=observe, **how), v, how.get("dropout", 0.0), own)
+    @property
+    def replaceable(self) -> bool:
+        """Whether somebody may answer with other weights. Who computes an average by another way must ask first."""
+        return _anybody and any(one.replaces and self in one.places for one in _listeners.get())
+
+    def report(self, compute: Callable[[Observe], Attended], v: Tensor) -> None:
+        """Tell the listeners of a call that was computed elsewhere, and that none of them may replace."""
+        report(self, compute, v)
 
 
 def is_heard(who: nn.Module) -> bool:

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 
 from regard.adapters.base import ModelAdapter
 from regard.attention.elsewhere import overheard
+from regard.attention.inputs import Prepared
 from regard.attention.observe import Attended, Observe
-from regard.attention.prepared import Prepared
 from regard.attention.tap import Hear, Listener, listening, places_of, taps_of
 from regard.errors import DtypeError, PlaceError, SettingError, ShapeError, unknown
 

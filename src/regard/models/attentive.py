@@ -139,9 +139,9 @@ class AttentiveLM(nn.Module):
 
     def _too_many(self, states: Tensor, keys: Seen) -> bool:
         """Whether the weights had better not be held: there are many, of a score that can do without, and nobody
-        listens, who might answer with others."""
+        may replace them."""
         many = states.size(0) * states.size(1) * keys.tokens.size(1) > most_held(states.device)
-        return many and isinstance(as_score(self.score), Dot) and not self.past.listened
+        return many and isinstance(as_score(self.score), Dot) and not self.past.replaceable
 
     def _said(
         self, states: Tensor, got: Attended, keys: Seen, texts: Documents | None = None

@@ -13,19 +13,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from regard.attention.kernels.recurrent import PreparedKeys, steps_refuse
 from regard.attention.masks import Padding
-from regard.attention.memory import Memory
 from regard.attention.observe import Attended, Observe
 from regard.attention.scores import Additive, Score
 from regard.attention.tap import Tap
 from regard.attention.windows import LocalM, LocalP
 from regard.errors import SettingError
-from regard.models import loop
+from regard.models import bahdanau_loop
 from regard.models.cells import Cell, State, recurrent
 from regard.models.reader import Source
 
@@ -37,7 +38,7 @@ class Writing:
     """Where a decoder stands: its cells, one for each layer; what it may look at; what it is fed; how far it is."""
 
     cells: tuple[State, ...]
-    memory: Memory | None
+    memory: PreparedKeys | None
     fed: Tensor | None = None  # (B, F): the vector that predicted the word before, or the weight each key has had
     at: int = 0
 
@@ -73,7 +74,7 @@ class Decoder(nn.Module, ABC):
         cells = tuple(tuple(first[i : i + self.carried]) for i in range(0, len(first), self.carried))
         return Writing(cells, self.memory(source))
 
-    def memory(self, source: Source) -> Memory | None:
+    def memory(self, source: Source) -> PreparedKeys | None:
         return None
 
     @abstractmethod
@@ -138,8 +139,8 @@ class Bahdanau(Decoder):
                 raise SettingError(f"coverage with {type(self.score).__name__}", "an Additive score", where="Bahdanau")
             self.coverage = nn.Parameter(torch.zeros(self.score.query.out_features))
 
-    def memory(self, source: Source) -> Memory:
-        return Memory.of(source.states, source.values, score=self.score, mask=Padding(source.lengths))
+    def memory(self, source: Source) -> PreparedKeys:
+        return PreparedKeys.of(source.states, source.values, score=self.score, mask=Padding(source.lengths))
 
     def begin(self, source: Source) -> Writing:
         state = super().begin(source)
@@ -148,8 +149,8 @@ class Bahdanau(Decoder):
         )
 
     def run(self, words: Tensor, state: Writing, observe: Observe = NOTHING) -> Decoded:
-        if self._alone(state, observe):
-            return self._walked(words, state)
+        if self._has_loop(state, observe):
+            return self._fused(words, state)
         hidden, contexts, weights = [], [], []
         for word, gates in zip(words.unbind(1), self.cell.inputs(words).unbind(1), strict=True):
             context, weight, state = self._go(word, gates, state, observe)
@@ -166,26 +167,26 @@ class Bahdanau(Decoder):
         seen = None if weights is None else weights.unsqueeze(1)
         return Decoded(torch.tanh(self.vector(parts)), parts, seen), state
 
-    def _alone(self, state: Writing, observe: Observe) -> bool:
-        """Whether `loop.walk` serves: training, the usual score and cell, nobody who asks what was looked at."""
+    def _has_loop(self, state: Writing, observe: Observe) -> bool:
+        """Whether `bahdanau_loop` serves: training, the usual score and cell, weights that nobody uses or replaces."""
         assert state.memory is not None
-        usual = isinstance(self.score, Additive) and self.cell.kind == "gru" and self.coverage is None
-        keys = state.memory.keys
-        plain = keys.dtype == state.cells[0][0].dtype and not torch.is_autocast_enabled(keys.device.type)
-        asked = observe != NOTHING or self.tap.listened or not torch.is_grad_enabled()
-        return usual and plain and state.memory.blind is None and not asked
+        usual = self.cell.kind == "gru" and self.coverage is None
+        free = observe == NOTHING and not self.tap.replaceable and torch.is_grad_enabled()
+        return usual and free and steps_refuse(state.memory, state.cells[0][0].dtype) is None
 
-    def _walked(self, words: Tensor, state: Writing) -> Decoded:
+    def _fused(self, words: Tensor, state: Writing) -> Decoded:
         memory, score, cell = state.memory, self.score, self.cell
         assert memory is not None and isinstance(score, Additive) and cell.fed is not None
         of_state, of_word = score.query.weight.split((self.hidden, score.query.in_features - self.hidden), -1)
         asked = words @ of_word.t() if self.asks_with_word else None
-        weights = loop.Weights(of_state, score.vector, cell.fed.weight, cell.state.weight, cell.state.bias)
-        first = state.cells[0][0]
-        hidden, contexts = loop.walk(
-            cell.inputs(words), asked, first, memory.keys, memory.values, memory.hidden, weights
+        weights = bahdanau_loop.Weights(of_state, score.vector, cell.fed.weight, cell.state.weight, cell.state.bias)
+        steps = bahdanau_loop.run(
+            cell.inputs(words), asked, state.cells[0][0], memory.keys, memory.values, memory.hidden, weights
         )
-        parts = torch.cat((hidden, contexts, words), -1)
+        if self.tap.heard:
+            for one in zip(*(x.split(1, 1) for x in (steps.twice / 2, steps.scores, steps.contexts)), strict=True):
+                self.tap.report(partial(memory.attended, *one), memory.values)
+        parts = torch.cat((steps.states, steps.contexts, words), -1)
         return Decoded(torch.tanh(self.vector(parts)), parts)
 
     def _go(
@@ -197,7 +198,7 @@ class Bahdanau(Decoder):
             memory = replace(memory, keys=memory.keys + state.fed.unsqueeze(-1) * self.coverage)
             observe = WEIGHTS | observe
         query = torch.cat((cell[0], word), -1) if self.asks_with_word else cell[0]
-        got = self.tap.look(memory, query.unsqueeze(1), observe=observe)
+        got = self.tap(query.unsqueeze(1), memory, observe=observe)
         context = got.output.squeeze(1)
         weights = None if got.weights is None else got.weights.squeeze(1)
         fed = state.fed if self.coverage is None or state.fed is None or weights is None else state.fed + weights
@@ -229,8 +230,8 @@ class Luong(Decoder):
     def _walker(self, width: int, layers: int, cell: str, dropout: float) -> None:
         self.recurrent = recurrent(cell, width, self.hidden, layers, dropout=dropout)
 
-    def memory(self, source: Source) -> Memory:
-        return Memory.of(source.states, source.values, score=self.score, mask=Padding(source.lengths))
+    def memory(self, source: Source) -> PreparedKeys:
+        return PreparedKeys.of(source.states, source.values, score=self.score, mask=Padding(source.lengths))
 
     def run(self, words: Tensor, state: Writing, observe: Observe = NOTHING) -> Decoded:
         assert state.memory is not None
@@ -245,7 +246,7 @@ class Luong(Decoder):
     def _look(self, states: Tensor, words: Tensor, state: Writing, observe: Observe) -> Decoded:
         """What these states (B, T, H), of step `state.at` and those after it, look at."""
         assert state.memory is not None
-        got = self.tap.look(state.memory, states, window=self._window(state), observe=observe)
+        got = self.tap(states, state.memory, window=self._window(state), observe=observe)
         return self._joined(states, got, words)
 
     def _joined(self, states: Tensor, got: Attended, words: Tensor) -> Decoded:

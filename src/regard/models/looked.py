@@ -8,11 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention.attend import own_precision, whole_map
+from regard.attention.attend import whole_map
 from regard.attention.copied import log_mass
 from regard.attention.grid import Grid
+from regard.attention.inputs import Prepared, own_precision
 from regard.attention.masks import Documents, Mask, Past
-from regard.attention.prepared import Prepared
 from regard.attention.scores import Dot, ScaledDot
 
 

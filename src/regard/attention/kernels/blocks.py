@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from regard.attention.grid import Lead
+from regard.attention.inputs import Prepared
 from regard.attention.masks import Everything
-from regard.attention.prepared import Prepared
 
 COMFORT = 2**21  # numbers in a block: eight megabytes of float32, where time was least on a CPU (smaller: more calls)
 LIMIT = 2**22  # numbers a block may have so that matrix products are not too thin

@@ -18,12 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.attention.inputs import Prepared
 from regard.attention.kernels import sdpa, spans
 from regard.attention.kernels.devices import INTERPRETED, no_kernels, on_device
 from regard.attention.kernels.shapes import as_four
 from regard.attention.kernels.spans import Spans
 from regard.attention.observe import Attended, Observe, Top, describe
-from regard.attention.prepared import Prepared
 from regard.attention.scores import Dot
 
 HALF = (torch.bfloat16, torch.float16)

@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.attention.inputs import Prepared, working
 from regard.attention.kernels.blocks import COMFORT, Scratch, blocks, parts
 from regard.attention.kernels.shapes import as_four
 from regard.attention.kernels.statistics import Statistics
 from regard.attention.kernels.stream import exponentials
+from regard.attention.mask_analysis import hides_nothing
 from regard.attention.masks import Window
 from regard.attention.observe import Attended, Observe
-from regard.attention.prepared import Prepared, working
-from regard.attention.reach import hides_nothing
 from regard.attention.scores import Dot
 
 NAME = "sdpa"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention.prepared import Prepared
+from regard.attention.inputs import Prepared
 
 
 class Tiling(NamedTuple):

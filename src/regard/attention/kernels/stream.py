@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from regard.attention.inputs import Prepared, cut_heads, share_heads, working
 from regard.attention.kernels.blocks import Block, Scratch, blocks, parts
 from regard.attention.kernels.statistics import Statistics
 from regard.attention.observe import Attended, Observe
-from regard.attention.prepared import Prepared, cut_heads, share_heads, working
 from regard.attention.scores import Custom
 
 NAME = "stream"

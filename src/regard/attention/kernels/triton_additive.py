@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.grid import Grid
+from regard.attention.inputs import Prepared, share_heads
 from regard.attention.kernels.blocks import Block
 from regard.attention.kernels.devices import no_kernels, on_device
 from regard.attention.kernels.statistics import Statistics
@@ -21,7 +22,6 @@ from regard.attention.kernels.triton_additive_backward import gradient, remember
 from regard.attention.kernels.triton_additive_parts import Tiles, parts, whole_turns
 from regard.attention.masks import Everything
 from regard.attention.observe import Attended, Observe, Top
-from regard.attention.prepared import Prepared, share_heads
 from regard.attention.scores import Additive
 
 NAME = "triton"

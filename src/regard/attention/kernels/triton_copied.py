@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.attention.inputs import Prepared
 from regard.attention.kernels.fused import refuses_dots
 from regard.attention.kernels.shapes import as_four
 from regard.attention.kernels.spans import Spans
 from regard.attention.masks import Documents
-from regard.attention.prepared import Prepared
 from regard.attention.scores import Dot
 
 PRECISIONS = (torch.bfloat16, torch.float16, torch.float32)

@@ -15,7 +15,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from regard.attention.memory import Memory
+from regard.attention.kernels.recurrent import PreparedKeys
 from regard.attention.windows import LocalM
 from regard.exports.onnx.export_graph import TEXT, Axes, Graph, example
 from regard.exports.onnx.tracing import traceable
@@ -98,7 +98,7 @@ def _written(decoder: Decoder, told: dict[str, Tensor]) -> Writing:
     cells = tuple(tuple(told[f"cell_{i}_{j}"] for j in range(decoder.carried)) for i in range(decoder.layers))
     memory = None
     if isinstance(decoder, Bahdanau | Luong):
-        memory = Memory(decoder.score, told["keys"], told["values"], told["hidden"].unsqueeze(1), None)
+        memory = PreparedKeys(decoder.score, told["keys"], told["values"], told["hidden"].unsqueeze(1), None)
     return Writing(cells, memory, told.get("fed"), told.get("at", 0))  # type: ignore[arg-type]
 
 
@@ -109,10 +109,10 @@ def _placed(decoder: Decoder, writing: Writing, lengths: Tensor) -> Writing:
     return writing
 
 
-def _believing(decoder: Bahdanau | Luong, source: Source) -> Memory:
+def _believing(decoder: Bahdanau | Luong, source: Source) -> PreparedKeys:
     """A decoder's memory, made without looking at the numbers: a source has one word at least."""
     real = torch.arange(source.states.size(1), device=source.states.device) < source.lengths.unsqueeze(-1)
-    return Memory(decoder.score, decoder.score.keys(source.states), source.values, ~real.unsqueeze(1), None)
+    return PreparedKeys(decoder.score, decoder.score.keys(source.states), source.values, ~real.unsqueeze(1), None)
 
 
 def _copy(model: Seq2Seq) -> Seq2Seq:

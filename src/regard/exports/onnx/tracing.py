@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from regard.attention.attend import plain
 from regard.attention.grid import Grid
+from regard.attention.inputs import Prepared, Where
+from regard.attention.kernels import recurrent
+from regard.attention.kernels.recurrent import PreparedKeys
 from regard.attention.masks import Mask, as_mask
-from regard.attention.memory import Memory
 from regard.attention.observe import Attended, Observe
-from regard.attention.prepared import Prepared, Where
 from regard.attention.scores import as_score
 from regard.attention.tap import Tap
 from regard.attention.windows import LocalM, LocalP
@@ -115,27 +116,27 @@ class PlainTap(nn.Module):
         super().__init__()
 
     def forward(
-        self, q: Tensor, k: Tensor, v: Tensor | None = None, *, score: Any = None, mask: Mask | None = None, **how: Any
+        self,
+        q: Tensor,
+        k: Tensor | PreparedKeys,
+        v: Tensor | None = None,
+        *,
+        score: Any = None,
+        mask: Mask | None = None,
+        window: LocalM | LocalP | None = None,
+        observe: Observe | None = None,
+        **how: Any,
     ) -> Attended:
+        if isinstance(k, PreparedKeys):
+            given, observe = k.inputs(q, window), observe or Observe()
+            if window is None:
+                return recurrent.compute(given, k.values, 0.0, observe)
+            pairs = Pairs(given.score, given.q, given.k, given.mask, None, given.window, given.aim, given.grid)
+            return plain(pairs, k.values, 0.0, observe)
         grid = Grid(tuple(q.shape[:-2]), q.size(-2), k.size(-2), q.device)
         asked = as_score(score)
         prepared = Pairs(asked, *asked.prepare(q, k), as_mask(mask), None, None, None, grid)
         return plain(prepared, k if v is None else v, 0.0, Observe())
-
-    def look(
-        self, memory: Memory, q: Tensor, *, window: LocalM | LocalP | None = None, observe: Observe | None = None
-    ) -> Attended:
-        observe = observe or Observe()
-        if window is None:
-            return memory.look(q, observe=observe)
-        grid = Grid((q.size(0),), q.size(-2), memory.keys.size(-2), q.device)
-        mask, near, aim = memory.mask, None, None
-        if isinstance(window, LocalM):
-            mask = mask & window.mask
-        else:
-            near, aim = window, window.aim(q)
-        prepared = Pairs(memory.score, memory.score.queries(q), memory.keys, mask, None, near, aim, grid)
-        return plain(prepared, memory.values, 0.0, observe)
 
 
 class PlainEncoder(nn.Module):

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.attention.attend import attend
+from regard.attention.inputs import Prepared
 from regard.attention.masks import Causal, Everything, Mask
 from regard.attention.observe import Attended, Observe, cells
-from regard.attention.prepared import Prepared
 from regard.attention.scores import Additive, Dot
 from regard.errors import SettingError
 from regard.inspection.record.fixed import Fixed

@@ -5,18 +5,19 @@ This is what every kernel is handed and what a viewer can zoom into afterwards: 
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from regard.attention.biases import Bias
+from regard.attention.biases import Bias, as_bias
 from regard.attention.grid import Grid, Lead, cut
-from regard.attention.masks import Mask
-from regard.attention.reach import hides_nothing
-from regard.attention.scores import Score
-from regard.attention.windows import LocalP
-from regard.errors import SettingError
+from regard.attention.mask_analysis import all_take_part, hides_nothing, looks_and_seen
+from regard.attention.masks import Mask, as_mask
+from regard.attention.scores import Score, as_score
+from regard.attention.windows import LocalM, LocalP, as_window
+from regard.errors import DeviceError, DtypeError, SettingError, ShapeError
 
 Where = slice | Tensor
 """Which queries, or which keys: a slice or an index tensor."""
@@ -163,3 +164,143 @@ def cut_heads(x: Tensor, lead: Lead, grid: Grid) -> Tensor:
     assert whole or start // group == (stop - 1) // group, "a part of the heads reads one key head"
     heads = slice(None) if whole else slice(start // group, start // group + 1)
     return cut(x, (*lead[:-1], slice(None)))[..., heads, :, :]
+
+
+def prepare(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor | None,
+    score: object,
+    mask: Mask | None,
+    bias: object,
+    window: object,
+) -> tuple[Prepared, Tensor]:
+    """Check everything, clean what nobody may look at, and let the score prepare queries and keys."""
+    v = k if v is None else v
+    check_tensors(q, k, v)
+    grid = Grid(_lead(q, k, v), q.size(-2), k.size(-2), q.device)
+    asked, near = as_score(score), as_window(window)
+    where = as_mask(mask)
+    if isinstance(near, LocalM):
+        where, near = where & near.mask, None
+    where.check(grid)
+    added = as_bias(bias)
+    added = None if added is None else added.placed(grid)
+    check_parameters(asked, near, q)
+    raw = Prepared(asked, q, k, where, added, near, None, grid)
+    q, k, v = _clean(raw, v)
+    with own_precision(q) if q.dtype in (torch.float32, torch.float64) else nullcontext():
+        aim = None if near is None else near.aim(q)
+        asking, keys = asked.prepare(q, k)
+    if _joint(asking, keys, grid) != grid.lead:  # a mask or the values have more leading dimensions than q and k
+        asking = asking.expand(*grid.lead, *asking.shape[-2:])
+    return Prepared(asked, asking, keys, where, added, near, aim, grid), v
+
+
+def _clean(raw: Prepared, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Zeros for queries that look nowhere and keys that nobody sees: they may hold NaN or inf, and 0 x NaN is NaN.
+
+    On the CPU a glance at the largest numbers tells if nothing needs cleaning; elsewhere it would wait for the device,
+    and while a graph is compiled there are no numbers.
+    """
+    q, k, grid = raw.q, raw.k, raw.grid
+    more_hides = raw.window is not None or not raw.score.finite or not (raw.bias is None or raw.bias.finite)
+    calm = not more_hides and all_take_part(raw.mask, grid)
+    at_hand = q.device.type == "cpu" and not torch.compiler.is_compiling()
+    if calm or (at_hand and all(map(_tame, (q, k, v)))):
+        return q, k, v
+    looks, seen = looks_and_seen(raw.mask, grid)
+    q = torch.where(looks.unsqueeze(-1), q, 0.0)
+    if more_hides:
+        with torch.no_grad():
+            aim = None if raw.window is None else raw.window.aim(q).to(working(q.dtype))
+            looks, seen = looks_and_seen(raw.mask, grid, more=replace(raw, q=q, aim=aim).shown)
+        q = torch.where(looks.unsqueeze(-1), q, 0.0)
+    keys = unseen_to_zero(k, seen, grid)
+    return q, keys, keys if v is k else unseen_to_zero(v, seen, grid)
+
+
+def _tame(x: Tensor) -> bool:
+    """Whether every number is one whose products are finite in float32."""
+    if not x.numel():
+        return True
+    low, high = x.detach().aminmax()
+    return bool(low > -1e18) and bool(high < 1e18)  # false for NaN
+
+
+def unseen_to_zero(x: Tensor, seen: Tensor, grid: Grid) -> Tensor:
+    if grouped(x, grid) and seen.dim() >= 2 and seen.size(-2) > 1:
+        seen = seen.unflatten(-2, (x.size(-3), -1)).any(-2)
+    return torch.where(seen.unsqueeze(-1), x, 0.0)
+
+
+def own_precision(x: Tensor) -> AbstractContextManager[object]:
+    """The precision is the inputs' own (see `working`): autocast, where it is on, is switched off inside."""
+    device = x.device.type
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
+
+
+def _lead(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, ...]:
+    """The leading dimensions of the result, heads last if there are four dimensions or more."""
+    shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+    if k.size(-2) != v.size(-2):
+        raise ShapeError(
+            f"{k.size(-2)} keys and {v.size(-2)} values ({shapes})", "one value for each key", where="attend"
+        )
+    by_head = max(q.dim(), k.dim(), v.dim()) >= 4
+    try:
+        outer = _broadcast(*(x.shape[: -3 if by_head else -2] for x in (q, k, v)))
+    except RuntimeError:
+        raise ShapeError(shapes, "leading dimensions that broadcast", where="attend") from None
+    if not by_head:
+        return outer
+    asking, *others = (x.size(-3) if x.dim() >= 3 else 1 for x in (q, k, v))
+    heads = asking if asking > 1 else max(others)
+    for name, own in zip(("key", "value"), others, strict=True):
+        if own < 1 or heads % own or (asking == 1 and own not in (1, heads)):
+            raise ShapeError(
+                f"{asking} query heads and {own} {name} heads ({shapes})",
+                f"a number of {name} heads that divides {heads}",
+                where="attend",
+            )
+    return (*outer, heads)
+
+
+def _joint(q: Tensor, k: Tensor, grid: Grid) -> tuple[int, ...]:
+    """The leading dimensions that the scores of prepared q and k would have."""
+    k_lead = (*k.shape[:-3], grid.lead[-1]) if grouped(k, grid) else k.shape[:-2]
+    return _broadcast(q.shape[:-2], k_lead)
+
+
+def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that all of these broadcast to; equal ones, the usual case, are spared the slow way."""
+    return tuple(shapes[0] if len(set(map(tuple, shapes))) == 1 else torch.broadcast_shapes(*shapes))
+
+
+def check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
+    named = {"q": q, "k": k, "v": v}
+    for name, x in named.items():
+        if not isinstance(x, Tensor):
+            raise DtypeError(f"{name} of type {type(x).__name__}", "a tensor", where="attend")
+        if x.dim() < 2:
+            raise ShapeError(f"{name} of shape {tuple(x.shape)}", "(..., length, width)", where="attend")
+        if not x.is_floating_point():
+            raise DtypeError(f"{name} of {x.dtype}", "floating-point numbers", where="attend")
+    if len({x.device for x in named.values()}) > 1:
+        came = ", ".join(f"{name} on {x.device}" for name, x in named.items())
+        raise DeviceError(came, "all on one device", where="attend")
+    if len({x.dtype for x in named.values()}) > 1:
+        came = ", ".join(f"{name} of {x.dtype}" for name, x in named.items())
+        raise DtypeError(came, "one dtype", where="attend")
+
+
+def check_parameters(score: Score, window: LocalP | None, q: Tensor) -> None:
+    """A learned score or window must lie where the queries lie, in their dtype (autocast may mix dtypes)."""
+    mixed = torch.is_autocast_enabled(q.device.type)
+    for part in (score, window):
+        for name, parameter in () if part is None else part.named_parameters():
+            where = f"attend {type(part).__name__}.{name}"
+            if parameter.device != q.device:
+                raise DeviceError(f"a parameter on {parameter.device}", f"the queries' {q.device}", where=where)
+            if parameter.dtype != q.dtype and not mixed and not name.startswith("function."):
+                raise DtypeError(f"a parameter of {parameter.dtype}", f"the queries' {q.dtype}", where=where)

@@ -4,10 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from attention.cases import fields
 from regard.attention import capture
 from regard.attention.observe import Observe
 from regard.attention.scores import Additive
-from regard.models import loop
+from regard.attention.tap import Listener, listening, places_of
+from regard.models import bahdanau_loop
 from regard.models.decoders import NOTHING, Bahdanau, Writing
 from regard.models.reader import Source
 
@@ -36,13 +38,13 @@ def words(rows: int = 3, steps: int = 5) -> Tensor:
 def walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many steps each call of the fast loop took."""
     calls: list[int] = []
-    real = loop.walk
+    real = bahdanau_loop.run
 
-    def counted(gates: Tensor, *others: object) -> tuple[Tensor, Tensor]:
+    def counted(gates: Tensor, *others: object) -> bahdanau_loop.Steps:
         calls.append(gates.size(1))
         return real(gates, *others)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(loop, "walk", counted)
+    monkeypatch.setattr(bahdanau_loop, "run", counted)
     return calls
 
 
@@ -75,7 +77,7 @@ def test_the_derivative_is_the_slope() -> None:
     assert state.memory is not None and model.cell.fed is not None
     score, cell = model.score, model.cell
     assert isinstance(score, Additive)
-    weights = loop.Weights(
+    weights = bahdanau_loop.Weights(
         score.query.weight, score.vector, cell.fed.weight if cell.fed else cell.state.weight, cell.state.weight,
         cell.state.bias,
     )  # fmt: skip
@@ -84,22 +86,73 @@ def test_the_derivative_is_the_slope() -> None:
     leaves = [x.detach().requires_grad_() for x in (*inputs, *weights)]
     hidden = state.memory.hidden
 
-    def walked(*given: Tensor) -> tuple[Tensor, Tensor]:
-        return loop.walk(*given[:5], hidden, loop.Weights(*given[5:]))
+    def looped(*given: Tensor) -> tuple[Tensor, ...]:
+        steps = bahdanau_loop.run(*given[:5], hidden, bahdanau_loop.Weights(*given[5:]))
+        return steps.states, steps.contexts, steps.scores.softmax(-1), steps.scores.logsumexp(-1)
 
-    assert torch.autograd.gradcheck(walked, leaves)
+    assert torch.autograd.gradcheck(looped, leaves)
+    for only in range(4):  # what is not used has no gradient to give
+
+        def one(*given: Tensor, only: int = only) -> Tensor:
+            return looped(*given)[only]
+
+        assert torch.autograd.gradcheck(one, leaves, fast_mode=True)
 
 
-def test_who_listens_hears_the_plain_loop_and_changes_nothing(walks: list[int]) -> None:
+ALL = Observe(weights=True, top=2, entropy=True, received=True, thumbnail=(1, 3), prepared=True, values=True)
+
+
+@pytest.mark.parametrize("with_word", [False, True])
+def test_capture_hears_the_loop_and_changes_no_bit(with_word: bool, walks: list[int]) -> None:
+    model, read, given = decoder(asks_with_word=with_word), source(), words()
+    wanted = [*model.parameters(), read.states, read.values, given]
+
+    def trained() -> tuple[Tensor, ...]:
+        vectors = model.run(given, model.begin(read)).vectors
+        return vectors, *torch.autograd.grad(vectors.square().sum(), wanted, allow_unused=True)
+
+    alone = trained()
+    with capture(model, observe=ALL) as heard:
+        listened = trained()
+    assert walks == [5, 5]
+    for one, other in zip(alone, listened, strict=True):
+        assert (one is None) == (other is None) and (one is None or torch.equal(one, other))
+    with torch.no_grad(), capture(model, observe=ALL) as plain:
+        model.run(given, model.begin(read))
+    assert walks == [5, 5]
+    calls = heard.calls(heard.places[0]), plain.calls(plain.places[0])
+    assert len(calls[0]) == 5
+    for got, expected in zip(*calls, strict=True):
+        for name, x in fields(expected).items():
+            torch.testing.assert_close(fields(got)[name], x, rtol=1e-10, atol=1e-12)
+        assert got.prepared is not None and expected.prepared is not None
+        torch.testing.assert_close(got.prepared.tile(), expected.prepared.tile(), rtol=1e-10, atol=1e-12)
+        assert torch.equal(got.values, expected.values)
+
+
+def test_what_is_captured_in_training_has_a_gradient() -> None:
     model, read, given = decoder(), source(), words()
-    trained = model.run(given, model.begin(read)).vectors
-    with torch.no_grad():
-        alone = model.run(given, model.begin(read)).vectors
-    with capture(model) as heard:
-        listened = model.run(given, model.begin(read)).vectors
-    assert walks == [5] and len(heard.calls(heard.places[0])) == 5
-    assert torch.equal(alone, listened)
-    torch.testing.assert_close(trained, listened, rtol=1e-10, atol=1e-12)
+    towards = torch.randn(3, 5, 4, dtype=torch.float64)
+    told = []
+    for observe in (NOTHING, Observe(weights=True)):  # the second goes step by step
+        with capture(model) as heard:
+            model.run(given, model.begin(read), observe)
+        calls = heard.calls(heard.places[0])
+        weights, lse = torch.cat([got.weights for got in calls], 1), torch.cat([got.lse for got in calls], 1)
+        total = (weights * towards).sum() + lse.square().sum()
+        told.append(torch.autograd.grad(total, [model.score.vector, model.cell.state.weight, read.states, given]))
+    for one, other in zip(*told, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_who_may_answer_is_asked_at_every_step(walks: list[int]) -> None:
+    model, read, given = decoder(), source((4, 4, 4)), words()
+    even = Listener(places_of(model), Observe(weights=True), lambda _, got: torch.full_like(got.weights, 0.25))
+    with listening(even):
+        parts = model.run(given, model.begin(read)).parts
+    assert walks == []
+    mean = read.values.mean(1, keepdim=True).expand(-1, 5, -1)
+    torch.testing.assert_close(parts[..., HIDDEN : HIDDEN + STATES], mean)
 
 
 @pytest.mark.parametrize("how", [{"cell": "lstm"}, {"coverage": True}])

@@ -1,11 +1,11 @@
-"""Bahdanau's loop, all steps of it, with its derivative written out.
+"""Bahdanau's decoder loop, all steps of it, with its derivative written out.
 
     w_t = softmax(v . tanh(Wq h_t-1 + asked_t + keys));   c_t = w_t values;   h_t = GRU(gates_t + Wc c_t, h_t-1)
 
-Nothing undoes this loop, so what a step costs is what training costs. Left to autograd, a step is thirty small calls
-forward and as many nodes back, most of it bookkeeping. Here the way back is a second loop over what the first one left
-in a few large tensors, and every weight has its gradient from one product over all steps. It serves training alone,
-while nobody listens.
+Each step needs the one before, so what a step costs is what training costs. Left to autograd, a step is thirty small
+calls forward and as many nodes back, most of it bookkeeping. Here the way back is a second loop over what the first one
+left in a few large tensors, and every weight has its gradient from one product over all steps. The GRU is here; the
+attention of a step, and its derivative, are those of `regard.attention.kernels.recurrent`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from regard.attention.kernels.recurrent import AdditiveGradients, AdditiveSteps
 
 
 class Weights(NamedTuple):
@@ -27,7 +29,16 @@ class Weights(NamedTuple):
     bias: Tensor  # (3 H,)
 
 
-def walk(
+class Steps(NamedTuple):
+    """What T steps gave. `scores` and `twice`, twice the prepared queries: what attention can be reported from."""
+
+    states: Tensor  # (B, T, H)
+    contexts: Tensor  # (B, T, M)
+    scores: Tensor  # (B, T, S)
+    twice: Tensor  # (B, T, A), without a gradient
+
+
+def run(
     gates: Tensor,
     asked: Tensor | None,
     first: Tensor,
@@ -35,14 +46,13 @@ def walk(
     values: Tensor,
     hidden: Tensor | None,
     weights: Weights,
-) -> tuple[Tensor, Tensor]:
-    """What the words add to the gates (B, T, 3 H) and to the queries (B, T, A), the state before them (B, H), keys
-    (B, S, A), values (B, S, M), and where nobody may look (B, 1, S): the states (B, T, H), the contexts (B, T, M)."""
-    states, contexts = _Walk.apply(gates, asked, first, keys, values, hidden, *weights)
-    return states, contexts
+) -> Steps:
+    """What the words add to the gates (B, T, 3 H) and to the queries (B, T, A), the state before them (B, H), prepared
+    keys (B, S, A), values (B, S, M), and the keys that nobody may see (B, 1, S)."""
+    return Steps(*_BahdanauLoop.apply(gates, asked, first, keys, values, hidden, *weights))
 
 
-class _Walk(torch.autograd.Function):
+class _BahdanauLoop(torch.autograd.Function):
     """Tensors of all steps are (T, B, ...). A loop calls each of them by step, so they are unbound beforehand: indexing
     would cost as much as the sums. What does not hang on the loop is computed for all steps before it or after it."""
 
@@ -56,21 +66,18 @@ class _Walk(torch.autograd.Function):
         values: Tensor,
         hidden: Tensor | None,
         *parameters: Tensor,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, ...]:
         query, vector, context, state, bias = parameters
-        (B, T, _), (S, A), H, M = gates.shape, keys.shape[1:], first.size(-1), values.size(-1)
+        (B, T, _), A, H = gates.shape, keys.size(-1), first.size(-1)
         new = gates.new_empty
-        states, contexts = new(T + 1, B, H), new(T, B, M)  # states[t] is the one before step t
-        # tanh(x) = 2 sigmoid(2 x) - 1, as in Additive: met = sigmoid(2 (q + k)), scores = met . 2 v - sum of v
-        met, weights, base = new(T, B, S, A), new(T, B, S), (-vector.sum()).expand(B, S)
-        base = (base if hidden is None else base.masked_fill(hidden.squeeze(1), -torch.inf)).flatten()
+        states = new(T + 1, B, H)  # states[t] is the one before step t
+        attention = AdditiveSteps(keys, values, hidden, vector, T)
         # a state gives its query and its share of the gates in one product; r, z and n in the order of torch's GRU
         given = new(T, B, A + 3 * H)
         given[..., :A] = 0.0 if asked is None else 2 * asked.transpose(0, 1)
         given[..., A:] = bias
         opened, news = new(T, B, 2 * H), new(T, B, H)
         from_state, over = torch.cat((2 * query, state)).t(), context.t()
-        double, twice = 2 * vector, 2 * keys
         states[0] = first
         steps = zip(
             gates.unbind(1),
@@ -80,46 +87,45 @@ class _Walk(torch.autograd.Function):
             given[..., A + 2 * H :].unbind(0),
             states.unbind(0),
             states[1:].unbind(0),
-            met.unbind(0),
-            met.flatten(1, 2).unbind(0),
-            weights.unbind(0),
-            weights.unsqueeze(2).unbind(0),
-            contexts.unbind(0),
-            contexts.unsqueeze(2).unbind(0),
+            attention,
+            attention.contexts.unbind(0),
             opened.unbind(0),
             opened[..., :H].unbind(0),
             opened[..., H:].unbind(0),
             news.unbind(0),
             strict=False,  # there is one state more
         )
-        for x, own, q, own_rz, own_n, h, after, pairs, flat, w, w_row, c, c_row, rz, r, z, n in steps:
+        for x, own, twice, own_rz, own_n, h, after, attended, c, rz, r, z, n in steps:
             torch.addmm(own, h, from_state, out=own)
-            torch.add(q, twice, out=pairs).sigmoid_()
-            torch.softmax(torch.addmv(base, flat, double).view(B, S), -1, out=w)
-            torch.bmm(w_row, values, out=c_row)
+            attention.forward(twice, attended)
             x = torch.addmm(x, c, over)
             torch.add(x[:, : 2 * H], own_rz, out=rz).sigmoid_()
             torch.addcmul(x[:, 2 * H :], r, own_n, out=n).tanh_()
             torch.lerp(n, h, z, out=after)
-        ctx.save_for_backward(values, met, weights, states, contexts, opened, given, news, *parameters)
-        return states[1:].transpose(0, 1), contexts.transpose(0, 1)
+        weights, contexts, asking = attention.weights, attention.contexts, given[..., :A].transpose(0, 1)
+        ctx.save_for_backward(values, attention.pairs, weights, states, contexts, opened, given, news, *parameters)
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(asking)
+        return states[1:].transpose(0, 1), contexts.transpose(0, 1), attention.scores.transpose(0, 1), asking
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, to_states: Tensor, to_contexts: Tensor) -> tuple[Tensor | None, ...]:
-        values, met, weights, states, contexts, opened, given, news, *parameters = ctx.saved_tensors
+    def backward(ctx: Any, *towards: Tensor | None) -> tuple[Tensor | None, ...]:
+        values, pairs, weights, states, contexts, opened, given, news, *parameters = ctx.saved_tensors
         query, vector, context, state, _ = parameters
-        (T, B, _, A), H = met.shape, states.size(-1)
+        (T, B, _, A), H = pairs.shape, states.size(-1)
+        to_states, to_contexts, to_scores, _ = towards
+        to_states = states.new_zeros(B, T, H) if to_states is None else to_states
+        to_contexts = torch.zeros_like(contexts) if to_contexts is None else to_contexts.transpose(0, 1).clone()
+        to_scores = None if to_scores is None else to_scores.transpose(0, 1)
+        attention = AdditiveGradients(pairs, weights, values, vector, to_contexts, to_scores)
         before, (r, z) = states[:-1], opened.chunk(2, -1)
         # how far each sum in the gates moves the next state: of n, of z, and of r through n
         slope_n, slope_z = (1 - z) * (1 - news * news), (before - news) * z * (1 - z)
         slope_r = given[..., A + 2 * H :] * r * (1 - r)
-        slopes = (met - met * met).mul_(4 * vector)  # of the scores by each query and key, before their own gradient
         # gradients of the sums: [n, r z] of what the word and the context added, [r z, n] of what the state did
-        sums, asked = states.new_empty(T, B, 4 * H), states.new_empty(T, B, A)
-        seen = to_contexts.transpose(0, 1).clone()  # of the contexts
-        scored = torch.empty_like(weights)
-        entering, turned = torch.cat((context[2 * H :], context[: 2 * H])), values.mT
+        sums = states.new_empty(T, B, 4 * H)
+        entering = torch.cat((context[2 * H :], context[: 2 * H]))
         back = states.new_zeros(B, H)  # the gradient that reaches the state after a step from later ones
         steps = zip(
             to_states.unbind(1),
@@ -134,17 +140,13 @@ class _Walk(torch.autograd.Function):
             sums[..., 3 * H :].unbind(0),
             sums[..., : 3 * H].unbind(0),
             sums[..., H:].unbind(0),
-            seen.unbind(0),
-            seen.unsqueeze(2).unbind(0),
-            weights.unsqueeze(2).unbind(0),
-            scored.unsqueeze(2).unbind(0),
-            scored.unsqueeze(3).unbind(0),
-            slopes.unbind(0),
-            asked.unbind(0),
+            attention.contexts.unbind(0),
+            attention,
+            attention.queries.unbind(0),
             strict=True,
         )
         for (
-            came, by_n, by_r, by_z, reset, update, n, to_r, to_z, own_n, entered, kept, c, c_row, w, s, column, pairs, q
+            came, by_n, by_r, by_z, reset, update, n, to_r, to_z, own_n, entered, kept, c, attended, q
         ) in reversed(list(steps)):  # fmt: skip
             back = back + came
             torch.mul(back, by_n, out=n)
@@ -152,21 +154,19 @@ class _Walk(torch.autograd.Function):
             torch.mul(back, by_z, out=to_z)
             torch.mul(n, reset, out=own_n)
             c.addmm_(entered, entering)
-            toward = torch.bmm(c_row, turned)
-            torch.mul(w, toward - (w * toward).sum(-1, keepdim=True), out=s)
-            torch.sum(pairs.mul_(column), 1, out=q)
+            attention.backward(attended)
             back = torch.addmm(back * update, kept, state).addmm_(q, query)
         earlier, entered = before.flatten(0, 1), torch.cat((sums[..., H : 3 * H], sums[..., :H]), -1)
         kept = sums[..., H:].flatten(0, 1)
         return (
             entered.transpose(0, 1),
-            asked.transpose(0, 1) if ctx.needs_input_grad[1] else None,
+            attention.queries.transpose(0, 1) if ctx.needs_input_grad[1] else None,
             back,
-            slopes.sum(0),
-            weights.permute(1, 2, 0) @ seen.transpose(0, 1),
+            attention.keys(),
+            attention.values(),
             None,
-            asked.flatten(0, 1).t() @ earlier,
-            2 * (scored.flatten() @ met.flatten(0, 2)),
+            attention.queries.flatten(0, 1).t() @ earlier,
+            attention.vector(),
             entered.flatten(0, 1).t() @ contexts.flatten(0, 1),
             kept.t() @ earlier,
             kept.sum(0),
