@@ -14,6 +14,7 @@ from regard.cli import app
 from regard.decoding.beam import Beam
 from regard.errors import CheckpointError, RegardError
 from regard.hub.ctranslate2 import QUANTIZATIONS, export
+from regard.runs.weights import save_weights, weights_of
 from regard.text.grammar import drawing
 from regard.training.reading.recipes import read_recipe, write_recipe
 from regard.training.recipe import Recipe
@@ -21,7 +22,6 @@ from regard.training.tasks import TASKS
 from regard.training.tasks.language import TextFile
 from regard.training.tasks.translation.data import InFiles
 from regard.training.use import translator
-from regard.training.weights import save_weights, weights_of
 
 theirs = pytest.importorskip("ctranslate2")
 layers = pytest.importorskip("regard.hub.ctranslate2.layers")

@@ -26,13 +26,13 @@ from regard.hub.folder import TOKENIZER, Config, read_config, read_tensors, spec
 from regard.hub.origins import remember
 from regard.hub.table import bring_in, carry_out
 from regard.hub.theirs import knows, load_theirs
+from regard.runs.weights import FILE as WEIGHTS
+from regard.runs.weights import save_weights, weights_of
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.reading.recipes import write_recipe
 from regard.training.run import RECIPE, recorded
 from regard.training.run import load as load_run
 from regard.training.tasks.tokenizers import FILE, File
-from regard.training.weights import FILE as WEIGHTS
-from regard.training.weights import save_weights, weights_of
 
 
 def load(folder: str | os.PathLike[str]) -> nn.Module:

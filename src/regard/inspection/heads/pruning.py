@@ -21,12 +21,12 @@ from regard.inspection.heads.ablation import ablate
 from regard.inspection.heads.examined import GRADED, Examined
 from regard.inspection.heads.importance import importance
 from regard.models.pruning import group_of, multi_heads, without
+from regard.runs.weights import FILE as WEIGHTS
+from regard.runs.weights import save_weights, weights_of
 from regard.training.reading.recipes import write_recipe
 from regard.training.recipe import Recipe
 from regard.training.run import RECIPE, load, recorded
 from regard.training.tasks.tokenizers import FILE, TARGET, File
-from regard.training.weights import FILE as WEIGHTS
-from regard.training.weights import save_weights, weights_of
 
 Heads = dict[str, list[int]]
 By = Literal["importance", "ablation"]
