@@ -13,13 +13,13 @@ import typer
 from regard.errors import SettingError, unknown
 
 if TYPE_CHECKING:
-    from regard.hub.checked import Checked
+    from regard.hub.atomic_export import Checked
 
 
 def _hf(run: Path, folder: Path) -> None:
-    from regard.hub import carry
+    from regard.hub import export_checkpoint
 
-    carry(run, folder)
+    export_checkpoint(run, folder)
 
 
 def _ctranslate2(run: Path, folder: Path, quantization: str | None = None) -> Checked:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -17,12 +16,9 @@ from torch import Tensor, nn
 from regard.errors import SettingError
 from regard.inspection.rows import rows_of
 from regard.models.heads import OnText
+from regard.runs.run import Run
 from regard.text.corpora.labels import Labels, Scale
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.run import load
-from regard.training.tasks.classification import Classification, outputs_of
-from regard.training.tasks.tokenizers import kept_tokenizer
-from regard.training.use import for_task
 
 ROWS = 32  # texts read at once
 
@@ -46,9 +42,10 @@ class Classifier:
     @classmethod
     def of(cls, run: str | os.PathLike[str]) -> Classifier:
         """The model of a run folder."""
-        folder = Path(run)
-        recipe = for_task(folder, Classification)
-        return cls(load(folder), kept_tokenizer(recipe.tokenizer, folder), outputs_of(recipe))
+        opened = Run.open(run)
+        opened.expect_task("classification")
+        assert opened.labels is not None
+        return cls(opened.model(), opened.tokenizer, opened.labels)
 
     @torch.no_grad()
     def __call__(self, texts: Sequence[str], others: Sequence[str] | None = None) -> list[Classified]:

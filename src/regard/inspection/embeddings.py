@@ -26,18 +26,12 @@ from regard.inspection.rows import rows_of
 from regard.models.bert import Bert, MaskedLM
 from regard.models.heads import OnText, OnTokens, Reading, Summary
 from regard.models.pooling import PoolingClassifier
+from regard.runs.run import Run
 from regard.text.tokenizers.encoding import Encoding
 from regard.text.tokenizers.open import compacted, opened
 from regard.text.tokenizers.spelling import spelled_words
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.text.words import spaced
-from regard.training.run import load
-from regard.training.tasks.classification import Classification
-from regard.training.tasks.contextual import Contextual
-from regard.training.tasks.masked import Masked
-from regard.training.tasks.tagging import Tagging
-from regard.training.tasks.tokenizers import kept_tokenizer
-from regard.training.use import for_task
 
 ROWS = 32  # texts read at once
 Layer = int | Literal["mix", "all"]
@@ -78,18 +72,16 @@ class Embedder:
     @classmethod
     def of(cls, run: str | os.PathLike[str]) -> Embedder:
         """The model of a run folder."""
-        folder = Path(run)
-        recipe = for_task(folder, Contextual, Tagging, Masked, Classification)
-        assert isinstance(recipe, Contextual | Tagging | Masked | Classification)
-        model = load(folder)
-        tokenizer = kept_tokenizer(recipe.tokenizer, folder)
+        its = Run.open(run)
+        its.expect_task("classification", "contextual", "tagging", "masked")
+        model, tokenizer = its.model(), its.tokenizer
         if isinstance(model, OnText):
             learned = model.summary is not None and model.summary.question is not None
             return cls(model.reading, tokenizer, model.summary if learned else None)
         if isinstance(model, MaskedLM | OnTokens):
             return cls(model.bert if isinstance(model, MaskedLM) else model.reading, tokenizer)
         if isinstance(model, PoolingClassifier):
-            raise SettingError(f"{folder}, whose words have no layers", "a run of ELMo or BERT", where="embed")
+            raise SettingError(f"{its.path}, whose words have no layers", "a run of ELMo or BERT", where="embed")
         return cls(cast(HasStates, model), tokenizer)
 
     @torch.no_grad()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
@@ -16,11 +15,8 @@ from regard.errors import SettingError
 from regard.inspection.rows import rows_of
 from regard.models.bert import Guesses, MaskedLM
 from regard.models.predictions import Logits
+from regard.runs.run import Run
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.run import load
-from regard.training.tasks.masked import Masked
-from regard.training.tasks.tokenizers import kept_tokenizer
-from regard.training.use import for_task
 
 ROWS = 32  # texts read at once
 
@@ -43,11 +39,11 @@ class Filler:
     @classmethod
     def of(cls, run: str | os.PathLike[str]) -> Filler:
         """The model of a run folder."""
-        folder = Path(run)
-        recipe = for_task(folder, Masked)
-        model = load(folder)
+        opened = Run.open(run)
+        opened.expect_task("masked")
+        model = opened.model()
         assert isinstance(model, MaskedLM)
-        return cls(model, kept_tokenizer(recipe.tokenizer, folder))
+        return cls(model, opened.tokenizer)
 
     @property
     def mask(self) -> str:

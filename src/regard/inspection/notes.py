@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RecordError
-from regard.hub.origins import origin
+from regard.hub.provenance import origin
 from regard.inspection.patterns.atlas import Atlas
 from regard.inspection.patterns.seeing import model_of
 from regard.inspection.record.record import Record

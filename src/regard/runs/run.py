@@ -51,8 +51,10 @@ class Provenance:
     note: str = ""
 
 
-class Run:
+class Run(os.PathLike[str]):
     """A run folder. Its recipe is parsed when it is opened; tokenizers and weights are loaded on first use.
+
+    Whatever takes the folder of a run takes an open one as well, and then does not read it again.
 
     >>> run = Run.open("runs/translator")                # doctest: +SKIP
     >>> run.task, run.model(), run.tokenizer             # doctest: +SKIP
@@ -64,7 +66,7 @@ class Run:
         self._model: ReferenceType[nn.Module] | None = None
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str] | Run) -> Run:
+    def open(cls, folder: str | os.PathLike[str]) -> Run:
         """The run in a folder; a run that is open already is returned as it is."""
         if isinstance(folder, Run):
             return folder
@@ -78,6 +80,9 @@ class Run:
         run = cls(path, *parse_settings(content, str(path / RECIPE)))
         expect_version(run.settings.get("version"), run.where)
         return run
+
+    def __fspath__(self) -> str:
+        return str(self.path)
 
     @property
     def task(self) -> str:
@@ -197,8 +202,13 @@ class Run:
 
 
 def is_run(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder is one of ours."""
-    return (Path(folder) / RECIPE).exists()
+    """Whether a folder is a run; others may be Hugging Face checkpoints."""
+    return isinstance(folder, Run) or (Path(folder) / RECIPE).exists()
+
+
+def open_run(folder: str | os.PathLike[str]) -> Run | None:
+    """The run in a folder; None where the folder is something else."""
+    return Run.open(folder) if is_run(folder) else None
 
 
 def parse_settings(content: bytes, name: str) -> tuple[str, dict[str, Any]]:

@@ -186,7 +186,7 @@ def facts_of(model: nn.Module, world: World) -> dict[str, Any]:
     }
 
 
-def recorded(folder: str | os.PathLike[str] | Run, sets: Sequence[str] = ()) -> Recipe:
+def recorded(folder: str | os.PathLike[str], sets: Sequence[str] = ()) -> Recipe:
     """The recipe of a run, with changes; not of what the run is made of, since its state would no longer fit."""
     run = Run.open(folder)
     after = recipe_of(run, sets, tasks=TASKS)

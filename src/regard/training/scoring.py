@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +36,7 @@ class Cache:
     share: float = 0.1
 
 
-def score_text(folder: Path | Run, path: Path, cache: Cache | None = None) -> dict[str, float]:
+def score_text(folder: str | os.PathLike[str], path: Path, cache: Cache | None = None) -> dict[str, float]:
     """The metrics of a run's language model on a file of text; with `cache`, of the model with a neural cache."""
     run = Run.open(folder)
     run.expect_task("language")

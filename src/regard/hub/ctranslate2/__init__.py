@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from regard.errors import RunError, SettingError, unknown
-from regard.hub.checked import Checked
-from regard.hub.giving import giving
+from regard.hub.atomic_export import Checked, giving
 from regard.models.gpt import GPT
 from regard.models.transformer import Transformer
-from regard.training.run import load, recorded
+from regard.runs.build import TARGET_TOKENIZER, TOKENIZER
+from regard.runs.run import Run
+from regard.training.run import recorded
 from regard.training.tasks.language import Language
-from regard.training.tasks.tokenizers import FILE, TARGET, kept_tokenizer
 from regard.training.tasks.translation import Translation
 
 if TYPE_CHECKING:
@@ -45,23 +45,23 @@ def export(run: Path, folder: Path, quantization: str | None = None) -> Checked:
             "no ctranslate2", "the package ctranslate2", where=WHERE, advice="pip install 'regard[ctranslate2]'"
         )
     with giving(folder, WHERE) as rough:
-        return _written(run, rough, _trial(run), quantization)
+        return _written(run, rough, _trial(Run.open(run)), quantization)
 
 
-def _trial(run: Path) -> Trial:
+def _trial(run: Run) -> Trial:
     from regard.hub.ctranslate2 import trial, words
 
     recipe = recorded(run)
-    recipe.expect_whole(run, WHERE)
-    model = load(run)
+    run.expect_whole(WHERE)
+    model = run.model()
     if isinstance(recipe, Language) and isinstance(model, GPT):
-        tokenizer = kept_tokenizer(recipe.tokenizer, run)
-        return trial.OfLanguage(model, words.of_one(tokenizer), trial.stretches(recipe, model, tokenizer, run))
+        tokenizer = run.tokenizer
+        return trial.OfLanguage(model, words.of_one(tokenizer), trial.stretches(recipe, model, tokenizer, run.path))
     if isinstance(recipe, Translation) and isinstance(model, Transformer):
-        source, target = recipe.tokenizers(run)
+        source, target = run.tokenizer, run.target_tokenizer
         return trial.OfTranslation(model, words.of_two(source, target), trial.pairs(recipe, source, target))
     raise RunError(
-        f"{run}, whose model is a {type(model).__name__}",
+        f"{run.path}, whose model is a {type(model).__name__}",
         "a run of a GPT (task 'language') or of a Transformer (task 'translation')",
         where=WHERE,
     )
@@ -74,7 +74,7 @@ def _written(run: Path, folder: Path, trial: Trial, quantization: str) -> Checke
     spec.validate()
     spec.optimize(quantization)
     spec.save(str(folder))
-    for name in (FILE, TARGET):
+    for name in (TOKENIZER, TARGET_TOKENIZER):
         if (run / name).exists():
             shutil.copyfile(run / name, folder / name)
     return trial.run(folder, quantization)

@@ -18,7 +18,7 @@ from regard.decoding.forced import forced
 from regard.decoding.greedy import Greedy
 from regard.decoding.writing import Rules
 from regard.errors import CheckpointError
-from regard.hub.checked import Checked
+from regard.hub.atomic_export import Checked
 from regard.hub.ctranslate2.words import Words
 from regard.models.gpt import GPT
 from regard.text.store.fields import DocumentFields

@@ -15,18 +15,17 @@ from torch import nn
 
 from regard.errors import CheckpointError, SettingError
 from regard.files import write_whole
-from regard.hub.checked import Checked
-from regard.hub.giving import giving
+from regard.hub.atomic_export import Checked, giving
 from regard.hub.onnx.drawing import draw
 from regard.hub.onnx.graphs import KINDS, Graph, whole
 from regard.hub.onnx.halves import halves
 from regard.hub.onnx.texts import frame
-from regard.hub.onnx.trial import check, longest, tokenizers
+from regard.hub.onnx.trial import check, longest
 from regard.models.seq2seq import Seq2Seq
+from regard.runs.build import TARGET_TOKENIZER, TOKENIZER
+from regard.runs.run import Run
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.recipe import Recipe
-from regard.training.run import load, recorded
-from regard.training.tasks.tokenizers import FILE, TARGET
+from regard.training.run import recorded
 
 __all__ = ["check", "export"]
 
@@ -38,21 +37,22 @@ PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 def export(run: Path, folder: Path) -> Checked:
     """Write a run as graphs into a new folder, and try them; if they say something else, there is no folder."""
     _expect_packages()
-    recipe = recorded(run)
-    graphs = _graphs(load(run))
+    opened = Run.open(run)
+    model = opened.model()
+    graphs = _graphs(model)
     with giving(folder, WHERE) as rough:
-        _write(recipe, run, graphs, rough)
-        return check(run, rough)
+        _write(opened, graphs, rough)
+        return check(opened, rough)
 
 
-def _write(recipe: Recipe, run: Path, graphs: tuple[Graph, ...], folder: Path) -> None:
-    limit = longest(load(run))
+def _write(run: Run, graphs: tuple[Graph, ...], folder: Path) -> None:
+    limit = longest(run.model())
     for graph in graphs:
         draw(graph, folder, limit)
-    kept = tokenizers(recipe, run)
-    for tokenizer, name in zip(kept, (FILE, TARGET), strict=False):
+    kept = list(run.tokenizers)
+    for tokenizer, name in zip(kept, (TOKENIZER, TARGET_TOKENIZER), strict=False):
         tokenizer.save(folder / name)
-    about = _about(recipe, kept, graphs, limit)
+    about = _about(recorded(run), kept, graphs, limit)
     write_whole(folder / ABOUT, json.dumps(about, indent=2, ensure_ascii=False).encode())
 
 
@@ -79,7 +79,7 @@ def _about(recipe: Any, kept: list[Tokenizer], graphs: tuple[Graph, ...], limit:
         "kind": recipe.task,
         "model": recipe.model.kind,
         "graphs": {one.file: {"inputs": one.inputs, "outputs": one.outputs} for one in graphs},
-        "tokenizer": FILE,
+        "tokenizer": TOKENIZER,
         "special": kept[0].special.roles,
         "before": before,
         "after": after,
@@ -87,7 +87,10 @@ def _about(recipe: Any, kept: list[Tokenizer], graphs: tuple[Graph, ...], limit:
         "labels": said.get("labels") or said.get("tags"),
     }
     if recipe.task == "translation":
-        about |= {"target_tokenizer": TARGET if len(kept) > 1 else FILE, "target_special": kept[-1].special.roles}
+        about |= {
+            "target_tokenizer": TARGET_TOKENIZER if len(kept) > 1 else TOKENIZER,
+            "target_special": kept[-1].special.roles,
+        }
     return {name: value for name, value in about.items() if value is not None}
 
 

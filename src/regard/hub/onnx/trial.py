@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,43 +13,33 @@ from torch import Tensor, nn
 from regard.decoding.greedy import Greedy
 from regard.decoding.writing import Rules, Written
 from regard.errors import CheckpointError
-from regard.hub.checked import Checked
+from regard.hub.atomic_export import Checked
 from regard.hub.onnx.graphs import KINDS, asked
 from regard.hub.onnx.texts import padded, samples
 from regard.models.bert import Bert
 from regard.models.seq2seq import Seq2Seq
+from regard.runs.run import Run
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.recipe import Recipe
-from regard.training.run import load, recorded
-from regard.training.tasks.tokenizers import kept_tokenizer
-from regard.training.tasks.translation import Translation
+from regard.training.run import recorded
 
 TOLERANCE = 1e-4
 Said = dict[str, np.ndarray]
 
 
 @torch.no_grad()
-def check(run: Path, folder: Path) -> Checked:
+def check(run: str | os.PathLike[str], folder: Path) -> Checked:
     """Try the graphs of a folder against the run that they were drawn from; the first difference is an error."""
-    recipe, model = recorded(run), load(run)
-    tokenizer = tokenizers(recipe, run)[0]
-    rows = samples(recipe, tokenizer, longest(model))
+    opened = Run.open(run)
+    model, tokenizer = opened.model(), opened.tokenizer
+    rows = samples(recorded(opened), tokenizer, longest(model))
     pad = tokenizer.special.pad or 0
     for first, batch in ((0, rows[:-1]), (len(rows) - 1, rows[-1:])):
         ids, lengths = padded(batch, pad)
         if isinstance(model, Seq2Seq):
-            _translated(folder, model, tokenizers(recipe, run)[-1], ids, lengths, first)
+            _translated(folder, model, opened.target_tokenizer, ids, lengths, first)
         else:
             _read(folder, model, ids, lengths, first)
     return Checked(len(rows), len(rows))
-
-
-def tokenizers(recipe: Recipe, run: Path) -> list[Tokenizer]:
-    """Those of a run: one, or that of the source and that of the target."""
-    if isinstance(recipe, Translation):
-        source, target = recipe.tokenizers(run)
-        return [source] if recipe.target_tokenizer is None else [source, target]
-    return [kept_tokenizer(recipe.tokenizer, run)]  # type: ignore[attr-defined]
 
 
 def longest(model: nn.Module) -> int | None:

@@ -10,8 +10,8 @@ from torch import nn
 
 from regard.decoding.translate import Translator
 from regard.errors import PlaceError, SettingError
-from regard.hub.exchange import load
-from regard.hub.origins import origin
+from regard.hub.convert import load
+from regard.hub.provenance import origin, run_of
 from regard.inspection.subjects.continuing import Continuing
 from regard.inspection.subjects.foreign import Foreign
 from regard.inspection.subjects.reading import Reading
@@ -22,12 +22,9 @@ from regard.models.bert import Bert
 from regard.models.pooling import PoolingClassifier
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
-from regard.text.corpora.labels import Labels, Scale
+from regard.runs.build import TOKENIZER
+from regard.runs.run import Run
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.run import RECIPE, recorded
-from regard.training.tasks.classification import Classification, outputs_of
-from regard.training.tasks.tokenizers import FILE, kept_tokenizer
-from regard.training.tasks.translation import Translation
 
 
 def subject(model: nn.Module | str | os.PathLike[str], tokenizer: Any = None, writes: int = 0) -> Subject:
@@ -38,17 +35,17 @@ def subject(model: nn.Module | str | os.PathLike[str], tokenizer: Any = None, wr
     """
     if not isinstance(model, nn.Module):
         model = load(model)
-    folder = origin(model)
+    folder, run = origin(model), run_of(model)
     if hasattr(model, "config") and hasattr(model.config, "model_type"):
         return Theirs(model, their_tokenizer(model, tokenizer, folder), _name(model, folder), writes=writes)
-    found = _kept(folder) if tokenizer is None else tokenizer
+    found = _kept(folder, run) if tokenizer is None else tokenizer
     name = _name(model, folder)
-    about = "" if folder is None else _described(folder)
+    about = "" if run is None else run.description
     if isinstance(model, Seq2Seq | Transformer):
         source, target = found if isinstance(found, tuple | list) else (found, found)
         return Translating(Translator(model, _ours(source), _ours(target)), name, about)
     if isinstance(model, PoolingClassifier) or any(isinstance(one, Bert) for one in model.modules()):
-        return Reading(model, _ours(found), name, about, None if folder is None else _labels(folder))
+        return Reading(model, _ours(found), name, about, None if run is None else run.labels)
     if hasattr(model, "start") and hasattr(model, "step"):
         return Continuing(model, _ours(found), name, about, writes)
     if type(model).__module__.startswith("regard."):
@@ -56,16 +53,12 @@ def subject(model: nn.Module | str | os.PathLike[str], tokenizer: Any = None, wr
     return Foreign(model, found, name)
 
 
-def _kept(folder: Path | None) -> Tokenizer | tuple[Tokenizer, Tokenizer] | None:
+def _kept(folder: Path | None, run: Run | None) -> Tokenizer | tuple[Tokenizer, Tokenizer] | None:
     """The tokenizers of a run, or the one that lies in a folder."""
-    if folder is None:
-        return None
-    if not (folder / RECIPE).exists():
-        return Tokenizer.load(folder / FILE) if (folder / FILE).exists() else None
-    recipe = recorded(folder)
-    if isinstance(recipe, Translation):
-        return recipe.tokenizers(folder)
-    return kept_tokenizer(recipe.tokenizer, folder)  # type: ignore[attr-defined]
+    if run is not None:
+        return (run.tokenizer, run.target_tokenizer) if run.task == "translation" else run.tokenizer
+    there = folder is not None and (folder / TOKENIZER).exists()
+    return Tokenizer.load(folder / TOKENIZER) if folder is not None and there else None
 
 
 def _ours(tokenizer: Any) -> Tokenizer:
@@ -81,13 +74,3 @@ def _ours(tokenizer: Any) -> Tokenizer:
 
 def _name(model: nn.Module, folder: Path | None) -> str:
     return type(model).__name__ if folder is None else folder.resolve().name
-
-
-def _described(folder: Path) -> str:
-    return str(recorded(folder).description) if (folder / RECIPE).exists() else ""
-
-
-def _labels(folder: Path) -> Labels | Scale | None:
-    """What a classifier's outputs stand for."""
-    recipe = recorded(folder) if (folder / RECIPE).exists() else None
-    return outputs_of(recipe) if isinstance(recipe, Classification) else None

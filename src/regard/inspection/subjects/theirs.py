@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import SettingError
-from regard.hub.enabling import NAME, enable
+from regard.hub.attention_interface import NAME, enable
 from regard.inspection.record.record import Record, Step
 from regard.inspection.record.sides import NO_WORD, Side
 from regard.inspection.subjects.gathering import gathered, listened, shares_of, steps_of

@@ -8,14 +8,13 @@ from typing import Any
 from torch import nn
 
 from regard.errors import SettingError
-from regard.hub.exchange import load
-from regard.hub.origins import origin
+from regard.hub.convert import load
+from regard.hub.provenance import run_of
 from regard.inspection.subjects import continuing, reading, subject, theirs, translating
 from regard.models.bert import MaskedLM
 from regard.models.heads import OnText
 from regard.models.pooling import PoolingClassifier
-from regard.training.run import RECIPE, recorded
-from regard.training.tasks.classification import Classification
+from regard.text.corpora.labels import Labels
 from regard.trust.asking.case import Asker
 from regard.trust.asking.continuing import Continuing
 from regard.trust.asking.texts import Classifying, Filling
@@ -49,9 +48,6 @@ def asker(model: nn.Module | str | os.PathLike[str], tokenizer: Any = None) -> A
 
 def _labels(model: nn.Module) -> tuple[str, ...]:
     """The names of the classes of a run."""
-    folder = origin(model)
-    if folder is None or not (folder / RECIPE).exists():
-        return ()
-    recipe = recorded(folder)
-    known = recipe.data.labels if isinstance(recipe, Classification) else None
-    return tuple(known) if isinstance(known, list) else ()
+    run = run_of(model)
+    labels = None if run is None else run.labels
+    return labels.names if isinstance(labels, Labels) else ()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import SettingError
-from regard.hub.enabling import NAME, enable
+from regard.hub.attention_interface import NAME, enable
 from regard.text.examples import Labelled, Translation
 from regard.trust.asking.case import Case, Example, Row, tokens_of, words_at
 from regard.trust.asking.continuing import SHORTEST

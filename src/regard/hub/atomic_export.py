@@ -1,4 +1,4 @@
-"""A folder for other programs: there whole, written and tried, or not at all."""
+"""A folder for other programs: there whole, written and checked against the run, or not at all."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from regard.errors import CheckpointError
 
@@ -28,3 +29,11 @@ def giving(folder: Path, where: str) -> Iterator[Path]:
     except OSError as error:
         said = error.strerror or str(error)
         raise CheckpointError(f"{folder} ({said})", "a folder that can be written", where=where) from error
+
+
+class Checked(NamedTuple):
+    """How many texts an exported model was tried on, and how many came out the same."""
+
+    checked: int
+    equal: int
+    tokens: float = 1.0  # the share of all tokens that were the same
