@@ -83,11 +83,10 @@ def audit(
     journal = out or kept
     with join("cpu") as world:
         asked = asker(opened or run)
-        given = (
-            built_in_examples(opened or run, asked, examples)
-            if file == BUILT_IN
-            else read_examples(Path(file), asked, examples)
-        )
+        if file == BUILT_IN:
+            given = built_in_examples(opened or run, asked, examples)
+        else:
+            given = read_examples(Path(file), asked, examples)
         with progress_bar("decisions", None, hidden=as_json or not world.first) as tell:
             found = audited(asked, given, settings=settings, journal=journal, world=world, tell=tell)
         if not world.first:

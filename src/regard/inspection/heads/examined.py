@@ -33,12 +33,7 @@ Number = Callable[[], float]
 
 GRADED = 100  # texts that BLEU is measured on
 FEW = 100
-CARRIED = (
-    TOKENIZER,
-    TARGET_TOKENIZER,
-    starting.READER,
-    starting.RECIPE,
-)  # what a run needs beside its recipe to read text
+CARRIED = (TOKENIZER, TARGET_TOKENIZER, starting.READER, starting.RECIPE)  # what a run needs to read text
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +52,14 @@ class Examined:
         (source and target, text and label), or plain text for language models and BERT.
         """
         opened = Run.open(run)
+        model = opened.model()
         with _prepared(opened, file) as (objective, batches):
             some = [batch for _, batch in zip(range(most), batches, strict=False)] if most else list(batches)
         if not some:
             raise SettingError(
                 f"{file or opened.path}, which has no validation examples", "at least one", where="heads"
             )
-        return cls(opened.model(), objective, some)
+        return cls(model, objective, some)
 
     def metrics(self, graded: int = 0) -> dict[str, float]:
         """All that the objective measures; of translations BLEU and chrF too, of the first `graded` of them."""
