@@ -26,6 +26,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from regard.models.cache import NeuralCache
 from regard.models.predictions import IGNORED
+from regard.runs.weights import load_weights
 from regard.text import grammar
 from regard.text.grammar.nouns import UNSEEN
 from regard.text.tokenizers.oov import compacted, number_of, opened
@@ -36,7 +37,6 @@ from regard.training.loop import Loop
 from regard.training.reading.recipes import read_recipe
 from regard.training.reading_on import closed_surprise
 from regard.training.tasks import TASKS
-from regard.training.weights import load_weights
 
 WAYS = {
     "recurrent": ("recurrent-lm", []),

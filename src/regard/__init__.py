@@ -68,7 +68,7 @@ _HOMES: dict[str, Home] = {
     "text": ("regard.text", None),
     "training": ("regard.training", None),
     "hub": ("regard.hub", None),
-    "load": ("regard.hub.exchange", "load"),
+    "load": ("regard.hub.convert", "load"),
     "look": ("regard.page.view", "look"),
     "intervene": ("regard.inspection.intervene", "intervene"),
     "audit": ("regard.trust.audit", "audit"),

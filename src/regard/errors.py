@@ -65,6 +65,10 @@ class RunError(RegardError, ValueError):
     """A run folder that is in the way, is no run, or is in use."""
 
 
+class RunWarning(UserWarning):
+    """A run that is used, but not with the weights that its training was to end with; the message says with which."""
+
+
 class RecordError(RegardError, ValueError):
     """A record of attention that cannot be read, or has not kept what is asked of it."""
 

@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 import torch
+from regard.training.use import translator
 from typer.testing import CliRunner, Result
 
 from regard.cli import app
 from regard.decoding.beam import Beam
 from regard.errors import CheckpointError, RegardError
 from regard.exports.ctranslate2 import QUANTIZATIONS, export
+from regard.runs.weights import save_weights, weights_of
 from regard.text.grammar import drawn
 from regard.training.reading.recipes import read_recipe, write_recipe
 from regard.training.recipe import Recipe
 from regard.training.tasks import TASKS
 from regard.training.tasks.language import TextFile
 from regard.training.tasks.translation.data import InFiles
-from regard.training.use import translator
-from regard.training.weights import save_weights, weights_of
 
 theirs = pytest.importorskip("ctranslate2")
 layers = pytest.importorskip("regard.exports.ctranslate2.layers")

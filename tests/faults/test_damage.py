@@ -160,7 +160,7 @@ def test_a_mean_of_checkpoints_does_not_take_a_damaged_one(file: str, tmp_path: 
 
 
 def test_damaged_weights_for_use_are_refused_in_words(whole: Path, tmp_path: Path) -> None:
-    from regard.training.weights import load_weights
+    from regard.runs.weights import load_weights
     from training.little import reading
 
     folder = shutil.copytree(whole, tmp_path / "run")

@@ -22,13 +22,13 @@ from regard.models.blocks import gelu
 from regard.models.gpt import GPT
 from regard.models.predictions import IGNORED
 from regard.models.surprise import Surprise
+from regard.runs.weights import weights_of
 from regard.text.batches.batch import BlockBatch
 from regard.training.distributed import World
 from regard.training.loop import Loop
 from regard.training.objective import Carry, Loss
 from regard.training.objectives import PredictNext
 from regard.training.recipe import Prepared
-from regard.training.weights import weights_of
 from training.little import Guess, little, recipe
 
 pytestmark = pytest.mark.gpu

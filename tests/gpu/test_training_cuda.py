@@ -11,13 +11,13 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where pytest is run without the project's settings
 from regard.errors import TrainingError
+from regard.runs.weights import weights_of
 from regard.training.distributed import World
 from regard.training.keeping import Keeping
 from regard.training.loop import Loop
 from regard.training.objective import Carry, Loss
 from regard.training.recipe import Prepared, Recipe
 from regard.training.telling.events import Ended, Event, Trained
-from regard.training.weights import weights_of
 from training.little import Guess, little, recipe
 
 pytestmark = pytest.mark.gpu

@@ -12,7 +12,7 @@ from torch import Tensor
 from parity.theirs import tiny, tokens
 from regard.attention import attend, capture
 from regard.errors import PlaceError
-from regard.hub import enabling
+from regard.hub import attention_interface
 from regard.inspection.intervene import intervene
 
 BERT = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}
@@ -24,7 +24,7 @@ def same(weights: Tensor) -> Tensor:
 
 
 def made(kind: str, how: str) -> Any:
-    enabling.enable()
+    attention_interface.enable()
     model: Any = tiny(kind, **(BERT if kind == "BertModel" else GPT2))
     model.set_attn_implementation(how)
     return model
@@ -38,7 +38,7 @@ def test_their_own_weights_change_no_bit_of_plain(kind: str, monkeypatch: pytest
     with intervene(model, "*attn" if kind.startswith("GPT2") else "*.attention.self", weights=same):
         found = model(ids)[0]
     assert torch.equal(model(ids)[0], before)
-    monkeypatch.setattr(enabling, "attend", partial(attend, backend="plain"))
+    monkeypatch.setattr(attention_interface, "attend", partial(attend, backend="plain"))
     assert torch.equal(found, model(ids)[0])
     other = made(kind, "sdpa")
     with intervene(other, weights=same):

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import RunError, SettingError, TrainingError
+from regard.runs.weights import load_weights, weights_of
 from regard.training.distributed import World
 from regard.training.guards import read_batch
 from regard.training.keeping import Keeping
@@ -21,7 +22,6 @@ from regard.training.loop import Loop
 from regard.training.objective import Carry, Loss
 from regard.training.recipe import Prepared, Recipe
 from regard.training.telling.events import Ended, Evaluated, Event, Resumed, Skipped, Started, Trained
-from regard.training.weights import load_weights, weights_of
 from training.little import Bag, Guess, little, reading, recipe
 
 Weights = dict[str, Tensor]

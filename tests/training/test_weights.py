@@ -9,7 +9,7 @@ from torch import nn
 
 from regard.errors import CheckpointError
 from regard.models.gpt import GPT
-from regard.training.weights import load_weights, save_weights, weights_of
+from regard.runs.weights import load_weights, save_weights, weights_of
 
 
 class Tied(nn.Module):

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from torch import nn
 
@@ -28,48 +27,24 @@ from regard.adapters.transformers_model import (
 from regard.adapters.translator import TranslatorAdapter
 from regard.decoding.translate import Translator
 from regard.errors import PlaceError, SettingError
-from regard.hub.exchange import load
-from regard.hub.origins import origin
+from regard.hub.convert import load
+from regard.hub.provenance import origin, run_of
 from regard.models.bert import Bert, MaskedLM
 from regard.models.elmo import ELMo, Tagger
 from regard.models.heads import OnText
 from regard.models.pooling import PoolingClassifier
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer
+from regard.runs.build import TOKENIZER
+from regard.runs.run import Run
 from regard.text.corpora.labels import Labels, Scale
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.recipe import Recipe
-from regard.training.run import RECIPE, recorded
-from regard.training.tasks import TASKS
-from regard.training.tasks.classification import Classification, outputs_of
-from regard.training.tasks.tokenizers import FILE, kept_tokenizer
-from regard.training.tasks.translation import Translation
-from regard.training.use import for_task
 
 A = TypeVar("A", bound=ModelAdapter)
 
 
-class Source(Protocol):
-    """What an adapter is made from: a model with what lies beside it."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def description(self) -> str: ...
-
-    @property
-    def tokenizers(self) -> Sequence[Tokenizer]:
-        """One, or that of the source and that of the target; none where there are none."""
-
-    @property
-    def labels(self) -> Labels | Scale | None: ...
-
-    def model(self) -> nn.Module: ...
-
-
 def adapter(
-    model: nn.Module | str | os.PathLike[str] | Source, tokenizer: Any = None, writes: int = 0, attends: bool = True
+    model: nn.Module | str | os.PathLike[str], tokenizer: Any = None, writes: int = 0, attends: bool = True
 ) -> ModelAdapter:
     """The adapter of a model, of the folder that it lies in, or of a run.
 
@@ -77,8 +52,8 @@ def adapter(
     from a folder that has one. `writes`: how many tokens a language model adds to a text. `attends`: a model without
     attention is refused.
     """
-    source = _source(model)
-    module = source.model()
+    module = model if isinstance(model, nn.Module) else load(model)
+    source = _Source(module, origin(module), run_of(module))
     if hasattr(module, "config") and hasattr(module.config, "model_type"):
         own = _transformers_tokenizer(module, origin(module)) if tokenizer is None else tokenizer
         return _of_transformers(module)(module, own, source.name, writes=writes)
@@ -92,13 +67,14 @@ def adapter(
 
 def run_adapter(run: str | os.PathLike[str], kind: type[A], *tasks: str) -> A:
     """The adapter of a run, which must be for one of these tasks and of this kind."""
-    for_task(Path(run), *(TASKS[name] for name in tasks))
-    found = adapter(run, attends=False)
+    opened = Run.open(run)
+    opened.expect_task(*tasks)
+    found = adapter(opened, attends=False)
     assert isinstance(found, kind), f"a run of task {tasks} whose adapter is a {type(found).__name__}"
     return found
 
 
-def _ours(model: Any, tokenizers: tuple[Any, ...], source: Source, writes: int) -> ModelAdapter:
+def _ours(model: Any, tokenizers: tuple[Any, ...], source: _Source, writes: int) -> ModelAdapter:
     """The adapter of a model that is none of transformers'."""
     name, about = source.name, source.description
     first, last = (tokenizers[0], tokenizers[-1]) if tokenizers else (None, None)
@@ -154,24 +130,13 @@ def _transformers_tokenizer(model: nn.Module, folder: Path | None) -> Any:
     return AutoTokenizer.from_pretrained(where, local_files_only=True)
 
 
-def _source(given: nn.Module | str | os.PathLike[str] | Source) -> Source:
-    if isinstance(given, nn.Module):
-        return _Loaded(given)
-    return _Loaded(load(given)) if isinstance(given, str | os.PathLike) else given
-
-
 @dataclass(frozen=True, eq=False)
-class _Loaded:
+class _Source:
     """A model with what lies in the folder that it was loaded from, if it was."""
 
     module: nn.Module
-    folder: Path | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "folder", origin(self.module))
-
-    def model(self) -> nn.Module:
-        return self.module
+    folder: Path | None
+    run: Run | None
 
     @property
     def name(self) -> str:
@@ -179,22 +144,17 @@ class _Loaded:
 
     @property
     def description(self) -> str:
-        return "" if self._recipe is None else str(self._recipe.description)
+        return "" if self.run is None else self.run.description
 
     @property
     def labels(self) -> Labels | Scale | None:
-        return outputs_of(self._recipe) if isinstance(self._recipe, Classification) else None
+        return None if self.run is None else self.run.labels
 
     @property
     def tokenizers(self) -> Sequence[Tokenizer]:
-        if self.folder is None:
+        """One, or that of the source and that of the target; none where there are none."""
+        if self.run is not None:
+            return self.run.tokenizers
+        if self.folder is None or not (self.folder / TOKENIZER).exists():
             return ()
-        if self._recipe is None:
-            return (Tokenizer.load(self.folder / FILE),) if (self.folder / FILE).exists() else ()
-        if isinstance(self._recipe, Translation):
-            return self._recipe.tokenizers(self.folder)
-        return (kept_tokenizer(self._recipe.tokenizer, self.folder),)  # type: ignore[attr-defined]
-
-    @cached_property
-    def _recipe(self) -> Recipe | None:
-        return None if self.folder is None or not (self.folder / RECIPE).exists() else recorded(self.folder)
+        return (Tokenizer.load(self.folder / TOKENIZER),)

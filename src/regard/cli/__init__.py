@@ -1,8 +1,9 @@
 """The command line: one thin file a verb, and one place where errors turn into words and exit codes."""
 
 import sys
+import warnings
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -29,7 +30,7 @@ from regard.cli import (
     train,
     translate,
 )
-from regard.errors import RegardError
+from regard.errors import RegardError, RunWarning
 
 # Verb files keep torch, numpy and matplotlib inside their functions, so that `regard --help` stays quick.
 app = typer.Typer(
@@ -86,6 +87,15 @@ def options(
 ) -> None:
     """Take the options that stand before the verb."""
     context.ensure_object(Settings).debug = debug
+    warnings.showwarning = _show_warning
+
+
+def _show_warning(message: Warning | str, kind: type[Warning], name: str, line: int, *more: Any) -> None:
+    """Warnings of ours in one line, as errors are; those of others as Python shows them."""
+    if issubclass(kind, RunWarning):
+        typer.echo(f"regard: {message}", err=True)
+    else:
+        sys.stderr.write(warnings.formatwarning(message, kind, name, line))
 
 
 def main() -> None:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.inputs import expect_learned_built_in
+from regard.cli.inputs import BUILT_IN, expect_learned_built_in
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
     from regard.inspection.patterns.atlas import Atlas
     from regard.inspection.patterns.passages import Passage
     from regard.inspection.patterns.sheet import Head
+    from regard.runs import Run
 
-BUILT_IN = "built-in"
 TITLES = ("place", "head", "looks at", "weight", "in 95%", "to beat", "largest", "for example")
 WIDE = 120  # columns of a terminal in which examples have room
 
@@ -53,13 +53,15 @@ def atlas(
     from regard.inspection.patterns.atlas import atlas as named
     from regard.inspection.patterns.probes import PROBES
     from regard.inspection.patterns.saving import expect_writable
+    from regard.runs.run import open_run
     from regard.training.distributed import join
 
     path = out or run / "atlas.json"
     expect_writable(path)
     with join("cpu") as world:
-        model = adapter(run)
-        given = _passages(run, file, tags, texts, model.kind)
+        opened = open_run(run) or run
+        model = adapter(opened)
+        given = _passages(opened, file, tags, texts, model.kind)
         mine = -(-(len(given) + PROBES) // world.ranks)
         with progress_bar("texts", mine, hidden=as_json or not world.first) as tell:
             found = named(model, given, words=words, seed=seed, world=world, tell=tell)
@@ -72,7 +74,7 @@ def atlas(
         _tell(found, path)
 
 
-def _passages(run: Path, file: str, tags: Path | None, texts: int, kind: str) -> list[Passage]:
+def _passages(run: Path | Run, file: str, tags: Path | None, texts: int, kind: str) -> list[Passage]:
     from regard.inspection.patterns.builtin import built_in
     from regard.inspection.patterns.passages import read_passages, tagged_by
 

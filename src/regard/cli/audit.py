@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.inputs import expect_learned_built_in
+from regard.cli.inputs import BUILT_IN, expect_learned_built_in
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
     from regard.trust.intervals import Estimate
     from regard.trust.report import Report
 
-BUILT_IN = "built-in"
 KEPT = "audit.json"
 COLUMNS = {  # test: how it is called in the table
     "comprehensiveness": "gone",
@@ -65,27 +64,29 @@ def audit(
     prepare_machine()
     from regard.adapters import adapter
     from regard.cli.progress_ui import progress_bar
+    from regard.runs.run import open_run
     from regard.training.distributed import join
-    from regard.training.run import RECIPE
     from regard.trust.adversary import PUBLISHED, QUICK
     from regard.trust.audit import audit as audited
     from regard.trust.examples import built_in_examples, read_examples
     from regard.trust.journal import clear
     from regard.trust.settings import Settings
 
-    kept = run / KEPT if (run / RECIPE).exists() else None
+    opened = open_run(run)
+    kept = None if opened is None else run / KEPT
     if out is None and kept is None and not as_json:
         raise SettingError(f"{run}, which is no run to keep a report in", "-o FILE", where="regard audit")
     _expect_writable(out)
     if file == BUILT_IN:
-        expect_learned_built_in(run, "regard audit")
+        expect_learned_built_in(opened or run, "regard audit")
     settings = Settings(places=places or "*", seed=seed, search=PUBLISHED if hard else QUICK)
     journal = out or kept
     with join("cpu") as world:
-        asked = adapter(run)
-        given = (
-            built_in_examples(run, asked, examples) if file == BUILT_IN else read_examples(Path(file), asked, examples)
-        )
+        asked = adapter(opened or run)
+        if file == BUILT_IN:
+            given = built_in_examples(opened or run, asked, examples)
+        else:
+            given = read_examples(Path(file), asked, examples)
         with progress_bar("decisions", None, hidden=as_json or not world.first) as tell:
             found = audited(asked, given, settings=settings, journal=journal, world=world, tell=tell)
         if not world.first:

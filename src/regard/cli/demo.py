@@ -52,10 +52,10 @@ def demo(
     seconds = _train(out / "run", steps, as_json)
     from regard.cli.progress_ui import progress_bar
     from regard.inspection.translations import judge
+    from regard.runs import Run
     from regard.text import grammar
-    from regard.training.use import translator as opened
 
-    translator = opened(out / "run")
+    translator = Run.open(out / "run").translator()
     pairs = list(grammar.Drawn(grammar.translation, sentences, "test"))
     with progress_bar("held-out sentences", len(pairs), hidden=as_json) as tell:
         judged = judge(translator, pairs, lengths=(10, 20, LONG), tell=tell)
@@ -80,13 +80,13 @@ def demo(
 def _train(folder: Path, steps: int | None, quiet: bool) -> float:
     """Train, or go on; how many seconds the training has taken in all."""
     from regard.cli.progress_ui import Screen
+    from regard.runs.run import is_run
     from regard.training.reading.recipes import read_recipe
-    from regard.training.run import RECIPE as KEPT
     from regard.training.run import recorded
     from regard.training.run import train as train_run
     from regard.training.tasks import TASKS
 
-    begun = (folder / KEPT).exists()
+    begun = is_run(folder)
     sets = [] if steps is None else [f"train.steps={steps}", f"evaluate.every={steps}"]
     recipe = recorded(folder, sets) if begun else read_recipe(RECIPE, sets, tasks=TASKS)
     with Screen(hidden=quiet) as screen:

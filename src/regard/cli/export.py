@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def _hf(run: Path, folder: Path) -> None:
-    from regard.hub import carry
+    from regard.hub import export_checkpoint
 
-    carry(run, folder)
+    export_checkpoint(run, folder)
 
 
 def _ctranslate2(run: Path, folder: Path, quantization: str | None = None) -> Checked:

@@ -48,7 +48,12 @@ def generate(
     drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "repetition": repetition}
     search = _search({**drawing, "seed": seed}, beam, count)
     prompts = texts_of(prompt)
-    model, tokenizer = _opened(run)
+    from regard.runs import Run
+
+    opened = Run.open(run)
+    opened.expect_task("language")
+    model: Any = opened.model()
+    tokenizer = opened.tokenizer
     from regard.decoding.generate import continued, unsaid
     from regard.decoding.search import Rules
     from regard.models.packed import packed
@@ -79,16 +84,6 @@ def _search(drawing: dict[str, Any], beam: int | None, count: int) -> Search:
         name = next(iter(told)).replace("_", "-")
         raise SettingError(f"--beam with --{name}", "one or the other: a beam draws nothing", where="regard generate")
     return Beam(max(beam, count), best=count)
-
-
-def _opened(run: Path) -> tuple[Any, Any]:
-    from regard.training.run import load
-    from regard.training.tasks.language import Language
-    from regard.training.tasks.tokenizers import kept_tokenizer
-    from regard.training.use import for_task
-
-    recipe = for_task(run, Language)
-    return load(run), kept_tokenizer(recipe.tokenizer, run)
 
 
 def _room(model: Any, prompt: int) -> int:

@@ -23,9 +23,9 @@ def import_(
 
     Nothing is downloaded, no code of the checkpoint is run, and pickled weights are not opened.
     """
-    from regard.hub import bring
+    from regard.hub import import_checkpoint
 
-    model = bring(folder, run, tokenizer)
+    model = import_checkpoint(folder, run, tokenizer)
     told = {
         "run": str(run),
         "model": type(model).__name__,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"\S+\.(txt|tsv|csv|jsonl?|md|gz|[a-z]{2})")  # no text, by its looks
 NAMED = 5  # unknown words
+BUILT_IN = "built-in"  # the corpus that every recipe has by default
 
 
 def texts_of(said: str) -> list[str]:
@@ -67,14 +69,13 @@ def _is_file(said: str) -> bool:
         return False
 
 
-def expect_learned_built_in(run: Path, where: str) -> None:
+def expect_learned_built_in(run: str | os.PathLike[str], where: str) -> None:
     """The built-in corpus asks nothing of a run that learned from other text: it would judge what nobody taught."""
-    from regard.training.run import RECIPE, recorded
+    from regard.runs.run import open_run
 
-    if not (run / RECIPE).exists():
-        return
-    data = getattr(recorded(run), "data", None)
-    if data is not None and data.kind != "built-in":
+    opened = open_run(run)
+    kind = BUILT_IN if opened is None else opened.section("data").get("kind", BUILT_IN)
+    if kind != BUILT_IN:
         raise SettingError(
-            f"built-in, for a run that learned from {data.kind}", "a file of text such as it learned from", where=where
+            f"built-in, for a run that learned from {kind}", "a file of text such as it learned from", where=where
         )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.errors import SettingError
+
+if TYPE_CHECKING:
+    from regard.runs import Run
 
 
 def score(
@@ -23,19 +26,19 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print the measures as JSON.")] = False,
 ) -> None:
     """Print the perplexity of a language model, or BLEU and chrF of a translator, with sacrebleu's signature."""
-    from regard.training.run import recorded
-    from regard.training.tasks.translation import Translation
+    from regard.runs import Run
 
-    translates = isinstance(recorded(run), Translation)
+    opened = Run.open(run)
+    translates = opened.task == "translation"
     if translates != (target is not None):
         came = "a translator and one file" if translates else "two files for a run that does not translate"
         raise SettingError(came, "RUN SRC TGT for a translator, RUN TEXT for a language model", where="regard score")
     if target is not None:
-        told = _translations(run, text, target, beam, length_penalty, hidden=as_json)
+        told = _translations(opened, text, target, beam, length_penalty, hidden=as_json)
     else:
         from regard.training.scoring import Cache, score_text
 
-        told = score_text(run, text, None if cache is None else Cache(cache, flatness, share))
+        told = score_text(opened, text, None if cache is None else Cache(cache, flatness, share))
     if as_json:
         typer.echo(json.dumps(told, indent=2))
         return
@@ -45,7 +48,7 @@ def score(
         typer.echo(f"{name:<18} {number:.4g}{signature}")
 
 
-def _translations(run: Path, source: Path, target: Path, beam: int, alpha: float, hidden: bool) -> dict[str, Any]:
+def _translations(run: Run, source: Path, target: Path, beam: int, alpha: float, hidden: bool) -> dict[str, Any]:
     from dataclasses import asdict
 
     from regard.cli.progress_ui import progress_bar
@@ -53,10 +56,9 @@ def _translations(run: Path, source: Path, target: Path, beam: int, alpha: float
     from regard.inspection.translations import judge
     from regard.text.corpora.translations import Parallel
     from regard.training.metrics import perplexity
-    from regard.training.use import translator as opened
 
     pairs = list(Parallel(source, target))
-    translator = opened(run)
+    translator = run.translator()
     with progress_bar("sentences", len(pairs), hidden) as tell:
         found = judge(translator, pairs, Beam(beam, LengthPenalty(alpha)), tell=tell)
     read = translator.read([(pair.source, pair.target) for pair in pairs])

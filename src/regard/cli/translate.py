@@ -39,10 +39,10 @@ def translate(
     from regard.cli.inputs import tell_unknown, texts_of
     from regard.cli.progress_ui import progress_bar
     from regard.decoding.beam import Beam, LengthPenalty
-    from regard.training.use import translator as opened
+    from regard.runs import Run
 
     lines = texts_of(text)
-    translator = opened(run)
+    translator = Run.open(run).translator()
     said = [line for line in lines if line.strip()]
     search = Beam(max(beam, best), LengthPenalty(length_penalty), coverage, best)
     rules = _rules(translator, len(said), shortest, longest, prefix, ban or [], require or [])

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from regard.errors import CheckpointError, SettingError
 from regard.files import write_whole
-from regard.training.weights import save_weights
+from regard.runs.weights import save_weights
 
-CONFIG, WEIGHTS, INDEX, TOKENIZER = "config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json"
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 HOW = (
     "Convert it where it comes from: transformers' AutoModel.from_pretrained(FOLDER).save_pretrained(OTHER, "
     "safe_serialization=True)."

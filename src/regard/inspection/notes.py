@@ -15,7 +15,7 @@ from typing import Any
 
 from regard.adapters.base import ModelAdapter
 from regard.errors import RecordError
-from regard.hub.origins import origin
+from regard.hub.provenance import origin
 from regard.inspection.patterns.atlas import Atlas
 from regard.inspection.record.record import Record
 

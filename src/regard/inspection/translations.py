@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -15,8 +15,9 @@ from regard.decoding.translate import Tell, Translated, Translator
 from regard.errors import SettingError
 from regard.inspection.alignment import THRESHOLD, Agreement, Gold, balanced, between_words, links_of, measure
 from regard.text.examples import Links, Translation
-from regard.training.metrics import bleu, chrf
-from regard.training.objective import Grade
+
+if TYPE_CHECKING:
+    from regard.training.objective import Grade
 
 
 def word_map(translator: Translator, one: Translated) -> Tensor:
@@ -86,6 +87,8 @@ def judge(
 
     `lengths`: where to cut the sentences into groups, by the words of their sources.
     """
+    from regard.training.metrics import bleu, chrf
+
     found = [best for best, *_ in translator([pair.source for pair in pairs], search, tell=tell)]
     got, expected = [one.text for one in found], [pair.target for pair in pairs]
     groups: dict[str, list[int]] = {}

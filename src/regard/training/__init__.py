@@ -4,7 +4,7 @@ The way through the room: `reading` makes a `recipe` of a file; its task (`tasks
 `objective` of it; `loop` trains, one `step` after the other, on a `state` whose parts are `optimisers`, `precision`,
 `averaging`, `randomness` and `progress`; `evaluation` looks how good it is; `keeping` writes each `checkpoint` and the
 `weights`; `distributed` joins several processes; `telling` is for whoever listens. `run` ties a recipe to a folder:
-start there. `use` is what comes after: the model of a run with its tokenizers.
+start there. What comes after, a trained run in use, is the room `runs`.
 """
 
 from typing import TYPE_CHECKING
@@ -21,16 +21,14 @@ if TYPE_CHECKING:
     from regard.training.reading.recipes import read_recipe, write_recipe
     from regard.training.reading_on import ReadOn
     from regard.training.recipe import Prepared, Recipe
-    from regard.training.run import dry_run, load, train
+    from regard.training.run import dry_run, train
     from regard.training.tasks import TASKS
     from regard.training.telling.log import LogFile, read_log
     from regard.training.translating import PredictTarget
-    from regard.training.use import translator
 
 __all__ = [
     "train",
     "dry_run",
-    "load",
     "read_recipe",
     "write_recipe",
     "TASKS",
@@ -47,7 +45,6 @@ __all__ = [
     "PredictTarget",
     "PredictNeighbours",
     "TagWords",
-    "translator",
     "Loop",
     "World",
     "Keeping",
@@ -58,7 +55,7 @@ __all__ = [
 _HOMES: dict[str, Home] = {
     name: (f"regard.training.{module}", name)
     for module, names in {
-        "run": "train dry_run load",
+        "run": "train dry_run",
         "reading.recipes": "read_recipe write_recipe",
         "tasks": "TASKS",
         "recipe": "Recipe Prepared",
@@ -67,7 +64,6 @@ _HOMES: dict[str, Home] = {
         "reading_on": "ReadOn",
         "translating": "PredictTarget",
         "contexts": "PredictNeighbours TagWords",
-        "use": "translator",
         "loop": "Loop",
         "distributed": "World",
         "keeping": "Keeping",

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from regard.training.checkpoint import Checkpoint
+from regard.runs.checkpoint import Checkpoint
+from regard.runs.weights import weights_of
+from regard.training.checkpoint import load_tensors
 from regard.training.distributed import World
-from regard.training.weights import weights_of
 
 
 class Moving:
@@ -56,7 +57,7 @@ def mean_of(checkpoints: Sequence[Checkpoint], model: nn.Module, world: World, p
     total = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in weights_of(model).items()}
     for checkpoint in checkpoints:
         one = {f"{prefix}{name}": torch.empty_like(tensor) for name, tensor in weights_of(model).items()}
-        checkpoint.load(one, world)
+        load_tensors(checkpoint, one, world)
         for name, tensor in total.items():
             tensor += one[f"{prefix}{name}"]
     return {name: (tensor / len(checkpoints)).to(weights_of(model)[name].dtype) for name, tensor in total.items()}

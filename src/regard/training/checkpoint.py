@@ -1,18 +1,12 @@
-"""Checkpoints: a folder for each, there as a whole or not at all, with a manifest that vouches for every byte.
+"""Checkpoints of a training, written and restored: a folder for each, there as a whole or not at all.
 
-    state/step-00000200/
-      manifest.json                 sizes and checksums of the files below; written last
-      scalars.json                  everything that is no tensor
-      tensors/*.safetensors         what all ranks share, a file from each (torch.distributed.checkpoint)
-      ranks/0.json, 0.safetensors   what is one rank's own: random states, what a recurrent model carries
-
-It is written under another name, brought to the disk and renamed. Nothing here is ever unpickled.
+What lies in it is told in runs/checkpoint.py. It is written under another name, brought to the disk and renamed.
+Nothing here is ever unpickled.
 """
 
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -28,12 +22,11 @@ from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 
 from regard.errors import CheckpointError
-from regard.files import Print, print_of, sync, write_whole
+from regard.files import print_of, sync, write_whole
+from regard.runs.checkpoint import FORMAT, Checkpoint, checkpoint_at, files_in, steps_in
+from regard.runs.weights import same_shape
 from regard.training.distributed import World
-from regard.training.weights import same_shape
 
-FORMAT = 1
-NAME = re.compile(r"step-(\d+)")
 Tell = Callable[[str], None]
 Wanted = Callable[[list[int]], set[int]]  # of the steps of all checkpoints, those to be kept
 warnings.filterwarnings(
@@ -58,57 +51,31 @@ class Contents:
     own: Own
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """A checkpoint on disk."""
+def load_tensors(checkpoint: Checkpoint, tensors: Mapping[str, Tensor], world: World) -> None:
+    """Fill these tensors (perhaps shards, of any number of ranks) from the ones of the same names in a checkpoint."""
+    with _in_words(checkpoint.folder, "read"):
+        reader = dcp.HuggingFaceStorageReader(str(checkpoint.folder / "tensors"))
+        _expect_fitting(checkpoint, tensors, reader)
+        dcp.load(dict(tensors), storage_reader=reader, process_group=world.channel, no_dist=not world.several)
 
-    folder: Path
-    step: int
 
-    def complaint(self) -> str | None:
-        """What is wrong with it, in words; None if every byte is as it was written."""
-        try:
-            manifest = json.loads((self.folder / "manifest.json").read_bytes())
-            if manifest["format"] != FORMAT:
-                return f"format {manifest['format']!r} instead of {FORMAT}"
-            kept = [Print(**one) for one in manifest["files"]]
-            found = _files(self.folder)
-            if {one.path for one in kept} != found.keys():
-                return f"other files than its manifest lists: {_differing({one.path for one in kept}, set(found))}"
-            for one in kept:
-                if found[one.path].stat().st_size != one.size or print_of(found[one.path], one.path) != one:
-                    return f"a damaged {one.path}"
-        except OSError as error:
-            return f"{Path(error.filename or '').name}: {error.strerror}"
-        except (ValueError, KeyError, TypeError) as error:
-            return f"a damaged manifest.json ({type(error).__name__})"
+def _expect_fitting(
+    checkpoint: Checkpoint, tensors: Mapping[str, Tensor], reader: dcp.HuggingFaceStorageReader
+) -> None:
+    kept, where = reader.read_metadata().state_dict_metadata, f"{checkpoint.folder}"
+    for name, tensor in tensors.items():
+        if name not in kept:
+            raise CheckpointError(f"a checkpoint without {name}", "one of this model", where=where)
+        same_shape(name, tuple(kept[name].size), tuple(tensor.shape), where)  # type: ignore[union-attr]
+
+
+def load_own(checkpoint: Checkpoint, rank: int) -> Own | None:
+    """What rank number `rank` kept for itself in a checkpoint; None if there were fewer ranks."""
+    base = checkpoint.folder / "ranks" / f"{rank}.json"
+    if not base.exists():
         return None
-
-    def scalars(self) -> dict[str, Any]:
-        with _in_words(self.folder, "read"):
-            return dict(json.loads((self.folder / "scalars.json").read_bytes()))
-
-    def load(self, tensors: Mapping[str, Tensor], world: World) -> None:
-        """Fill these tensors (perhaps shards, of any number of ranks) from the ones of the same names."""
-        with _in_words(self.folder, "read"):
-            reader = dcp.HuggingFaceStorageReader(str(self.folder / "tensors"))
-            self._fits(tensors, reader)
-            dcp.load(dict(tensors), storage_reader=reader, process_group=world.channel, no_dist=not world.several)
-
-    def _fits(self, tensors: Mapping[str, Tensor], reader: dcp.HuggingFaceStorageReader) -> None:
-        kept = reader.read_metadata().state_dict_metadata
-        for name, tensor in tensors.items():
-            if name not in kept:
-                raise CheckpointError(f"a checkpoint without {name}", "one of this model", where=f"{self.folder}")
-            same_shape(name, tuple(kept[name].size), tuple(tensor.shape), f"{self.folder}")  # type: ignore[union-attr]
-
-    def own(self, rank: int) -> Own | None:
-        """What rank number `rank` kept for itself; None if there were fewer ranks."""
-        base = self.folder / "ranks" / f"{rank}.json"
-        if not base.exists():
-            return None
-        with _in_words(self.folder, "read"):
-            return Own(dict(json.loads(base.read_bytes())), load_file(base.with_suffix(".safetensors")))
+    with _in_words(checkpoint.folder, "read"):
+        return Own(dict(json.loads(base.read_bytes())), load_file(base.with_suffix(".safetensors")))
 
 
 class Checkpoints:
@@ -119,7 +86,7 @@ class Checkpoints:
 
     def save(self, step: int, contents: Contents, wanted: Wanted) -> Path:
         """Write a checkpoint, then remove those that nobody wants."""
-        final = self.folder / f"step-{step:08d}"
+        final = self.at(step).folder
         part = self.folder / f".{final.name}.part"
         try:
             with _in_words(final, "written", self._good_news):
@@ -148,14 +115,11 @@ class Checkpoints:
         return None if step is None else self.at(step)
 
     def at(self, step: int) -> Checkpoint:
-        return Checkpoint(self.folder / f"step-{step:08d}", step)
+        return checkpoint_at(self.folder, step)
 
     def steps(self) -> list[int]:
         """The steps of all checkpoints that are there, in order."""
-        if not self.folder.is_dir():
-            return []
-        matches = (NAME.fullmatch(path.name) for path in self.folder.iterdir() if path.is_dir())
-        return sorted(int(match[1]) for match in matches if match)
+        return steps_in(self.folder)
 
     def _sound(self) -> int | None:
         for leftover in [*self.folder.glob(".step-*"), *self.folder.glob(".gone-*")]:
@@ -216,24 +180,13 @@ class Checkpoints:
 def _seal(part: Path, scalars: Mapping[str, Any]) -> None:
     """Write what is left, and the manifest when all else is on the disk."""
     write_whole(part / "scalars.json", json.dumps(dict(scalars)).encode())
-    files = _files(part)
+    files = files_in(part)
     for path in files.values():
         sync(path)
     prints = [asdict(print_of(path, name)) for name, path in sorted(files.items())]
     write_whole(part / "manifest.json", json.dumps({"format": FORMAT, "files": prints}, indent=1).encode())
     for folder in (part / "tensors", part / "ranks", part):
         sync(folder)
-
-
-def _files(folder: Path) -> dict[str, Path]:
-    """Every file below a folder but the manifest, by its path in it."""
-    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if not path.is_dir()}
-    return {name: path for name, path in found.items() if name != "manifest.json"}
-
-
-def _differing(kept: set[str], found: set[str]) -> str:
-    lacks, has = sorted(kept - found), sorted(found - kept)
-    return "; ".join([*(f"no {name}" for name in lacks[:3]), *(f"a strange {name}" for name in has[:3])])
 
 
 @contextmanager

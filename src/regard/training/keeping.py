@@ -14,11 +14,12 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
-from regard.training.checkpoint import Checkpoint, Checkpoints, Contents, Tell
+from regard.runs.checkpoint import Checkpoint
+from regard.runs.weights import FILE, save_weights, weights_of
+from regard.training.checkpoint import Checkpoints, Contents, Tell
 from regard.training.distributed import World, whole
 from regard.training.recipe import LastAverage, Recipe
 from regard.training.staging import Staging
-from regard.training.weights import FILE, save_weights, weights_of
 
 
 class Keeping:

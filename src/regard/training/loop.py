@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import RunError, SettingError, TrainingError, unknown
+from regard.runs.checkpoint import WEIGHTS
 from regard.text.batches.batch import Batch
 from regard.training.averaging import mean_of, put
 from regard.training.distributed import World
@@ -32,7 +33,7 @@ from regard.training.keeping import Keeping
 from regard.training.randomness import undisturbed
 from regard.training.recipe import LastAverage, Prepared
 from regard.training.schedules import schedule
-from regard.training.state import WEIGHTS, Moment, State
+from regard.training.state import Moment, State
 from regard.training.step import Step, Stepper
 from regard.training.telling.events import Ended, Evaluated, Event, Listener, Resumed, Saved, Skipped, Started, Trained
 

@@ -6,20 +6,24 @@ come in kinds, such as schedules, are told apart by their `kind`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 from torch import nn
 
-from regard.errors import RunError, SettingError
+from regard.errors import SettingError
+from regard.models.config import KINDS
+from regard.runs.build import build_model, load_tokenizers
 from regard.text.batches.batch import Batch
 from regard.text.batches.plan import Batches
+from regard.text.batches.seeded_rng import Epoch
 from regard.training.objective import Objective
 
-VERSION = 1
 _NAME = "text of letters, digits, '.', '_' and '-', a letter or digit first"
 
 Count = Annotated[int, Field(ge=1)]
@@ -159,6 +163,14 @@ class Start(Section):
     weights: InputPath | None = None
 
 
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Modules made inside get the fresh weights of this seed, the same on every rank; the global RNG stays as it is."""
+    with torch.random.fork_rng(devices=[]):  # weights are drawn on the CPU
+        torch.default_generator.manual_seed(int(Epoch(seed).hashes("weights")[0]))
+        yield
+
+
 @dataclass(frozen=True)
 class Prepared:
     """What a task makes of its recipe: all that the loop is handed.
@@ -197,12 +209,6 @@ class Recipe(Section):
     start: Start = Start()
     pruned: dict[str, list[Annotated[int, Field(ge=0)]]] = Field(default_factory=dict)
 
-    def expect_whole(self, run: Path, where: str) -> None:
-        """Refuse a run that lacks heads, where layers must have as many as their width has room for."""
-        if self.pruned:
-            advice = "Export the run that it was pruned from; --to onnx takes any number of heads."
-            raise RunError(f"{run}, which lacks heads", "a model with all its heads", where=where, advice=advice)
-
     def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> Prepared:
         """Model, objective and batches of this rank. What takes long is made once and found in `folder` again:
         tokenizer.json, and tokenised text under data/."""
@@ -210,7 +216,11 @@ class Recipe(Section):
 
     def assemble(self, folder: Path) -> nn.Module:
         """The model with fresh weights, from what `prepare` has left in `folder`, without the data."""
-        raise self._nobodys()
+        if self.task not in KINDS:
+            raise self._nobodys()
+        settings = self.model_dump(mode="json")
+        with seeded(self.train.seed):
+            return build_model(settings, load_tokenizers(settings, folder))
 
     def _nobodys(self) -> SettingError:
         """A recipe whose task has no class is for those who bring model, objective and batches themselves."""

@@ -21,20 +21,21 @@ from torch import nn
 from regard import __version__
 from regard.errors import RegardError, RunError, SettingError, StoreError
 from regard.files import alone, sync
+from regard.runs.build import TARGET_TOKENIZER, TOKENIZER
+from regard.runs.run import RECIPE, Run
+from regard.runs.weights import load_weights
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.distributed import World, join
 from regard.training.estimate import Estimate, estimate, steps_of
 from regard.training.keeping import Keeping
 from regard.training.loop import Loop
-from regard.training.reading.recipes import read_recipe, write_recipe
+from regard.training.reading.recipes import recipe_of, write_recipe
 from regard.training.recipe import Recipe
 from regard.training.tasks import TASKS
-from regard.training.tasks.tokenizers import FILE, TARGET
 from regard.training.telling.events import Ended, Listener
 from regard.training.telling.log import LogFile
-from regard.training.weights import load_weights
 
-RECIPE, LOG, DATA = "recipe.toml", "log.jsonl", "data"
+LOG, DATA = "log.jsonl", "data"
 # what makes a run what it is
 OWN = ("task", "data", "tokenizer", "target_tokenizer", "model", "batches", "pruned", "train.seed")
 Tell = Callable[[str], None]
@@ -95,7 +96,7 @@ def _same_text() -> Iterator[None]:
 
 def _same_words(weights: Path, folder: Path) -> None:
     """Refuse weights of a run whose tokenizers give the same numbers to other words."""
-    for section, name in (("tokenizer", FILE), ("target_tokenizer", TARGET)):
+    for section, name in (("tokenizer", TOKENIZER), ("target_tokenizer", TARGET_TOKENIZER)):
         theirs, ours = weights / name, folder / name
         both = theirs.exists() and ours.exists()
         if both and Tokenizer.load(theirs).fingerprint != Tokenizer.load(ours).fingerprint:
@@ -115,7 +116,7 @@ def _undone(folder: Path, world: World) -> Iterator[None]:
     except RegardError:
         if world.first:
             rmtree(folder / DATA, ignore_errors=True)
-            for name in (RECIPE, FILE, TARGET, "lock"):
+            for name in (RECIPE, TOKENIZER, TARGET_TOKENIZER, "lock"):
                 (folder / name).unlink(missing_ok=True)
         raise
 
@@ -185,12 +186,11 @@ def facts_of(model: nn.Module, world: World) -> dict[str, Any]:
     }
 
 
-def recorded(folder: Path, sets: Sequence[str] = ()) -> Recipe:
+def recorded(folder: str | os.PathLike[str], sets: Sequence[str] = ()) -> Recipe:
     """The recipe of a run, with changes; not of what the run is made of, since its state would no longer fit."""
-    path = folder / RECIPE
-    if not path.exists():
-        raise RunError(f"{folder}, which is no run", "a folder that `regard train` has made")
-    before, after = (read_recipe(path, changes, tasks=TASKS) for changes in ((), sets))
+    run = Run.open(folder)
+    after = recipe_of(run, sets, tasks=TASKS)
+    before = recipe_of(run, tasks=TASKS) if sets else after
     for name in (name for name in OWN if name.partition(".")[0] in type(before).model_fields):
         if attrgetter(name)(before) != attrgetter(name)(after):
             raise SettingError(
@@ -226,15 +226,6 @@ def dry_run(recipe: Recipe) -> Estimate:
     """What a training would take, without a trace."""
     with TemporaryDirectory() as folder:
         return estimate(recipe.prepare(Path(folder)))
-
-
-def load(folder: str | os.PathLike[str]) -> nn.Module:
-    """The trained model of a run, ready for use."""
-    folder = Path(folder)
-    recipe = recorded(folder)
-    model = recipe.assemble(folder)
-    load_weights(model, folder)
-    return model.eval()
 
 
 def _silent(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from regard.errors import SettingError
 from regard.models.cache import NeuralCache
+from regard.runs.run import Run
 from regard.text.batches.batch import BlockBatch
 from regard.text.batches.lm_batches import Blocks, Lanes, Read, Stream
 from regard.text.batches.plan import Batches, Plan
@@ -19,10 +21,8 @@ from regard.text.store.fields import DocumentFields, columns_of
 from regard.training.objective import Carry
 from regard.training.objectives import PredictNext
 from regard.training.reading_on import ReadOn
-from regard.training.run import load
+from regard.training.run import recorded
 from regard.training.tasks.language import Gpt, Language
-from regard.training.tasks.tokenizers import kept_tokenizer
-from regard.training.use import for_task
 
 ROWS = 32  # stretches that a model without a state reads at once
 
@@ -36,11 +36,13 @@ class Cache:
     share: float = 0.1
 
 
-def score_text(folder: Path, path: Path, cache: Cache | None = None) -> dict[str, float]:
+def score_text(folder: str | os.PathLike[str], path: Path, cache: Cache | None = None) -> dict[str, float]:
     """The metrics of a run's language model on a file of text; with `cache`, of the model with a neural cache."""
-    recipe = for_task(folder, Language)
-    model: nn.Module = load(folder)
-    tokenizer = kept_tokenizer(recipe.tokenizer, folder)
+    run = Run.open(folder)
+    run.expect_task("language")
+    recipe = recorded(run)
+    assert isinstance(recipe, Language)
+    model, tokenizer = run.model(), run.tokenizer
     opened = recipe.open or cache is not None
     text = Running(path)
     stream = Stream.plain(columns_of(text, DocumentFields(tokenizer, open=opened)))

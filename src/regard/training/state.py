@@ -10,19 +10,20 @@ import torch
 from torch import Tensor
 
 from regard.errors import SettingError
+from regard.runs.checkpoint import AVERAGE, WEIGHTS, Checkpoint
+from regard.runs.weights import weights_of
 from regard.text.batches.batch import Batch
 from regard.training import optimisers
 from regard.training.averaging import Moving
-from regard.training.checkpoint import Checkpoint, Contents, Own
+from regard.training.checkpoint import Contents, Own, load_own, load_tensors
 from regard.training.distributed import Spread, World
 from regard.training.objective import Carry
 from regard.training.precision import Precision
 from regard.training.progress import Progress
 from regard.training.randomness import RandomState, seed
 from regard.training.recipe import MovingAverage, Prepared
-from regard.training.weights import weights_of
 
-WEIGHTS, AVERAGE, OPTIMISER, CARRY = "weights.", "average.", "optimiser.", "carry."
+OPTIMISER, CARRY = "optimiser.", "carry."
 
 
 @dataclass(frozen=True)
@@ -107,14 +108,15 @@ class State:
         tensors = {f"{WEIGHTS}{name}": tensor for name, tensor in weights_of(self.model).items()}
         if self.average is not None:
             tensors |= {f"{AVERAGE}{name}": tensor for name, tensor in self.average.tensors.items()}
-        checkpoint.load(tensors | {f"{OPTIMISER}{name}": tensor for name, tensor in memory.items()}, self.world)
+        wanted = tensors | {f"{OPTIMISER}{name}": tensor for name, tensor in memory.items()}
+        load_tensors(checkpoint, wanted, self.world)
         optimisers.restore(self.optimiser, self.model, scalars["optimiser"], memory)
         if scalars["scaler"]:
             self.precision.scaler.load_state_dict(scalars["scaler"])
         self.progress.restore(scalars["progress"])
         self.batches.load_state_dict(scalars["position"])
         self.carried = self._carried(checkpoint, scalars["ranks"])
-        own = checkpoint.own(self.world.rank)
+        own = load_own(checkpoint, self.world.rank)
         if own is None:  # there are more ranks now than then
             seed(self.seed, self.progress.step, self.world.rank)
         else:
@@ -122,7 +124,8 @@ class State:
 
     def _carried(self, checkpoint: Checkpoint, ranks: int) -> Carried | None:
         """What all ranks carried, together: each takes the rows that its next batch asks for."""
-        parts = [own.tensors for own in map(checkpoint.own, range(ranks)) if own is not None]
+        owned = (load_own(checkpoint, rank) for rank in range(ranks))
+        parts = [own.tensors for own in owned if own is not None]
         names = [name for name in parts[0] if name.startswith(CARRY)]
         if not names:
             return None

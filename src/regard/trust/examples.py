@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 from itertools import islice
 from pathlib import Path
@@ -10,11 +11,12 @@ from regard.adapters.base import ModelAdapter
 from regard.adapters.case import Example
 from regard.inspection.patterns.builtin import SPLIT, built_in
 from regard.inspection.patterns.passages import Passage, read_passages
+from regard.runs.run import open_run
 from regard.text import grammar
 from regard.text.corpora.labels import Classified
 from regard.text.corpora.tables import Table
 from regard.text.examples import Translation
-from regard.training.run import RECIPE, recorded
+from regard.training.run import recorded
 from regard.training.tasks import classification
 
 TABLES = (".tsv", ".csv", ".jsonl")
@@ -31,15 +33,16 @@ def read_examples(path: Path, asker: ModelAdapter, most: int) -> Sequence[Exampl
     return [_example(one) for one in read_passages(path, most)]
 
 
-def built_in_examples(folder: Path, asker: ModelAdapter, most: int) -> Sequence[Example]:
+def built_in_examples(folder: str | os.PathLike[str], asker: ModelAdapter, most: int) -> Sequence[Example]:
     """Of the kind that the run in this folder was trained on, none of which it has seen."""
-    recipe = recorded(folder) if (folder / RECIPE).exists() else None
+    run = open_run(folder)
+    recipe = None if run is None else recorded(run)
     if isinstance(recipe, classification.Classification):
         data = recipe.data
         view = data.view if isinstance(data, classification.BuiltIn) else "opinion"
         return list(grammar.Drawn(getattr(grammar, view), most, SPLIT))
     kind = "translates" if asker.decides.endswith("translation") else "reads"
-    return [_example(one, asker.decides) for one in built_in(folder, kind, most)]
+    return [_example(one, asker.decides) for one in built_in(run or folder, kind, most)]
 
 
 def _example(one: Passage, kind: str = "") -> Example:

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from regard.errors import RegardError, SettingError
+from regard.runs.toml import written
 from regard.training.reading import recipes as reading
 from regard.training.reading.recipes import read_recipe, shipped, text_of, write_recipe
-from regard.training.reading.toml import written
 from regard.training.recipe import SGD, Cosine, MovingAverage, Recipe, Start, Train
 from training.reading.small_recipes import MINIMAL, TASKS, Counting, Drawn, Files, Inner, Model, Sorting, put
 from training.reading.test_toml import tables, texts

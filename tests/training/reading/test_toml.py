@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import SettingError
-from regard.training.reading.toml import DEEPEST, inline, line_of, parsed, written
+from regard.runs.toml import DEEPEST, inline, line_of, parsed, written
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 scalars = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | texts

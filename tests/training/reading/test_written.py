@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from regard.errors import SettingError
-from regard.training.reading.toml import parsed
+from regard.runs.toml import parsed
 from regard.training.reading.written import Set, Written
 from training.reading.small_recipes import Counting
 

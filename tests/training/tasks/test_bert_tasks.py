@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from regard.errors import SettingError
+from regard.runs.weights import save_weights, weights_of
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.reading.recipes import write_recipe
 from regard.training.recipe import Train
@@ -15,7 +16,6 @@ from regard.training.tasks.classification import Bert, BuiltIn, Classification, 
 from regard.training.tasks.masked import Masked
 from regard.training.tasks.starting import READER
 from regard.training.tasks.tokenizers import Sized
-from regard.training.weights import save_weights, weights_of
 
 SMALL = BuiltIn(examples=30, valid=10)
 

@@ -10,6 +10,7 @@ import torch
 from pydantic import ValidationError
 
 from regard.errors import CorpusError, SettingError
+from regard.runs.weights import save_weights, weights_of
 from regard.text.batches.batch import IGNORED
 from regard.training.reading.recipes import read_recipe, write_recipe
 from regard.training.recipe import Prepared, Train
@@ -17,7 +18,6 @@ from regard.training.tasks import contextual
 from regard.training.tasks.contextual import Contextual
 from regard.training.tasks.tagging import READER, BuiltIn, Conll, Elmo, Static, Tagging
 from regard.training.tasks.tokenizers import Sized
-from regard.training.weights import save_weights, weights_of
 
 SMALL = BuiltIn(examples=30, valid=10)
 CONLL = "the DET\ncat NOUN\nsees VERB\nMöbius PROPN\n\na DET\ndog NOUN\n\nthe DET\ndog NOUN\n\n"

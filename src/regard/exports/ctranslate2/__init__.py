@@ -19,9 +19,10 @@ from regard.errors import RunError, SettingError, unknown
 from regard.exports.atomic_export import Checked, giving
 from regard.models.gpt import GPT
 from regard.models.transformer import Transformer
+from regard.runs.build import TARGET_TOKENIZER, TOKENIZER
+from regard.runs.run import Run
 from regard.training.run import recorded
 from regard.training.tasks.language import Language
-from regard.training.tasks.tokenizers import FILE, TARGET
 from regard.training.tasks.translation import Translation
 
 if TYPE_CHECKING:
@@ -45,25 +46,25 @@ def export(run: Path, folder: Path, quantization: str | None = None) -> Checked:
             "no ctranslate2", "the package ctranslate2", where=WHERE, advice="pip install 'regard[ctranslate2]'"
         )
     with giving(folder, WHERE) as rough:
-        return _written(run, rough, _verification(run), quantization)
+        return _written(run, rough, _verification(Run.open(run)), quantization)
 
 
-def _verification(run: Path) -> Verification:
+def _verification(run: Run) -> Verification:
     from regard.exports.ctranslate2 import ctranslate2_verify as verify
     from regard.exports.ctranslate2 import vocabulary
 
     recipe = recorded(run)
-    recipe.expect_whole(run, WHERE)
+    run.expect_whole(WHERE)
     found = adapter(run, attends=False)
     model, source, target = found.model, found.tokenizers[0], found.tokenizers[-1]
     if isinstance(recipe, Language) and isinstance(model, GPT):
-        prompts = verify.stretches(recipe, model, source, run)
+        prompts = verify.stretches(recipe, model, source, run.path)
         return verify.VerifyLanguageModel(model, vocabulary.of_one(source), prompts)
     if isinstance(recipe, Translation) and isinstance(model, Transformer):
         prompts = verify.pairs(recipe, source, target)
         return verify.VerifyTranslator(model, vocabulary.of_two(source, target), prompts)
     raise RunError(
-        f"{run}, whose model is a {type(model).__name__}",
+        f"{run.path}, whose model is a {type(model).__name__}",
         "a run of a GPT (task 'language') or of a Transformer (task 'translation')",
         where=WHERE,
     )
@@ -76,7 +77,7 @@ def _written(run: Path, folder: Path, verification: Verification, quantization: 
     spec.validate()
     spec.optimize(quantization)
     spec.save(str(folder))
-    for name in (FILE, TARGET):
+    for name in (TOKENIZER, TARGET_TOKENIZER):
         if (run / name).exists():
             shutil.copyfile(run / name, folder / name)
     return verification.run(folder, quantization)

@@ -21,9 +21,10 @@ from regard.exports.onnx.export_graph import KINDS, Graph, draw, whole
 from regard.exports.onnx.onnx_verify import check, verify
 from regard.files import write_whole
 from regard.models.seq2seq import Seq2Seq
+from regard.runs.build import TARGET_TOKENIZER, TOKENIZER
+from regard.runs.run import Run
 from regard.training.recipe import Recipe
 from regard.training.run import recorded
-from regard.training.tasks.tokenizers import FILE, TARGET
 
 __all__ = ["check", "export"]
 
@@ -35,8 +36,9 @@ PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 def export(run: Path, folder: Path) -> Checked:
     """Write a run as graphs into a new folder, and try them; if they say something else, there is no folder."""
     _expect_packages()
-    recipe = recorded(run)
-    found = adapter(run, attends=False)
+    opened = Run.open(run)
+    recipe = recorded(opened)
+    found = adapter(opened, attends=False)
     graphs = _graphs(found.model)
     with giving(folder, WHERE) as rough:
         _write(recipe, found, graphs, rough)
@@ -46,7 +48,7 @@ def export(run: Path, folder: Path) -> Checked:
 def _write(recipe: Recipe, found: ModelAdapter, graphs: tuple[Graph, ...], folder: Path) -> None:
     for graph in graphs:
         draw(graph, folder, found.longest)
-    for tokenizer, name in zip(found.tokenizers, (FILE, TARGET), strict=False):
+    for tokenizer, name in zip(found.tokenizers, (TOKENIZER, TARGET_TOKENIZER), strict=False):
         tokenizer.save(folder / name)
     about = _about(recipe, found, graphs)
     write_whole(folder / ABOUT, json.dumps(about, indent=2, ensure_ascii=False).encode())
@@ -75,7 +77,7 @@ def _about(recipe: Any, found: ModelAdapter, graphs: tuple[Graph, ...]) -> dict[
         "kind": recipe.task,
         "model": recipe.model.kind,
         "graphs": {one.file: {"inputs": one.inputs, "outputs": one.outputs} for one in graphs},
-        "tokenizer": FILE,
+        "tokenizer": TOKENIZER,
         "special": kept[0].special.roles,
         "before": before,
         "after": after,
@@ -83,7 +85,10 @@ def _about(recipe: Any, found: ModelAdapter, graphs: tuple[Graph, ...]) -> dict[
         "labels": said.get("labels") or said.get("tags"),
     }
     if recipe.task == "translation":
-        about |= {"target_tokenizer": TARGET if len(kept) > 1 else FILE, "target_special": kept[-1].special.roles}
+        about |= {
+            "target_tokenizer": TARGET_TOKENIZER if len(kept) > 1 else TOKENIZER,
+            "target_special": kept[-1].special.roles,
+        }
     return {name: value for name, value in about.items() if value is not None}
 
 

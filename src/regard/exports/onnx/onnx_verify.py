@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from regard.errors import CheckpointError
 from regard.exports.atomic_export import Checked
 from regard.exports.onnx.export_graph import KINDS, asked
 from regard.exports.onnx.sample_inputs import samples
-from regard.models.bert import Bert
 from regard.models.seq2seq import Seq2Seq
+from regard.runs.run import Run
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.recipe import Recipe
 from regard.training.run import recorded
@@ -27,9 +28,10 @@ TOLERANCE = 1e-4
 Said = dict[str, np.ndarray]
 
 
-def check(run: Path, folder: Path) -> Checked:
+def check(run: str | os.PathLike[str], folder: Path) -> Checked:
     """Try the graphs of a folder against the run that they were drawn from; the first difference is an error."""
-    return verify(recorded(run), adapter(run, attends=False), folder)
+    opened = Run.open(run)
+    return verify(recorded(opened), adapter(opened, attends=False), folder)
 
 
 @torch.no_grad()

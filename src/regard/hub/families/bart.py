@@ -18,7 +18,7 @@ from regard.attention.positions import Learned
 from regard.hub.families.family import Family, built
 from regard.hub.families.gpt2 import activation
 from regard.hub.folder import Config
-from regard.hub.table import Row, both, layered, stacked
+from regard.hub.weight_map import Row, both, layered, stacked
 from regard.models import blocks
 from regard.models.blocks import Embedded, Style, readers, writers
 from regard.models.encoder import Encoder

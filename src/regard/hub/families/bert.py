@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from torch import nn
 
 from regard.errors import SettingError
-from regard.hub.families.family import Family, built
+from regard.hub.families.family import Family, built, model_section
 from regard.hub.families.gpt2 import activation
 from regard.hub.folder import Config
-from regard.hub.table import Row, both, layered, stacked
-from regard.models import blocks
-from regard.models.bert import FEEDS, Bert, MaskedLM, Size
-from regard.training.recipe import Recipe
-from regard.training.tasks.masked import Masked, Model
+from regard.hub.weight_map import Row, both, layered, stacked
+from regard.models.bert import FEEDS, Bert, MaskedLM
+from regard.models.config.bert import BertConfig
 
 
-class Form(NamedTuple):
-    """What there is to say of a BERT beside its words."""
-
-    layers: int
-    width: int
-    heads: int
-    hidden: int
-    positions: int
-    segments: int = 2
-    eps: float = 1e-12
-    activation: str = "gelu"
-
-
-def form(config: Config) -> Form:
+def model_config(config: Config) -> BertConfig:
     config.only("hidden_act", *FEEDS)
     config.only("position_embedding_type", "absolute")
     config.only("is_decoder", False)
-    return Form(
+    return BertConfig(
+        vocabulary=config.need("vocab_size"),
         layers=config.need("num_hidden_layers"),
         width=config.need("hidden_size"),
         heads=config.need("num_attention_heads"),
@@ -50,30 +35,27 @@ def form(config: Config) -> Form:
 
 
 def make(config: Config) -> nn.Module:
-    return headed(config, form(config))
+    return with_head(config, model_config(config))
 
 
-def headed(config: Config, its: Form) -> nn.Module:
+def with_head(config: Config, model: BertConfig) -> nn.Module:
     """A BERT, with a head where the architecture has one."""
     kind = config.architecture
     known = ("Model", "ForMaskedLM", "ForPreTraining", "")
     if not any(kind.endswith(end) for end in known[:-1]) and kind:
         came = f"architecture {kind!r}"
         raise SettingError(came, "one that ends in Model, ForMaskedLM or ForPreTraining", where=config.where)
-    style = replace(blocks.BERT, norm=partial(nn.LayerNorm, eps=its.eps), feed=FEEDS[its.activation])
-    size = Size(its.layers, its.width, its.heads, its.hidden)
-    many = {"positions": its.positions, "segments": its.segments}
-    bert = Bert.of(config.need("vocab_size"), size, **many, dropout=0.0, style=style)
+    bert = replace(model, dropout=0.0).build()
     return MaskedLM(bert) if kind.endswith(("ForMaskedLM", "ForPreTraining")) else bert
 
 
-def recipe(config: Config) -> Callable[..., Recipe]:
-    return masked(form(config))
+def settings(config: Config) -> dict[str, Any]:
+    return masked(model_config(config))
 
 
-def masked(its: Form) -> Callable[..., Recipe]:
-    """The recipe that describes such a model."""
-    return partial(Masked, model=Model(**its._asdict()))
+def masked(model: BertConfig) -> dict[str, Any]:
+    """The recipe of a BERT that is built so."""
+    return {"task": "masked", "model": model_section("bert", model, "vocabulary")}
 
 
 def rows(model: nn.Module) -> list[Row]:
@@ -173,4 +155,4 @@ def promises(config: Config) -> tuple[str, ...]:
 
 TIED = ("predictions.decoder.weight", "predictions.decoder.bias")
 WORDED = ("word_embeddings.weight", "predictions.bias")
-BERT = Family("bert", make, rows, fits, config, recipe, "bert.", WORDED, TIED, promises)
+BERT = Family("bert", make, rows, fits, config, settings, "bert.", WORDED, TIED, promises)

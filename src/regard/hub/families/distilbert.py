@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
@@ -11,17 +11,18 @@ from regard.hub.families import bert
 from regard.hub.families.family import Family, built
 from regard.hub.families.gpt2 import activation
 from regard.hub.folder import Config
-from regard.hub.table import Row, both, layered, stacked, unsaid
+from regard.hub.weight_map import Row, both, layered, stacked, unsaid
 from regard.models.bert import FEEDS, Bert, MaskedLM
-from regard.training.recipe import Recipe
+from regard.models.config.bert import BertConfig
 
 EPS = 1e-12
 
 
-def form(config: Config) -> bert.Form:
+def model_config(config: Config) -> BertConfig:
     config.only("activation", *FEEDS)
     config.only("sinusoidal_pos_embds", False, True)  # they are tensors of the checkpoint either way
-    return bert.Form(
+    return BertConfig(
+        vocabulary=config.need("vocab_size"),
         layers=config.need("n_layers"),
         width=config.need("dim"),
         heads=config.need("n_heads"),
@@ -34,11 +35,11 @@ def form(config: Config) -> bert.Form:
 
 
 def make(config: Config) -> nn.Module:
-    return bert.headed(config, form(config))
+    return bert.with_head(config, model_config(config))
 
 
-def recipe(config: Config) -> Callable[..., Recipe]:
-    return bert.masked(form(config))
+def settings(config: Config) -> dict[str, Any]:
+    return bert.masked(model_config(config))
 
 
 def rows(model: nn.Module) -> list[Row]:
@@ -91,4 +92,4 @@ def promises(config: Config) -> tuple[str, ...]:
 
 TIED = ("vocab_projector.weight",)
 WORDED = ("word_embeddings.weight", "vocab_projector.bias")
-DISTILBERT = Family("distilbert", make, rows, fits, config, recipe, "distilbert.", WORDED, TIED, promises)
+DISTILBERT = Family("distilbert", make, rows, fits, config, settings, "distilbert.", WORDED, TIED, promises)

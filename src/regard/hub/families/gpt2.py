@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 
 from regard.attention.layers import FeedForward
 from regard.attention.positions import Learned
-from regard.hub.families.family import Family, built
+from regard.hub.families.family import Family, built, model_section
 from regard.hub.folder import Config
-from regard.hub.table import Row, both, layered
+from regard.hub.weight_map import Row, both, layered
+from regard.models.config.language import GPTConfig
 from regard.models.gpt import GPT
-from regard.training.recipe import Recipe
-from regard.training.tasks.language import Gpt, InBlocks, Language
 
 FEEDS = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu": "gelu", "relu": "relu"}
 
@@ -29,11 +27,13 @@ LAYER = [
 ]
 
 
-def section(config: Config) -> Gpt:
+def model_config(config: Config) -> GPTConfig:
     config.only("scale_attn_weights", True)
     config.only("scale_attn_by_inverse_layer_idx", False)
     config.only("activation_function", *FEEDS)
-    return Gpt(
+    return GPTConfig(
+        vocabulary=config.need("vocab_size"),
+        longest=config.need("n_positions"),
         layers=config.need("n_layer"),
         heads=config.need("n_head"),
         width=config.need("n_embd"),
@@ -45,11 +45,17 @@ def section(config: Config) -> Gpt:
 
 
 def make(config: Config) -> nn.Module:
-    return section(config).make(config.need("vocab_size"), config.need("n_positions"))
+    return model_config(config).build()
 
 
-def recipe(config: Config) -> Callable[..., Recipe]:
-    return partial(Language, model=section(config), batches=InBlocks(size=config.need("n_positions")))
+def settings(config: Config) -> dict[str, Any]:
+    return language(model_config(config))
+
+
+def language(model: GPTConfig) -> dict[str, Any]:
+    """The recipe of a language model that is built so."""
+    section = model_section("gpt", model, "vocabulary", "longest")
+    return {"task": "language", "model": section, "batches": {"kind": "blocks", "size": model.longest}}
 
 
 def rows(model: nn.Module) -> list[Row]:
@@ -104,4 +110,4 @@ def activation(module: nn.Module) -> str:
 
 
 WORDED = ("wte.weight", "lm_head.weight")
-GPT2 = Family("gpt2", make, rows, fits, config, recipe, "transformer.", WORDED, (".attn.bias", ".attn.masked_bias"))
+GPT2 = Family("gpt2", make, rows, fits, config, settings, "transformer.", WORDED, (".attn.bias", ".attn.masked_bias"))

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 
 from regard.hub.families.family import Family, built
+from regard.hub.families.gpt2 import language
 from regard.hub.folder import Config
-from regard.hub.table import Row, both, layered, stacked
+from regard.hub.weight_map import Row, both, layered, stacked
 from regard.models.blocks import Gated
+from regard.models.config.language import GPTConfig
 from regard.models.gpt import GPT
-from regard.training.recipe import Recipe
-from regard.training.tasks.language import Gpt, InBlocks, Language
 
 LONGEST = 2048  # what their config says where it says nothing
 
 
-def section(config: Config) -> Gpt:
+def model_config(config: Config) -> GPTConfig:
     config.only("hidden_act", "silu")
     config.only("sliding_window", None)
     turned = config.get("rope_parameters") or {**config.get("rope_scaling", {})}
@@ -28,7 +27,9 @@ def section(config: Config) -> Gpt:
     width = config.need("hidden_size")
     head = config.get("head_dim", width // heads)
     key_heads = config.get("num_key_value_heads", heads)
-    return Gpt(
+    return GPTConfig(
+        vocabulary=config.need("vocab_size"),
+        longest=config.get("max_position_embeddings", LONGEST),
         layers=config.need("num_hidden_layers"),
         heads=heads,
         width=width,
@@ -47,12 +48,11 @@ def section(config: Config) -> Gpt:
 
 
 def make(config: Config) -> nn.Module:
-    return section(config).make(config.need("vocab_size"), LONGEST)
+    return model_config(config).build()
 
 
-def recipe(config: Config) -> Callable[..., Recipe]:
-    size = config.get("max_position_embeddings", LONGEST)
-    return partial(Language, model=section(config), batches=InBlocks(size=size))
+def settings(config: Config) -> dict[str, Any]:
+    return language(model_config(config))
 
 
 def rows(model: nn.Module) -> list[Row]:
@@ -110,5 +110,7 @@ def config(model: nn.Module, longest: int) -> Mapping[str, Any]:
 
 
 WORDED = ("embed_tokens.weight", "lm_head.weight")
-LLAMA = Family("llama", make, rows, fits, config, recipe, "model.", WORDED, ("rotary_emb.inv_freq",))
-MISTRAL = Family("mistral", make, rows, lambda model: False, config, recipe, "model.", WORDED, ("rotary_emb.inv_freq",))
+LLAMA = Family("llama", make, rows, fits, config, settings, "model.", WORDED, ("rotary_emb.inv_freq",))
+MISTRAL = Family(
+    "mistral", make, rows, lambda model: False, config, settings, "model.", WORDED, ("rotary_emb.inv_freq",)
+)

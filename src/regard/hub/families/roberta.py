@@ -5,34 +5,35 @@ It goes out as a BERT, which it is equal to once those two are gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from torch import nn
 
 from regard.hub.families import bert
 from regard.hub.families.family import Family
 from regard.hub.folder import Config
-from regard.hub.table import Row, both, layered, unsaid
+from regard.hub.weight_map import Row, both, layered, unsaid
 from regard.models.bert import Bert
-from regard.training.recipe import Recipe
+from regard.models.config.bert import BertConfig
 
 SKIPPED = 2
 
 
-def form(config: Config) -> bert.Form:
+def model_config(config: Config) -> BertConfig:
     config.only("hidden_act", "gelu")
     config.only("pad_token_id", SKIPPED - 1)
-    said = bert.form(config)
+    said = bert.model_config(config)
     segments, eps = config.get("type_vocab_size", 1), config.get("layer_norm_eps", 1e-5)
-    return said._replace(positions=said.positions - SKIPPED, segments=segments, eps=eps)
+    return replace(said, positions=said.positions - SKIPPED, segments=segments, eps=eps)
 
 
 def make(config: Config) -> nn.Module:
-    return bert.headed(config, form(config))
+    return bert.with_head(config, model_config(config))
 
 
-def recipe(config: Config) -> Callable[..., Recipe]:
-    return bert.masked(form(config))
+def settings(config: Config) -> dict[str, Any]:
+    return bert.masked(model_config(config))
 
 
 def rows(model: nn.Module) -> list[Row]:
@@ -54,4 +55,4 @@ def promises(config: Config) -> tuple[str, ...]:
 
 TIED = ("lm_head.decoder.weight", "lm_head.decoder.bias")
 WORDED = ("word_embeddings.weight", "lm_head.bias")
-ROBERTA = Family("roberta", make, rows, lambda model: False, bert.config, recipe, "roberta.", WORDED, TIED, promises)
+ROBERTA = Family("roberta", make, rows, lambda model: False, bert.config, settings, "roberta.", WORDED, TIED, promises)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,22 +17,23 @@ from torch import Tensor, nn
 
 from regard.errors import SettingError
 from regard.inspection.classes import Classifier
+from regard.runs.build import TARGET_TOKENIZER, TOKENIZER
+from regard.runs.run import Run
 from regard.text.batches.batch import Batch
 from regard.training.distributed import Spread, World
 from regard.training.evaluation import Examiner
 from regard.training.objective import Objective
 from regard.training.precision import Precision
 from regard.training.recipe import Evaluate, Recipe
-from regard.training.run import load, recorded
+from regard.training.run import recorded
 from regard.training.tasks import answering, classification, language, masked, starting, tagging, translation
-from regard.training.tasks.tokenizers import FILE, TARGET
 
 Number = Callable[[], float]
 """Runs a model and says how well it does, or how sure it is: a loss, BLEU, the probability of a class."""
 
 GRADED = 100  # texts that BLEU is measured on
 FEW = 100
-CARRIED = (FILE, TARGET, starting.READER, starting.RECIPE)  # what a run needs beside its recipe to read text
+CARRIED = (TOKENIZER, TARGET_TOKENIZER, starting.READER, starting.RECIPE)  # what a run needs to read text
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,17 +45,20 @@ class Examined:
     batches: Sequence[Batch]
 
     @classmethod
-    def of(cls, run: Path, file: Path | None = None, most: int | None = None) -> Examined:
+    def of(cls, run: str | os.PathLike[str], file: Path | None = None, most: int | None = None) -> Examined:
         """The model of a run with its own validation examples, or those of a file, of which `most` batches are taken.
 
         The file is what the task trains on: a table with the columns of [data], or by default those of the task
         (source and target, text and label), or plain text for language models and BERT.
         """
-        model = load(run)
-        with _prepared(run, file) as (objective, batches):
+        opened = Run.open(run)
+        model = opened.model()
+        with _prepared(opened, file) as (objective, batches):
             some = [batch for _, batch in zip(range(most), batches, strict=False)] if most else list(batches)
         if not some:
-            raise SettingError(f"{file or run}, which has no validation examples", "at least one", where="heads")
+            raise SettingError(
+                f"{file or opened.path}, which has no validation examples", "at least one", where="heads"
+            )
         return cls(model, objective, some)
 
     def metrics(self, graded: int = 0) -> dict[str, float]:
@@ -104,20 +109,20 @@ KINDS: dict[str, Any] = {
 
 
 @contextmanager
-def _prepared(run: Path, file: Path | None) -> Iterator[tuple[Objective[Any], Iterable[Batch]]]:
+def _prepared(run: Run, file: Path | None) -> Iterator[tuple[Objective[Any], Iterable[Batch]]]:
     """The objective of a run and its held-out batches."""
     recipe = recorded(run)
     if file is None:
-        prepared = _lightly(recipe).prepare(run)
+        prepared = _lightly(recipe).prepare(run.path)
         yield prepared.objective, () if prepared.valid is None else prepared.valid(0, 1)
         return
     if not file.is_file():
         raise SettingError(f"{file}, which is no file", "a file of examples", where="heads")
     with TemporaryDirectory() as folder:
         for name in CARRIED:
-            if (run / name).exists():
+            if (run.path / name).exists():
                 Path(folder, name).parent.mkdir(exist_ok=True)
-                copyfile(run / name, Path(folder, name))
+                copyfile(run.path / name, Path(folder, name))
         prepared = _reading(recipe, file.resolve()).prepare(Path(folder))
         yield prepared.objective, () if prepared.valid is None else prepared.valid(0, 1)
 

@@ -8,7 +8,9 @@ A model of transformers is not cut: `intervene(..., weights="zero")` silences it
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import copyfile
@@ -21,12 +23,14 @@ from regard.inspection.heads.ablation import ablate
 from regard.inspection.heads.examined import GRADED, Examined
 from regard.inspection.heads.importance import importance
 from regard.models.pruning import group_of, multi_heads, without
+from regard.runs.build import TARGET_TOKENIZER, TOKENIZER
+from regard.runs.run import RECIPE, Run
+from regard.runs.weights import FILE as WEIGHTS
+from regard.runs.weights import save_weights, weights_of
 from regard.training.reading.recipes import write_recipe
 from regard.training.recipe import Recipe
-from regard.training.run import RECIPE, load, recorded
-from regard.training.tasks.tokenizers import FILE, TARGET, File
-from regard.training.weights import FILE as WEIGHTS
-from regard.training.weights import save_weights, weights_of
+from regard.training.run import recorded
+from regard.training.tasks.tokenizers import File
 
 Heads = dict[str, list[int]]
 By = Literal["importance", "ablation"]
@@ -49,7 +53,7 @@ class Pruned:
 
 
 def prune(
-    run: Path,
+    run: str | os.PathLike[str],
     out: Path,
     keep: float,
     by: By = "importance",
@@ -65,10 +69,11 @@ def prune(
     `tell` is told of each head that was switched off.
     """
     _expect_new(out)
+    run = Run.open(run)
     whole = Examined.of(run, file, most)
     places = list(multi_heads(whole.model))
     if not places:
-        raise SettingError(f"{run}, a model without several heads", "one with heads to cut", where="prune")
+        raise SettingError(f"{run.path}, a model without several heads", "one with heads to cut", where="prune")
     if by == "importance":
         scores = {place: one.tolist() for place, one in importance(whole.model, whole.losses(), places).items()}
     else:
@@ -106,15 +111,16 @@ def lowest(model: nn.Module, scores: Mapping[str, Sequence[float] | Tensor], kee
     return {place: sorted(cut[place]) for place in attentions if place in cut}
 
 
-def save_pruned(run: Path, out: Path, heads: Mapping[str, Sequence[int]]) -> nn.Module:
+def save_pruned(run: str | os.PathLike[str], out: Path, heads: Mapping[str, Sequence[int]]) -> nn.Module:
     """The model of a run without these heads, which is also written to a new folder, as a run of its own."""
     _expect_new(out)
-    recipe = recorded(run)
-    model = without(load(run), heads)
+    source = Run.open(run)
+    recipe = recorded(source)
+    model = without(deepcopy(source.model()), heads)
     out.mkdir(parents=True, exist_ok=True)
-    for name in (FILE, TARGET):
-        if (run / name).exists():
-            copyfile(run / name, out / name)
+    for name in (TOKENIZER, TARGET_TOKENIZER):
+        if (source.path / name).exists():
+            copyfile(source.path / name, out / name)
     save_weights(weights_of(model), out / WEIGHTS)
     write_recipe(_of_its_own(recipe, heads, out), out / RECIPE)  # last: where it is, the others are
     return model
@@ -128,7 +134,7 @@ def _of_its_own(recipe: Recipe, heads: Mapping[str, Sequence[int]], out: Path) -
     if getattr(section, "start", None) is not None:
         tokenizer: Any = recipe.tokenizer  # type: ignore[attr-defined]
         roles = tokenizer.roles if isinstance(tokenizer, File) else {}
-        changes["tokenizer"] = File(path=(out / FILE).resolve(), roles=roles)
+        changes["tokenizer"] = File(path=(out / TOKENIZER).resolve(), roles=roles)
         changes["model"] = section.model_copy(update={"start": None})
     changes["start"] = recipe.start.model_copy(update={"weights": out.resolve()})
     return recipe.model_copy(update=changes)

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
@@ -26,7 +26,9 @@ from regard.inspection.patterns.scene import scene_of
 from regard.inspection.patterns.seeing import Seen, seen
 from regard.inspection.patterns.sheet import VERSION, Head, Sheet, Shown
 from regard.inspection.patterns.traits import NUMBERS
-from regard.training.distributed import World
+
+if TYPE_CHECKING:
+    from regard.training.distributed import World
 
 WORDS = 100  # of a text; longer ones are cut
 
@@ -59,7 +61,7 @@ def atlas(
     lexicon: Lexicon | None = None,
     words: int = WORDS,
     seed: int = 0,
-    world: World = World(),
+    world: World | None = None,
     tell: Callable[[int], None] = lambda more: None,
 ) -> Atlas:
     """Read texts with a model, once, and name its heads.
@@ -76,7 +78,8 @@ def atlas(
     known = learned(given) if lexicon is None else lexicon
     given += probes(known, pairs=found.kind == "translates", seed=seed)
     with found.borrowed():
-        sums = _together(counted(found, given, known, seed, world, tell), world)
+        counts = counted(found, given, known, seed, world, tell)
+        sums = counts if world is None else _together(counts, world)
     heads = tuple(head for place, one in sums.items() for head in _heads(place, one))
     return Atlas(found.name, sum(not one.probe for one in given), heads)
 
@@ -86,12 +89,13 @@ def counted(
     passages: Sequence[Passage],
     lexicon: Lexicon,
     seed: int = 0,
-    world: World = World(),
+    world: World | None = None,
     tell: Callable[[int], None] = lambda more: None,
 ) -> dict[str, Sums]:
     """The sums of the passages that are this rank's, by place."""
     found: dict[str, Sums] = {}
-    for number in range(world.rank, len(passages), world.ranks):
+    rank, ranks = (0, 1) if world is None else (world.rank, world.ranks)
+    for number in range(rank, len(passages), ranks):
         passage = passages[number]
         plans: list[tuple[Seen, Plan]] = []
         for one in seen(subject, passage):

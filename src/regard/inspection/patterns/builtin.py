@@ -3,14 +3,15 @@ which."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import Any
 
 from regard.inspection.patterns.passages import NOUNS, Nouns, Passage, nouns_in
+from regard.runs.run import open_run
 from regard.text import grammar
 from regard.text.examples import Answered, Document, Labelled, Tagged
 from regard.text.grammar.corpus_files import as_prose
@@ -18,7 +19,7 @@ from regard.text.grammar.drawn import Drawn
 from regard.text.grammar.rng import Draw
 from regard.text.grammar.sentences import sentence
 from regard.text.words import spaced
-from regard.training.run import RECIPE, recorded
+from regard.training.run import recorded
 from regard.training.tasks.answering import Answering
 from regard.training.tasks.classification import Classification
 from regard.training.tasks.masked import Masked
@@ -28,10 +29,11 @@ SPLIT = "test"  # what no built-in training has seen
 LEARNED = 4000  # tagged sentences that tell of words in views without tags
 
 
-def built_in(folder: Path | None, kind: str, count: int) -> list[Passage]:
+def built_in(folder: str | os.PathLike[str] | None, kind: str, count: int) -> list[Passage]:
     """So many passages of the kind that the run in this folder was trained on; of a model from elsewhere, pairs of a
     sentence and its translation for one that translates, and single sentences for any other."""
-    recipe: Any = recorded(folder) if folder is not None and (folder / RECIPE).exists() else None
+    run = None if folder is None else open_run(folder)
+    recipe: Any = None if run is None else recorded(run)
     data = getattr(recipe, "data", None)
     french = "french" in f"{getattr(data, 'view', '')} {getattr(data, 'language', '')}"
     if isinstance(recipe, Translation) or kind == "translates":

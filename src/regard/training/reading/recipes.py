@@ -20,12 +20,13 @@ from pydantic import ValidationError
 
 from regard.errors import SettingError, unknown
 from regard.files import write_whole
-from regard.training.reading import toml
+from regard.runs import toml
+from regard.runs.run import RECIPE, Run, expect_version, parse_settings
+from regard.runs.toml import NONE, Keys
 from regard.training.reading.refusals import refusal
 from regard.training.reading.structure import Types, changed
-from regard.training.reading.toml import NONE, Keys
 from regard.training.reading.written import Set, Written
-from regard.training.recipe import VERSION, Recipe
+from regard.training.recipe import Recipe
 
 SHIPPED: Traversable = resources.files("regard") / "recipes"
 
@@ -36,8 +37,18 @@ def read_recipe(source: str | Path, sets: Sequence[str] = (), *, tasks: Mapping[
     A relative path in the file starts from the file's folder, one in `sets` from the working directory. "none" is
     None wherever a setting may be None.
     """
-    written = _written(source, [Set.read(text) for text in sets])
-    _check_version(written)
+    return _checked(_written(source, [Set.read(text) for text in sets]), tasks)
+
+
+def recipe_of(run: Run, sets: Sequence[str] = (), *, tasks: Mapping[str, type[Recipe]]) -> Recipe:
+    """The recipe of a run, with settings on top; its recipe.toml is not parsed again."""
+    file, folder = str(run.path / RECIPE), run.path.absolute()
+    written = Written(file, folder, run.text, dict(run.settings), [Set.read(text) for text in sets])
+    return _checked(written, tasks)
+
+
+def _checked(written: Written, tasks: Mapping[str, type[Recipe]]) -> Recipe:
+    expect_version(written.top("version"), written.where)
     recipe = _task(written, tasks)
     merged = written.merged(recipe)
     meant = changed(recipe, merged, lambda types, value, keys: _meant(types, value, keys, written))
@@ -83,13 +94,8 @@ def _written(source: str | Path, sets: Sequence[Set]) -> Written:
         content = file.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a zero in the name
         raise _no_file(name, is_path, error) from error
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        came = f"byte 0x{content[error.start]:02x} ({error.reason})"
-        raise SettingError(came, "UTF-8", where=f"{name}:{line}") from error
-    return Written(str(file), Path(str(file)).absolute().parent, text, toml.parsed(text, str(file)), sets)
+    text, data = parse_settings(content, str(file))
+    return Written(str(file), Path(str(file)).absolute().parent, text, data, sets)
 
 
 def _no_file(name: str, is_path: bool, error: Exception) -> SettingError:
@@ -102,19 +108,6 @@ def _no_file(name: str, is_path: bool, error: Exception) -> SettingError:
     inside = Path(name, "recipe.toml")
     is_run = isinstance(error, IsADirectoryError) and inside.exists()
     return SettingError(f"{name} ({reason})", expected, advice=f"There is one in it: {inside}." if is_run else "")
-
-
-def _check_version(written: Written) -> None:
-    version = written.top("version")
-    if version is None or (type(version) is int and version == VERSION):
-        return
-    newer = isinstance(version, int) and version > VERSION
-    raise SettingError(
-        f"version {version!r}",
-        f"version {VERSION}",
-        where=written.where(("version",)),
-        advice="A newer regard wrote it: read it with that one." if newer else "",
-    )
 
 
 def _task(written: Written, tasks: Mapping[str, type[Recipe]]) -> type[Recipe]:

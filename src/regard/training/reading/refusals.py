@@ -12,8 +12,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from regard.errors import RegardError, SettingError
+from regard.runs.toml import Keys, inline, short
 from regard.training.reading.structure import KIND, Place, alternatives, kinds, place_of, section_of, words
-from regard.training.reading.toml import Keys, inline, short
 from regard.training.reading.written import Written
 
 WORDS = {

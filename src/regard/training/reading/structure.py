@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from regard.training.reading.toml import Keys
+from regard.runs.toml import Keys
 
 KIND = "kind"
 Types = tuple[Any, ...]

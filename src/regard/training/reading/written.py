@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from regard.errors import SettingError
+from regard.runs.toml import NONE, Keys, has, inline, line_of, oddities, short
 from regard.training.reading.structure import KIND, with_kinds
-from regard.training.reading.toml import NONE, Keys, has, inline, line_of, oddities, short
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from regard.models.heads import OnSpans
-from regard.models.pruning import without
 from regard.text import grammar
 from regard.text.batches.batch import AnswerBatch
 from regard.text.batches.collate import Answer
@@ -24,7 +23,6 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.answering import LONGEST, FindAnswer
 from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
 from regard.training.tasks.batching import in_buckets
-from regard.training.tasks.chance import seeded
 from regard.training.tasks.holdout import Split, kept_back, stored
 from regard.training.tasks.starting import READER, Started, begin, of_its_size
 from regard.training.tasks.tokenizers import AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
@@ -83,9 +81,6 @@ class Bert(Started):
 
     kind: Literal["bert"] = "bert"
 
-    def make(self, vocabulary: int) -> OnSpans:
-        return OnSpans(self.reading(vocabulary), self.dropout)
-
 
 class Longest(Section):
     """The most tokens of an answer that is given."""
@@ -117,6 +112,7 @@ class Answering(Recipe):
         split = self.data.columns(folder, AnsweredFields(tokenizer))
         limit = recipe.model.limit(self.batches.limit)
         model = recipe.assemble(folder)
+        assert isinstance(model, OnSpans)
         begin(model.reading.bert, folder)
 
         def batches(columns: Columns, rank: int, ranks: int) -> Batches[AnswerBatch]:
@@ -137,11 +133,6 @@ class Answering(Recipe):
             valid=None if valid is None else partial(batches, valid),
             notes=(*notes, *split.notes),
         )
-
-    def assemble(self, folder: Path) -> OnSpans:
-        """The model of a run in its folder, with the weights that chance gives it."""
-        with seeded(self.train.seed):
-            return without(self.model.make(len(kept_tokenizer(self.tokenizer, folder))), self.pruned)
 
     def _tokenizer(self, folder: Path) -> Tokenizer:
         if (folder / READER).exists():

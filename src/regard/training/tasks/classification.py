@@ -9,14 +9,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal
 
-import torch
 from pydantic import Field
 
 from regard.errors import SettingError
+from regard.models.config.bert import SequenceClassifierConfig
+from regard.models.config.pooling import PoolingClassifierConfig, StatesName
+from regard.models.config.scores import ScoreName
 from regard.models.heads import OnText
 from regard.models.heads import Pooling as PoolingName
-from regard.models.pooling import Alone, BothWays, PoolingClassifier
-from regard.models.pruning import without
 from regard.text import grammar
 from regard.text.batches.batch import LabelledBatch
 from regard.text.batches.collate import Label
@@ -29,9 +29,7 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.objectives import Classify, Estimate
 from regard.training.recipe import Count, InputPath, Positive, Prepared, Recipe, Section, Share
 from regard.training.tasks.batching import in_buckets
-from regard.training.tasks.chance import seeded
 from regard.training.tasks.holdout import Split, kept_back, stored
-from regard.training.tasks.scores import SCORES, ScoreName
 from regard.training.tasks.smoothing import Smoothing
 from regard.training.tasks.starting import READER, Started, begin, of_its_size
 from regard.training.tasks.tokenizers import AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
@@ -105,33 +103,13 @@ class Pooling(Section):
     """
 
     kind: Literal["pooling"] = "pooling"
-    width: Count = 64
-    states: Literal["words", "alone", "both-ways"] = "both-ways"
-    states_width: Count | None = None
-    cell: Literal["gru", "lstm"] = "gru"
-    score: ScoreName = "scaled-dot"
-    dropout: Share = 0.1
-    spread: Positive = 1.0
-
-    def make(self, vocabulary: int, classes: int) -> PoolingClassifier:
-        states = self._states()
-        score = SCORES[self.score](self.width if states is None else states.width)
-        model = PoolingClassifier(vocabulary, classes, self.width, score, self.dropout, states)
-        with torch.no_grad():
-            model.embedding.weight.mul_(self.spread)
-        return model
-
-    def _states(self) -> BothWays | Alone | None:
-        match self.states:
-            case "both-ways":
-                return BothWays(self.width, self.states_width, self.cell)
-            case "alone":
-                return Alone(self.width, self.states_width)
-            case "words":
-                if self.states_width not in (None, self.width):
-                    came = f"states_width={self.states_width} with states that are the words"
-                    raise SettingError(came, f"their width, {self.width}", where="model.states_width")
-                return None
+    width: Count = PoolingClassifierConfig.width
+    states: StatesName = PoolingClassifierConfig.states
+    states_width: Count | None = PoolingClassifierConfig.states_width
+    cell: Literal["gru", "lstm"] = PoolingClassifierConfig.cell
+    score: ScoreName = PoolingClassifierConfig.score
+    dropout: Share = PoolingClassifierConfig.dropout
+    spread: Positive = PoolingClassifierConfig.spread
 
 
 class Bert(Started):
@@ -142,11 +120,7 @@ class Bert(Started):
     """
 
     kind: Literal["bert"] = "bert"
-    pooling: PoolingName = "pooler"
-
-    def make(self, vocabulary: int, classes: int) -> OnText:
-        reading = self.reading(vocabulary, pooler=self.pooling == "pooler")
-        return OnText(reading, classes, self.pooling, self.dropout)
+    pooling: PoolingName = SequenceClassifierConfig.pooling
 
 
 class Batching(Section):
@@ -200,15 +174,6 @@ class Classification(Recipe):
             notes=(*notes, *split.notes),
         )
 
-    def assemble(self, folder: Path) -> PoolingClassifier | OnText:
-        """The model of a run in its folder, with the weights that chance gives it."""
-        if self.data.labels is None:
-            came = "a recipe without labels"
-            raise SettingError(came, "one with those of its run filled in", where="data.labels")
-        with seeded(self.train.seed):
-            outputs = len(self.data.labels) if isinstance(self.data.labels, list) else 1
-            return without(self.model.make(len(kept_tokenizer(self.tokenizer, folder)), outputs), self.pruned)
-
     def _objective(self, labels: Labels | Scale, tokenizer: Tokenizer) -> Classify | Estimate:
         smoothing = self.objective.smoothing
         if isinstance(labels, Labels):
@@ -239,9 +204,3 @@ def _texts(examples: Iterable[Labelled]) -> Iterator[str]:
         yield example.text
         if example.other is not None:
             yield example.other
-
-
-def outputs_of(recipe: Classification) -> Labels | Scale:
-    """What the outputs of a run's model stand for."""
-    known = recipe.data.labels
-    return Scale(known.center, known.spread) if isinstance(known, Numbers) else Labels(tuple(known or ()))

@@ -11,8 +11,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from regard.models.elmo import ELMo
-from regard.models.spelling import Looked, Spelled, WordVectors
+from regard.models.config.elmo import ELMoConfig, InputName
 from regard.text import grammar
 from regard.text.batches.batch import PlainBatch
 from regard.text.batches.plain import Plain
@@ -22,17 +21,12 @@ from regard.text.examples import Document
 from regard.text.store.columns import Columns
 from regard.text.store.fields import DocumentFields, columns_of
 from regard.text.store.oov_fields import SpelledDocuments
-from regard.text.tokenizers.spelling import spelled_vocabulary
-from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.contexts import PredictNeighbours
 from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
 from regard.training.tasks.batching import in_buckets
-from regard.training.tasks.chance import seeded
 from regard.training.tasks.holdout import Split, kept_back, stored
 from regard.training.tasks.smoothing import Smoothing
-from regard.training.tasks.tokenizers import AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
-
-Input = Literal["tokens", "characters"]
+from regard.training.tasks.tokenizers import AnyTokenizer, Sized, tokenizer_of
 
 
 class BuiltIn(Section):
@@ -88,21 +82,10 @@ class Elmo(Section):
     """
 
     kind: Literal["elmo"] = "elmo"
-    input: Input = "tokens"
-    width: Count = 128
-    layers: Count = 2
-    dropout: Share = 0.1
-
-    def make(self, tokenizer: Tokenizer) -> ELMo:
-        return ELMo(words_of(self.input, self.width, tokenizer), self.layers, self.dropout)
-
-
-def words_of(kind: Input, width: int, tokenizer: Tokenizer) -> WordVectors:
-    """Where the vectors of words come from."""
-    unknown = tokenizer.special.unknown or 0
-    if kind == "tokens":
-        return Looked(len(tokenizer), width, unknown)
-    return Spelled(spelled_vocabulary(tokenizer), width, unknown)
+    input: InputName = ELMoConfig.input
+    width: Count = ELMoConfig.width
+    layers: Count = ELMoConfig.layers
+    dropout: Share = ELMoConfig.dropout
 
 
 class Batching(Section):
@@ -147,11 +130,6 @@ class Contextual(Recipe):
             valid=None if valid is None else partial(batches, valid),
             notes=(*notes, *split.notes),
         )
-
-    def assemble(self, folder: Path) -> ELMo:
-        """The model of a run in its folder, with the weights that chance gives it."""
-        with seeded(self.train.seed):
-            return self.model.make(kept_tokenizer(self.tokenizer, folder))
 
 
 def _lines(path: Path) -> Iterator[str]:

@@ -12,7 +12,6 @@ import numpy as np
 from pydantic import Field
 
 from regard.models.bert import MaskedLM
-from regard.models.pruning import without
 from regard.text import grammar
 from regard.text.batches.batch import MaskedBatch
 from regard.text.batches.masking import Fill, Masking, Pieces, WholeWords
@@ -28,10 +27,9 @@ from regard.text.words import spaced
 from regard.training.masked import GuessHidden, unigram
 from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
 from regard.training.tasks.batching import in_buckets
-from regard.training.tasks.chance import seeded
 from regard.training.tasks.holdout import Split, kept_back, rows
 from regard.training.tasks.sizes import Sizes
-from regard.training.tasks.tokenizers import AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
+from regard.training.tasks.tokenizers import AnyTokenizer, Sized, tokenizer_of
 
 
 class BuiltIn(Section):
@@ -100,9 +98,6 @@ class Model(Sizes):
 
     kind: Literal["bert"] = "bert"
 
-    def make(self, vocabulary: int) -> MaskedLM:
-        return MaskedLM(self.bert(vocabulary))
-
 
 class Masks(Section):
     """Which tokens are hidden, `rate` of them, single pieces or whole words: `masked` of those behind the mask token,
@@ -161,6 +156,7 @@ class Masked(Recipe):
         held = "none" if valid is None else f"{len(valid):,}"
         notes = [f"{len(split.train):,} training sentences, {held} for validation; a vocabulary of {len(tokenizer):,}"]
         model, common = self.assemble(folder), unigram(split.train["text"], len(tokenizer))
+        assert isinstance(model, MaskedLM)
         model.guess.bias.data.copy_(common)  # how common each token is need not be learned: it was counted
         return Prepared(
             recipe=self,
@@ -170,11 +166,6 @@ class Masked(Recipe):
             valid=None if valid is None else partial(batches, valid),
             notes=(*notes, *split.notes),
         )
-
-    def assemble(self, folder: Path) -> MaskedLM:
-        """The model of a run in its folder, with the weights that chance gives it."""
-        with seeded(self.train.seed):
-            return without(self.model.make(len(kept_tokenizer(self.tokenizer, folder))), self.pruned)
 
 
 def _hidden(plan: Pairs, seed: int, rate: float) -> float:

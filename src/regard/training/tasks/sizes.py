@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
-from torch import nn
 
-from regard.models.bert import FEEDS, SIZES, Bert, Size
-from regard.models.blocks import BERT
+from regard.models.config.bert import BertActivation, BertConfig, SizeName
 from regard.training.recipe import Count, Positive, Section, Share
-
-SizeName = Literal["tiny", "mini", "small", "medium", "base"]
 
 
 class Sizes(Section):
@@ -23,24 +17,16 @@ class Sizes(Section):
     an `activation`, how many `segments` are told apart, and what norms add to a variance, `eps`.
     """
 
-    size: SizeName = "tiny"
-    layers: Count | None = None
-    width: Count | None = None
-    heads: Count | None = None
-    positions: Count = 128
-    dropout: Share = 0.1
-    hidden: Count | None = None
-    activation: Literal["gelu", "gelu_new", "relu"] = "gelu"
-    segments: Annotated[int, Field(ge=0)] = 2
-    eps: Positive = 1e-12
-
-    def bert(self, vocabulary: int) -> Bert:
-        named = SIZES[self.size]
-        size = Size(self.layers or named.layers, self.width or named.width, self.heads, self.hidden)
-        style = replace(BERT, norm=partial(nn.LayerNorm, eps=self.eps), feed=FEEDS[self.activation])
-        return Bert.of(
-            vocabulary, size, positions=self.positions, segments=self.segments, dropout=self.dropout, style=style
-        )
+    size: SizeName = BertConfig.size
+    layers: Count | None = BertConfig.layers
+    width: Count | None = BertConfig.width
+    heads: Count | None = BertConfig.heads
+    positions: Count = BertConfig.positions
+    dropout: Share = BertConfig.dropout
+    hidden: Count | None = BertConfig.hidden
+    activation: BertActivation = BertConfig.activation
+    segments: Annotated[int, Field(ge=0)] = BertConfig.segments
+    eps: Positive = BertConfig.eps
 
     def limit(self, asked: int | None) -> int:
         """How long a row may be: as long as there are positions, or shorter where a recipe says so."""

@@ -9,14 +9,15 @@ from pydantic import Field
 from safetensors.torch import load_file
 
 from regard.errors import SettingError
-from regard.models.bert import Bert
-from regard.models.heads import Reading
+from regard.models.bert import Bert, MaskedLM
+from regard.models.config.bert import SpanPredictorConfig
+from regard.runs.build import TOKENIZER
+from regard.runs.weights import fill, load_weights, save_weights, weights_of
 from regard.training.reading.recipes import read_recipe, write_recipe
 from regard.training.recipe import InputPath
 from regard.training.tasks.masked import Masked
 from regard.training.tasks.sizes import Sizes
-from regard.training.tasks.tokenizers import FILE, kept_tokenizer
-from regard.training.weights import fill, load_weights, save_weights, weights_of
+from regard.training.tasks.tokenizers import kept_tokenizer
 
 READER, RECIPE = Path("data", "reader.safetensors"), Path("data", "reader.toml")  # so that a run can be resumed alone
 TAKEN = ("size", "layers", "width", "heads", "positions", "hidden", "activation", "segments", "eps")
@@ -31,11 +32,8 @@ class Started(Sizes):
     """
 
     start: InputPath | None = None
-    tune: bool = True
-    layer: Annotated[int, Field(ge=0)] | Literal["mix"] | None = None
-
-    def reading(self, vocabulary: int, pooler: bool = False) -> Reading:
-        return Reading(self.bert(vocabulary), self.layer, self.tune, pooler)
+    tune: bool = SpanPredictorConfig.tune
+    layer: Annotated[int, Field(ge=0)] | Literal["mix"] | None = SpanPredictorConfig.layer
 
 
 S = TypeVar("S", bound=Started)
@@ -74,8 +72,9 @@ def _take_along(run: Path, folder: Path) -> None:
         advice = "Teach it the task first, and prune afterwards."
         raise SettingError(f"{run}, which has lost heads", "a whole BERT", where="model.start", advice=advice)
     model = theirs.assemble(run)
+    assert isinstance(model, MaskedLM)
     load_weights(model, run)
     (folder / READER).parent.mkdir(parents=True, exist_ok=True)
-    kept_tokenizer(theirs.tokenizer, run).save(folder / FILE)
+    kept_tokenizer(theirs.tokenizer, run).save(folder / TOKENIZER)
     write_recipe(theirs, folder / RECIPE)
     save_weights(weights_of(model.bert), folder / READER)  # last: where it is, the others are

@@ -13,9 +13,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from regard.errors import SettingError
-from regard.models.elmo import DeepReader, ELMo, Tagger
+from regard.models.config.elmo import ELMoTaggerConfig, InputName, WordTaggerConfig
+from regard.models.elmo import ELMo, Tagger
 from regard.models.heads import OnTokens
-from regard.models.pruning import without
+from regard.runs.build import TOKENIZER
+from regard.runs.weights import fill, load_weights, save_weights, weights_of
 from regard.text import grammar
 from regard.text.batches.batch import SpelledTaggedBatch
 from regard.text.batches.plain import TagSpelled
@@ -30,13 +32,11 @@ from regard.training.contexts import TagWords
 from regard.training.reading.recipes import read_recipe
 from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
 from regard.training.tasks.batching import in_buckets
-from regard.training.tasks.chance import seeded
-from regard.training.tasks.contextual import Batching, Contextual, Input, words_of
+from regard.training.tasks.contextual import Batching, Contextual
 from regard.training.tasks.holdout import Split, kept_back, stored
 from regard.training.tasks.smoothing import Smoothing
 from regard.training.tasks.starting import READER, Started, begin, of_its_size
-from regard.training.tasks.tokenizers import FILE, AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
-from regard.training.weights import fill, load_weights, save_weights, weights_of
+from regard.training.tasks.tokenizers import AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
 
 Names = list[str] | None
 
@@ -101,37 +101,26 @@ class Elmo(Section):
 
     kind: Literal["elmo"] = "elmo"
     elmo: InputPath | None = None
-    tuned: bool = True
-    input: Input | None = None
-    width: Count | None = None
-    layers: Count | None = None
-    dropout: Share = 0.1
-
-    def make(self, tokenizer: Tokenizer, classes: int) -> Tagger:
-        words = words_of(self.input or "tokens", self.width or 128, tokenizer)
-        reader = DeepReader(words, 2 if self.layers is None else self.layers, self.dropout)
-        return Tagger(reader, classes, self.dropout, self.tuned)
+    tuned: bool = ELMoTaggerConfig.tuned
+    input: InputName | None = ELMoTaggerConfig.input
+    width: Count | None = ELMoTaggerConfig.width
+    layers: Count | None = ELMoTaggerConfig.layers
+    dropout: Share = ELMoTaggerConfig.dropout
 
 
 class Static(Section):
     """A vector for each word, whatever its neighbours: what context has to be compared with."""
 
     kind: Literal["words"] = "words"
-    input: Input = "tokens"
-    width: Count = 128
-    dropout: Share = 0.1
-
-    def make(self, tokenizer: Tokenizer, classes: int) -> Tagger:
-        return Tagger(DeepReader(words_of(self.input, self.width, tokenizer), layers=0), classes, self.dropout)
+    input: InputName = WordTaggerConfig.input
+    width: Count = WordTaggerConfig.width
+    dropout: Share = WordTaggerConfig.dropout
 
 
 class Bert(Started):
     """BERT and a linear classifier on the state of each word's first piece."""
 
     kind: Literal["bert"] = "bert"
-
-    def make(self, tokenizer: Tokenizer, classes: int) -> OnTokens:
-        return OnTokens(self.reading(len(tokenizer)), classes, self.dropout)
 
 
 class Tagging(Recipe):
@@ -156,7 +145,7 @@ class Tagging(Recipe):
         model = recipe.assemble(folder)
         if isinstance(model, OnTokens):
             begin(model.reading.bert, folder)
-        elif (folder / READER).exists():
+        elif isinstance(model, Tagger) and (folder / READER).exists():
             fill(model.reader, load_file(folder / READER), f"{folder / READER}")
 
         def batches(columns: Columns, rank: int, ranks: int) -> Batches[SpelledTaggedBatch]:
@@ -177,13 +166,6 @@ class Tagging(Recipe):
             valid=None if valid is None else partial(batches, valid),
             notes=(*notes, *split.notes),
         )
-
-    def assemble(self, folder: Path) -> Tagger | OnTokens:
-        """The model of a run in its folder, with the weights that chance gives it."""
-        if self.data.tags is None:
-            raise SettingError("a recipe without tags", "one with those of its run filled in", where="data.tags")
-        with seeded(self.train.seed):
-            return without(self.model.make(kept_tokenizer(self.tokenizer, folder), len(self.data.tags)), self.pruned)
 
     def _filled(self, folder: Path) -> Tagging:
         """The recipe with the tags of the data, and the sizes of the ELMo or BERT that is taken along."""
@@ -215,10 +197,11 @@ def _take_along(run: Path, folder: Path) -> None:
         raise SettingError(f"{run}, which is no run", "a folder where ELMo was trained", where="model.elmo")
     theirs = read_recipe(run / "recipe.toml", tasks={"contextual": Contextual})
     assert isinstance(theirs, Contextual)
-    elmo: ELMo = theirs.assemble(run)
+    elmo = theirs.assemble(run)
+    assert isinstance(elmo, ELMo)
     load_weights(elmo, run)
     (folder / READER).parent.mkdir(parents=True, exist_ok=True)
-    kept_tokenizer(theirs.tokenizer, run).save(folder / FILE)
+    kept_tokenizer(theirs.tokenizer, run).save(folder / TOKENIZER)
     save_weights(weights_of(elmo.reader), folder / READER)  # last: where it is, the tokenizer is
 
 

@@ -9,12 +9,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from regard.errors import SettingError
+from regard.runs.build import TOKENIZER
 from regard.text.tokenizers import kinds
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.recipe import Count, InputPath, Section
-
-FILE = "tokenizer.json"
-TARGET = "target-tokenizer.json"  # where a translator writes with other words than it reads
 
 
 class Sized(Section):
@@ -68,7 +66,7 @@ Tokenizing = Sized | WordPieces | Characters | File
 AnyTokenizer = Annotated[Tokenizing, Field(discriminator="kind")]
 
 
-def tokenizer_of(section: Tokenizing, texts: Iterable[str], folder: Path, name: str = FILE) -> Tokenizer:
+def tokenizer_of(section: Tokenizing, texts: Iterable[str], folder: Path, name: str = TOKENIZER) -> Tokenizer:
     """The tokenizer of a run: the one in its folder, or else one that is learned from texts (or copied) and kept there.
 
     Texts are read only if there is something to learn.
@@ -86,7 +84,7 @@ def tokenizer_of(section: Tokenizing, texts: Iterable[str], folder: Path, name: 
     return tokenizer
 
 
-def kept_tokenizer(section: Tokenizing, folder: Path, name: str = FILE) -> Tokenizer:
+def kept_tokenizer(section: Tokenizing, folder: Path, name: str = TOKENIZER) -> Tokenizer:
     """The tokenizer that a run keeps in its folder."""
     return _loaded(section, folder / name)
 

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
-from torch import nn
 
 from regard.errors import SettingError
-from regard.models.pruning import without
 from regard.text.batches.batch import BlockBatch
 from regard.text.batches.lm_batches import Read, Stream
 from regard.text.batches.plan import Batches
@@ -18,12 +16,11 @@ from regard.text.store.fields import DocumentFields
 from regard.training.objectives import PredictNext
 from regard.training.reading_on import ReadOn
 from regard.training.recipe import Prepared, Recipe
-from regard.training.tasks.chance import seeded
 from regard.training.tasks.language.batches import InBlocks, InLanes
 from regard.training.tasks.language.data import BuiltIn, Text, TextFile
 from regard.training.tasks.language.models import AnyModel, Attentive, Gpt, Recurrent, Window
 from regard.training.tasks.smoothing import Smoothing
-from regard.training.tasks.tokenizers import AnyTokenizer, Characters, kept_tokenizer, tokenizer_of
+from regard.training.tasks.tokenizers import AnyTokenizer, Characters, tokenizer_of
 
 __all__ = [
     "Attentive",
@@ -88,10 +85,3 @@ class Language(Recipe):
             valid=None if valid is None else partial(batches, valid),
             notes=(count, *text.notes),
         )
-
-    def assemble(self, folder: Path) -> nn.Module:
-        """The model of a run in its folder, with the weights that chance gives it."""
-        tokenizer = kept_tokenizer(self.tokenizer, folder)
-        with seeded(self.train.seed):
-            made: nn.Module = self.model.make(len(tokenizer), self.batches.size, tokenizer.special.unknown)
-            return without(made, self.pruned)

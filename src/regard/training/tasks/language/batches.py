@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from regard.models.config.language import GPTConfig
 from regard.text.batches.lm_batches import Blocks, Lanes, Stream
 from regard.training.recipe import Count, Section
 
@@ -14,7 +15,7 @@ class InBlocks(Section):
     """Stretches of `size` tokens, cut elsewhere in every epoch, `rows` of them a batch; each is read on its own."""
 
     kind: Literal["blocks"] = "blocks"
-    size: Annotated[int, Field(ge=2)] = 128
+    size: Annotated[int, Field(ge=2)] = GPTConfig.longest
     rows: Count = 32
 
     def plan(self, stream: Stream) -> Blocks:

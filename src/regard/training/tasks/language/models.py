@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import Field
-from torch import nn
 
-from regard.attention.layers import FeedForward
-from regard.attention.positions import Rotary, Sinusoidal
-from regard.models.attentive import AttentiveLM, LookBack
-from regard.models.blocks import Gated, Style, gelu
-from regard.models.copying import Average, Copy, Gate, Sentinel
-from regard.models.gpt import GPT, Positions
-from regard.models.recurrence import Recurrence
-from regard.models.recurrent import RecurrentLM
-from regard.models.window import WindowLM
-from regard.models.words import Words
+from regard.models.config.language import (
+    AttentiveLMConfig,
+    CellName,
+    CopyName,
+    FeedName,
+    GPTConfig,
+    NormName,
+    PositionName,
+    RecurrentLMConfig,
+    WindowLMConfig,
+)
+from regard.models.config.scores import ScoreName
 from regard.training.recipe import Count, Positive, Section, Share
-from regard.training.tasks.scores import SCORES, ScoreName
 
 
 class Gpt(Section):
@@ -32,81 +30,44 @@ class Gpt(Section):
     """
 
     kind: Literal["gpt"] = "gpt"
-    layers: Count = 4
-    heads: Count = 4
-    width: Count = 128
-    positions: Literal["learned", "sinusoidal", "rotary"] = "learned"
-    dropout: Share = 0.0
-    hidden: Count | None = None
-    key_heads: Count | None = None
-    head: Count | None = None
-    norm: Literal["layer", "rms"] = "layer"
-    eps: Positive = 1e-5
-    feed: Literal["relu", "gelu", "gelu-tanh", "swiglu"] = "gelu-tanh"
-    bias: bool = True
-    feed_bias: bool = True
-    tied: bool = True
-    base: Positive = 10000.0
-
-    def make(self, vocabulary: int, longest: int, unknown: int | None = None) -> GPT:
-        positions: int | Positions = longest
-        if self.positions == "sinusoidal":
-            positions = Sinusoidal(self.width)
-        elif self.positions == "rotary":
-            positions = Rotary(self.head or self.width // self.heads, self.base)
-        sizes = (self.width, self.layers, self.heads)
-        return GPT(vocabulary, *sizes, positions, self.hidden, self.style, self.tied)
-
-    @property
-    def style(self) -> Style:
-        return Style(
-            order="pre",
-            norm=partial(nn.RMSNorm if self.norm == "rms" else nn.LayerNorm, eps=self.eps),
-            feed=FEEDS[self.feed](self.feed_bias),
-            bias=self.bias,
-            key_heads=self.key_heads,
-            head=self.head,
-            dropout=self.dropout,
-        )
-
-
-FEEDS: dict[str, Callable[[bool], Callable[[int, int], nn.Module]]] = {
-    "relu": lambda bias: partial(FeedForward, bias=bias),
-    "gelu": lambda bias: partial(gelu, bias=bias),
-    "gelu-tanh": lambda bias: partial(gelu, approximate="tanh", bias=bias),
-    "swiglu": lambda bias: partial(Gated, bias=bias),
-}
+    layers: Count = GPTConfig.layers
+    heads: Count = GPTConfig.heads
+    width: Count = GPTConfig.width
+    positions: PositionName = GPTConfig.positions
+    dropout: Share = GPTConfig.dropout
+    hidden: Count | None = GPTConfig.hidden
+    key_heads: Count | None = GPTConfig.key_heads
+    head: Count | None = GPTConfig.head
+    norm: NormName = GPTConfig.norm
+    eps: Positive = GPTConfig.eps
+    feed: FeedName = GPTConfig.feed
+    bias: bool = GPTConfig.bias
+    feed_bias: bool = GPTConfig.feed_bias
+    tied: bool = GPTConfig.tied
+    base: Positive = GPTConfig.base
 
 
 class Window(Section):
     """The last `size` words side by side, each `width` wide, and one layer of `hidden` units."""
 
     kind: Literal["window"] = "window"
-    size: Count = 5
-    width: Count = 128
-    hidden: Count = 128
-    tied: bool = True
-    dropout: Share = 0.0
-
-    def make(self, vocabulary: int, longest: int, unknown: int | None = None) -> WindowLM:
-        words = Words(vocabulary, self.width, unknown)
-        return WindowLM(words, self.size, self.hidden, self.tied, self.dropout)
+    size: Count = WindowLMConfig.size
+    width: Count = WindowLMConfig.width
+    hidden: Count = WindowLMConfig.hidden
+    tied: bool = WindowLMConfig.tied
+    dropout: Share = WindowLMConfig.dropout
 
 
 class Recurrent(Section):
     """Words `width` wide, read by recurrent layers of `hidden` units; `tied`: the softmax takes the words' vectors."""
 
     kind: Literal["recurrent"] = "recurrent"
-    cell: Literal["rnn", "gru", "lstm"] = "lstm"
-    layers: Count = 1
-    width: Count = 128
-    hidden: Count = 128
-    tied: bool = True
-    dropout: Share = 0.0
-
-    def make(self, vocabulary: int, longest: int, unknown: int | None = None) -> RecurrentLM:
-        recurrence = Recurrence(self.cell, self.width, self.hidden, self.layers, self.dropout)
-        return RecurrentLM(Words(vocabulary, self.width, unknown), recurrence, self.tied, self.dropout)
+    cell: CellName = RecurrentLMConfig.cell
+    layers: Count = RecurrentLMConfig.layers
+    width: Count = RecurrentLMConfig.width
+    hidden: Count = RecurrentLMConfig.hidden
+    tied: bool = RecurrentLMConfig.tied
+    dropout: Share = RecurrentLMConfig.dropout
 
 
 class Attentive(Section):
@@ -117,27 +78,15 @@ class Attentive(Section):
     """
 
     kind: Literal["attentive"] = "attentive"
-    cell: Literal["rnn", "gru", "lstm"] = "lstm"
-    layers: Count = 1
-    width: Count = 128
-    hidden: Count = 128
-    tied: bool = True
-    dropout: Share = 0.0
-    score: ScoreName = "bilinear"
-    copying: Literal["none", "average", "gate", "sentinel"] = "none"
-    memory: Annotated[int, Field(ge=0)] = 64
+    cell: CellName = AttentiveLMConfig.cell
+    layers: Count = AttentiveLMConfig.layers
+    width: Count = AttentiveLMConfig.width
+    hidden: Count = AttentiveLMConfig.hidden
+    tied: bool = AttentiveLMConfig.tied
+    dropout: Share = AttentiveLMConfig.dropout
+    score: ScoreName = AttentiveLMConfig.score
+    copying: CopyName = AttentiveLMConfig.copying
+    memory: Annotated[int, Field(ge=0)] = AttentiveLMConfig.memory
 
-    def make(self, vocabulary: int, longest: int, unknown: int | None = None) -> AttentiveLM:
-        recurrence = Recurrence(self.cell, self.width, self.hidden, self.layers, self.dropout)
-        look = LookBack(SCORES[self.score](self.hidden), self.memory, COPIES[self.copying](self.hidden))
-        return AttentiveLM(Words(vocabulary, self.width, unknown), recurrence, look, self.tied, self.dropout)
-
-
-COPIES: dict[str, Callable[[int], Copy | None]] = {
-    "none": lambda width: None,
-    "average": lambda width: Average(),
-    "gate": Gate,
-    "sentinel": Sentinel,
-}
 
 AnyModel = Gpt | Window | Recurrent | Attentive

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
-from torch import nn
 
-from regard.models.pruning import without
+from regard.runs.build import TARGET_TOKENIZER
 from regard.text.batches.batch import TranslationBatch
 from regard.text.batches.collate import Translate
 from regard.text.batches.plan import Batches
@@ -18,11 +17,10 @@ from regard.text.store.fields import TranslationFields
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.recipe import Count, Prepared, Recipe, Section
 from regard.training.tasks.batching import in_buckets
-from regard.training.tasks.chance import seeded
 from regard.training.tasks.smoothing import Smoothing
-from regard.training.tasks.tokenizers import TARGET, AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
+from regard.training.tasks.tokenizers import AnyTokenizer, Sized, tokenizer_of
 from regard.training.tasks.translation.data import BuiltIn, InFiles, Table, drawn_once, texts
-from regard.training.tasks.translation.models import AnyModel, BahdanauModel, PointerModel, Vocabularies
+from regard.training.tasks.translation.models import AnyModel, BahdanauModel, PointerModel
 from regard.training.translating import PredictTarget
 
 
@@ -75,24 +73,10 @@ class Translation(Recipe):
             notes=(*notes, *split.notes),
         )
 
-    def assemble(self, folder: Path) -> nn.Module:
-        """The model of a run in its folder, with the weights that chance gives it."""
-        source, target = self.tokenizers(folder)
-        shared, end = self.target_tokenizer is None, target.special.end
-        sizes = Vocabularies(len(source), len(target), source.special.unknown, end, shared)
-        with seeded(self.train.seed):
-            return without(self.model.make(sizes), self.pruned)
-
-    def tokenizers(self, folder: Path) -> tuple[Tokenizer, Tokenizer]:
-        """Those that a run keeps: of the source and of the target, which may be one."""
-        source = kept_tokenizer(self.tokenizer, folder)
-        other = self.target_tokenizer
-        return source, source if other is None else kept_tokenizer(other, folder, TARGET)
-
     def _learned(self, folder: Path) -> tuple[Tokenizer, Tokenizer]:
         if self.target_tokenizer is None:
             both = tokenizer_of(self.tokenizer, texts(self.data.training(), "source", "target"), folder)
             return both, both
         source = tokenizer_of(self.tokenizer, texts(self.data.training(), "source"), folder)
         target = texts(self.data.training(), "target")
-        return source, tokenizer_of(self.target_tokenizer, target, folder, TARGET)
+        return source, tokenizer_of(self.target_tokenizer, target, folder, TARGET_TOKENIZER)

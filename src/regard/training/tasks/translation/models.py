@@ -2,74 +2,48 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from pydantic import Field
-from torch import nn
 
-from regard.attention.layers import FeedForward
-from regard.attention.positions import Rotary, Sinusoidal
-from regard.attention.scores import Additive, Bilinear, Cosine, Dot, ScaledDot, Score
-from regard.attention.windows import LocalM, LocalP
-from regard.errors import SettingError
-from regard.models.blocks import Gated, Style, gelu
-from regard.models.decoders import Bahdanau, Bottleneck, Decoder, FedLuong, Luong
-from regard.models.pointer import PointerGenerator
-from regard.models.reader import Reader
-from regard.models.seq2seq import Seq2Seq
-from regard.models.transformer import Positions, Size, Transformer, transformer
-from regard.models.words import Words
+from regard.models.config.translation import (
+    ActivationName,
+    BahdanauConfig,
+    BottleneckConfig,
+    CellName,
+    LuongConfig,
+    LuongScore,
+    NormName,
+    OrderName,
+    PointerConfig,
+    PositionsName,
+    QueryName,
+    TransformerConfig,
+    WindowName,
+)
 from regard.training.recipe import Count, Positive, Section, Share
 
 
-class Vocabularies(NamedTuple):
-    """How many words a translator reads and writes with; `unknown`: the source's token for all others; `end`: what
-    every target ends with."""
-
-    source: int
-    target: int
-    unknown: int | None
-    end: int | None
-    shared: bool
-
-
-class _Translator(Section, ABC):
+class _Translator(Section):
     """Words are `width` wide, the states of the source `states` (both ways together), the writer's `hidden`.
 
     `cell` is the writer's; the source is read by LSTMs, which torch runs fastest. `negatives`: in training the softmax
     is taken over the words of the batch and about so many others; 0: over all.
     """
 
-    width: Count = 128
-    states: Annotated[int, Field(ge=2, multiple_of=2)] = 256
-    hidden: Count = 256
-    cell: Literal["rnn", "gru", "lstm"] = "gru"
-    dropout: Share = 0.0
-    negatives: Annotated[int, Field(ge=0)] = 0
-
-    def make(self, words: Vocabularies) -> Seq2Seq:
-        said = Words(words.target, self.width, scale=1.0)
-        return Seq2Seq(self._reader(words), self.decoder(), said, self.dropout, self.negatives, words.end)
-
-    @abstractmethod
-    def decoder(self) -> Decoder:
-        """The writing half."""
-
-    def _reader(self, words: Vocabularies) -> Reader:
-        own = Words(words.source, self.width, words.unknown, scale=1.0)
-        return Reader(own, self.states, dropout=self.dropout)
+    width: Count = BahdanauConfig.width
+    states: Annotated[int, Field(ge=2, multiple_of=2)] = BahdanauConfig.states
+    hidden: Count = BahdanauConfig.hidden
+    cell: CellName = BahdanauConfig.cell
+    dropout: Share = BahdanauConfig.dropout
+    negatives: Annotated[int, Field(ge=0)] = BahdanauConfig.negatives
 
 
 class BottleneckModel(_Translator):
     """No attention: the last states of the source are all that the writer gets."""
 
     kind: Literal["bottleneck"] = "bottleneck"
-    layers: Count = 1
-
-    def decoder(self) -> Bottleneck:
-        return Bottleneck(self.width, self.hidden, self.states, self.layers, self.cell, self.dropout)
+    layers: Count = BottleneckConfig.layers
 
 
 class BahdanauModel(_Translator):
@@ -79,54 +53,19 @@ class BahdanauModel(_Translator):
     """
 
     kind: Literal["bahdanau"] = "bahdanau"
-    score_width: Count = 128
-    query: Literal["state", "state and word"] = "state"
-
-    def decoder(self) -> Bahdanau:
-        return self._bahdanau()
-
-    def _bahdanau(self, coverage: bool = False) -> Bahdanau:
-        with_word = self.query == "state and word"
-        score = Additive(self.hidden + self.width * with_word, self.score_width, self.states)
-        return Bahdanau(self.width, self.hidden, self.states, score, self.cell, coverage, with_word)
+    score_width: Count = BahdanauConfig.score_width
+    query: QueryName = BahdanauConfig.query
 
 
 class LuongModel(_Translator):
     """The new state looks at the source: everywhere, near its own place (local-m), near a predicted one (local-p)."""
 
     kind: Literal["luong"] = "luong"
-    score: Literal["dot", "scaled-dot", "bilinear", "concat", "cosine"] = "bilinear"
-    window: Literal["global", "local-m", "local-p"] = "global"
-    half_width: Count = 10
-    feeding: bool = True
-    layers: Count = 1
-
-    def decoder(self) -> Luong:
-        kind = FedLuong if self.feeding else Luong
-        windows: dict[str, Callable[[], LocalM | LocalP | None]] = {
-            "global": lambda: None,
-            "local-m": lambda: LocalM(self.half_width),
-            "local-p": lambda: LocalP(self.hidden, self.half_width),
-        }
-        near, score = windows[self.window](), self._score()
-        return kind(self.width, self.hidden, self.states, score, near, self.layers, self.cell, self.dropout)
-
-    def _score(self) -> Score:
-        if self.score in ("dot", "scaled-dot", "cosine") and self.hidden != self.states:
-            raise SettingError(
-                f"score {self.score!r} between states of {self.hidden} and of {self.states}",
-                "hidden and states of one width",
-                where="model.score",
-                advice="bilinear and concat compare different widths.",
-            )
-        scores: dict[str, Callable[[], Score]] = {
-            "dot": Dot,
-            "scaled-dot": ScaledDot,
-            "cosine": Cosine,
-            "bilinear": lambda: Bilinear(self.hidden, self.states),
-            "concat": lambda: Additive(self.hidden, self.hidden, self.states),
-        }
-        return scores[self.score]()
+    score: LuongScore = LuongConfig.score
+    window: WindowName = LuongConfig.window
+    half_width: Count = LuongConfig.half_width
+    feeding: bool = LuongConfig.feeding
+    layers: Count = LuongConfig.layers
 
 
 class PointerModel(BahdanauModel):
@@ -136,26 +75,8 @@ class PointerModel(BahdanauModel):
     """
 
     kind: Literal["pointer"] = "pointer"  # type: ignore[assignment]
-    coverage: bool = True
-    charge: Annotated[float, Field(ge=0)] = 1.0
-
-    def make(self, words: Vocabularies) -> PointerGenerator:
-        if not words.shared or words.unknown is None:
-            raise SettingError(
-                "a pointer with two vocabularies" if not words.shared else "a tokenizer without an unknown token",
-                "one vocabulary for both sides, with an unknown token",
-                where="target_tokenizer",
-                advice="Leave [target_tokenizer] out, and take words as the tokenizer's kind.",
-            )
-        if self.negatives:
-            raise SettingError(
-                f"negatives={self.negatives}", "0: a word may also be pointed at", where="model.negatives"
-            )
-        said = Words(words.target, self.width, words.unknown, scale=1.0)
-        return PointerGenerator(self._reader(words), self.decoder(), said, self.dropout, self.charge)
-
-    def decoder(self) -> Bahdanau:
-        return self._bahdanau(self.coverage)
+    coverage: bool = PointerConfig.coverage
+    charge: Annotated[float, Field(ge=0)] = PointerConfig.charge
 
 
 class TransformerModel(Section):
@@ -168,61 +89,22 @@ class TransformerModel(Section):
     """
 
     kind: Literal["transformer"] = "transformer"
-    layers: Count = 6
-    width: Count = 512
-    heads: Count = 8
-    hidden: Count = 2048
-    order: Literal["post", "pre"] = "post"
-    norm: Literal["layer", "rms"] = "layer"
-    activation: Literal["relu", "gelu", "swiglu"] = "relu"
-    positions: Literal["sinusoidal", "rotary", "sinusoidal and rotary"] = "sinusoidal"
-    key_heads: Count | None = None
-    bias: bool = True
-    dropout: Share = 0.1
-    attention_dropout: Share = 0.0
-    gain: Positive = 1.0
-    project: bool = False
-    looks: int = -1
-    negatives: Annotated[int, Field(ge=0)] = 0
-
-    def make(self, words: Vocabularies) -> Transformer:
-        sizes = words.source if words.shared else (words.source, words.target)
-        return transformer(
-            sizes,
-            self._size,
-            self._style,
-            self._positions,
-            gain=self.gain,
-            project=nn.Linear(self.width, self.width, bias=False) if self.project else None,
-            looks=self.looks,
-            negatives=self.negatives,
-            end=words.end,
-        )
-
-    @property
-    def _size(self) -> Size:
-        return Size(self.layers, self.width, self.heads, self.hidden)
-
-    @property
-    def _style(self) -> Style:
-        feeds: dict[str, Callable[[int, int], nn.Module]] = {"relu": FeedForward, "gelu": gelu, "swiglu": Gated}
-        return Style(
-            order=self.order,
-            norm=nn.RMSNorm if self.norm == "rms" else nn.LayerNorm,
-            feed=feeds[self.activation],
-            bias=self.bias,
-            key_heads=self.key_heads,
-            dropout=self.dropout,
-            attention_dropout=self.attention_dropout,
-        )
-
-    @property
-    def _positions(self) -> list[Positions]:
-        kinds: dict[str, Callable[[], Positions]] = {
-            "sinusoidal": lambda: Sinusoidal(self.width),
-            "rotary": lambda: Rotary(self.width // self.heads),
-        }
-        return [kinds[kind]() for kind in self.positions.split(" and ")]
+    layers: Count = TransformerConfig.layers
+    width: Count = TransformerConfig.width
+    heads: Count = TransformerConfig.heads
+    hidden: Count = TransformerConfig.hidden
+    order: OrderName = TransformerConfig.order
+    norm: NormName = TransformerConfig.norm
+    activation: ActivationName = TransformerConfig.activation
+    positions: PositionsName = TransformerConfig.positions
+    key_heads: Count | None = TransformerConfig.key_heads
+    bias: bool = TransformerConfig.bias
+    dropout: Share = TransformerConfig.dropout
+    attention_dropout: Share = TransformerConfig.attention_dropout
+    gain: Positive = TransformerConfig.gain
+    project: bool = TransformerConfig.project
+    looks: int = TransformerConfig.looks
+    negatives: Annotated[int, Field(ge=0)] = TransformerConfig.negatives
 
 
 AnyModel = BottleneckModel | BahdanauModel | LuongModel | PointerModel | TransformerModel

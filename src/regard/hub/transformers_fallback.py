@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import nn
 
 from regard.errors import CheckpointError
-from regard.hub.enabling import NAME, enable
+from regard.hub.attention_interface import NAME, enable
 
 
 def knows(kind: object) -> bool:

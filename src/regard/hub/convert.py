@@ -2,8 +2,8 @@
 
 model = load("gpt2")                      # a folder on this machine, theirs or a run's; nothing is downloaded
 save(model, Path("theirs"))               # a folder that transformers loads
-bring(Path("gpt2"), Path("runs/gpt2"))    # a run, for `regard generate` and all that takes one
-carry(Path("runs/gpt"), Path("theirs"))   # a run with its tokenizer, for transformers
+import_checkpoint(Path("gpt2"), Path("runs/gpt2"))    # a run, for `regard generate` and all that takes one
+export_checkpoint(Path("runs/gpt"), Path("theirs"))   # a run with its tokenizer, for transformers
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ from regard.errors import CheckpointError, RunError, SettingError, unknown
 from regard.files import write_whole
 from regard.hub.families import FAMILIES
 from regard.hub.families.family import Family
-from regard.hub.folder import TOKENIZER, Config, read_config, read_tensors, special_tokens, write_folder
-from regard.hub.origins import remember
-from regard.hub.table import bring_in, carry_out
-from regard.hub.theirs import knows, load_theirs
+from regard.hub.folder import Config, read_config, read_tensors, special_tokens, write_folder
+from regard.hub.provenance import remember
+from regard.hub.transformers_fallback import knows, load_theirs
+from regard.hub.weight_map import bring_in, carry_out
+from regard.runs import toml
+from regard.runs.build import TOKENIZER, build_model
+from regard.runs.run import RECIPE, VERSION, Run, open_run
+from regard.runs.weights import FILE as WEIGHTS
+from regard.runs.weights import save_weights, weights_of
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.reading.recipes import write_recipe
-from regard.training.run import RECIPE, recorded
-from regard.training.run import load as load_run
-from regard.training.tasks.tokenizers import FILE, File
-from regard.training.weights import FILE as WEIGHTS
-from regard.training.weights import save_weights, weights_of
 
 
 def load(folder: str | os.PathLike[str]) -> nn.Module:
@@ -40,9 +39,9 @@ def load(folder: str | os.PathLike[str]) -> nn.Module:
 
     An architecture that has no counterpart here (T5, ViT, ...) comes as its transformers model, heard all the same.
     """
+    if (run := open_run(folder)) is not None:
+        return remember(run.model(), run)
     folder = Path(folder)
-    if (folder / RECIPE).exists():
-        return remember(load_run(folder), folder)
     if not folder.is_dir():
         raise CheckpointError(
             f"{folder}, which is no folder",
@@ -68,14 +67,14 @@ def save(model: nn.Module, folder: Path, longest: int = 2048, more: Mapping[str,
     write_folder(folder, settings, carry_out(model, family.rows(model)))
 
 
-def bring(folder: Path, run: Path, tokenizer: Path | None = None) -> nn.Module:
+def import_checkpoint(folder: Path, run: Path, tokenizer: Path | None = None) -> nn.Module:
     """Make a run of a Hugging Face folder: its recipe says what the model is, as if it had been trained here.
 
     Rows of the embedding that the tokenizer has no word for, which round its size up, are left behind: nobody could
     read them.
     """
     family, config = _family(folder)
-    if family.recipe is None:
+    if family.settings is None:
         raise SettingError(f"a {family.kind}", "a model that a recipe can describe", where="regard import")
     source = tokenizer or folder / TOKENIZER
     if not source.exists():
@@ -91,9 +90,13 @@ def bring(folder: Path, run: Path, tokenizer: Path | None = None) -> nn.Module:
     known = Tokenizer.load(source)
     roles = {role: token for role, token in special_tokens(source.parent).items() if _has(known, token)}
     pieces = Tokenizer.load(source, roles)
-    recipe = family.recipe(config)(
-        name=_name(folder), description=f"Brought from {folder}.", tokenizer=File(path=source.absolute(), roles=roles)
-    )
+    settings = {
+        "version": VERSION,
+        "name": _name(folder),
+        "description": f"Brought from {folder}.",
+        "tokenizer": {"kind": "file", "path": str(source.absolute()), "roles": roles},
+        **family.settings(config),
+    }
     if len(pieces) > config.need("vocab_size"):
         came = f"a tokenizer of {len(pieces)} pieces"
         raise CheckpointError(came, f"at most vocab_size = {config.need('vocab_size')}", where=f"{source}")
@@ -102,23 +105,23 @@ def bring(folder: Path, run: Path, tokenizer: Path | None = None) -> nn.Module:
         for name, tensor in read_tensors(folder).items()
     }
     run.mkdir(parents=True, exist_ok=True)
-    pieces.save(run / FILE)
-    model = _filled(recipe.assemble(run), family, config, tensors, f"{folder}")
+    pieces.save(run / TOKENIZER)
+    with torch.random.fork_rng(devices=[]):  # fresh weights are drawn, and then replaced
+        model = _filled(build_model(settings, (pieces,)), family, config, tensors, f"{folder}")
     save_weights(weights_of(model), run / WEIGHTS)
-    write_recipe(recipe, run / RECIPE)  # last: where it is, the others are
+    write_whole(run / RECIPE, toml.written(settings).encode())  # last: where it is, the others are
     return model
 
 
-def carry(run: Path, folder: Path) -> None:
+def export_checkpoint(run: str | os.PathLike[str], folder: Path) -> None:
     """Write a run as a Hugging Face folder, its tokenizer too."""
-    recipe = recorded(run)
-    recipe.expect_whole(run, "regard export --to hf")
-    model = load_run(run)
-    pieces = Tokenizer.load(run / FILE, getattr(getattr(recipe, "tokenizer", None), "roles", None))
+    source = Run.open(run)
+    source.expect_whole("regard export --to hf")
+    model, pieces = source.model(), source.tokenizer
     theirs = {"end": "eos", "start": "bos", "pad": "pad", "unknown": "unk", "cls": "cls", "sep": "sep", "mask": "mask"}
     ids = {theirs[role]: number for role, number in pieces.special.roles.items()}
     numbers = {f"{name}_token_id": ids.get(name) for name in ("bos", "eos", "pad")}
-    save(model, folder, getattr(getattr(recipe, "batches", None), "size", 2048), numbers)
+    save(model, folder, source.section("batches").get("size", 2048), numbers)
     pieces.save(folder / TOKENIZER)
     spelled = {f"{name}_token": pieces.token(number) for name, number in ids.items()}
     about = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **spelled}

@@ -1,0 +1,131 @@
+"""Checkpoints of a training, as they are read: a folder for each, and a manifest that vouches for every byte.
+
+    state/step-00000200/
+      manifest.json                 sizes and checksums of the files below; written last
+      scalars.json                  everything that is no tensor
+      tensors/*.safetensors         what all ranks share, a file from each (torch.distributed.checkpoint)
+      ranks/0.json, 0.safetensors   what is one rank's own: random states, what a recurrent model carries
+
+They are read with safetensors alone, so that inference needs no torch.distributed. Nothing here is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from regard.errors import CheckpointError
+from regard.files import Print, print_of
+
+FORMAT = 1
+WEIGHTS, AVERAGE = "weights.", "average."  # what the names of tensors begin with: the model's, and their moving average
+_NAME = re.compile(r"step-(\d+)")
+_OFFSETS = "DCP_SHARDING_INFO"  # where torch.distributed.checkpoint says which part of a tensor a file holds
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint on disk."""
+
+    folder: Path
+    step: int
+
+    def complaint(self) -> str | None:
+        """What is wrong with it, in words; None if every byte is as it was written."""
+        try:
+            manifest = json.loads((self.folder / "manifest.json").read_bytes())
+            if manifest["format"] != FORMAT:
+                return f"format {manifest['format']!r} instead of {FORMAT}"
+            kept = [Print(**one) for one in manifest["files"]]
+            found = files_in(self.folder)
+            if {one.path for one in kept} != found.keys():
+                return f"other files than its manifest lists: {_differing({one.path for one in kept}, set(found))}"
+            for one in kept:
+                if found[one.path].stat().st_size != one.size or print_of(found[one.path], one.path) != one:
+                    return f"a damaged {one.path}"
+        except OSError as error:
+            return f"{Path(error.filename or '').name}: {error.strerror}"
+        except (ValueError, KeyError, TypeError) as error:
+            return f"a damaged manifest.json ({type(error).__name__})"
+        return None
+
+    def scalars(self) -> dict[str, Any]:
+        with _in_words(self.folder):
+            return dict(json.loads((self.folder / "scalars.json").read_bytes()))
+
+    def tensors(self, prefix: str) -> dict[str, Tensor]:
+        """The tensors whose names begin with `prefix`, by the rest of their names; shards are joined."""
+        shards: dict[str, list[tuple[list[int], Tensor]]] = {}
+        with _in_words(self.folder):
+            for path in sorted((self.folder / "tensors").glob("*.safetensors")):
+                with safe_open(path, framework="pt") as file:
+                    places = json.loads((file.metadata() or {}).get(_OFFSETS, "{}"))
+                    for name in filter(lambda name: name.startswith(prefix), file.keys()):
+                        tensor = file.get_tensor(name)
+                        offsets = places.get(name, {}).get("saved_offsets", [0] * tensor.dim())
+                        shards.setdefault(name.removeprefix(prefix), []).append((offsets, tensor))
+        return {name: self._joined(name, parts) for name, parts in shards.items()}
+
+    def _joined(self, name: str, parts: list[tuple[list[int], Tensor]]) -> Tensor:
+        """One tensor of its shards, each with the place of its first element."""
+        first = parts[0][1]
+        shape = [max(at[dim] + part.size(dim) for at, part in parts) for dim in range(first.dim())]
+        if len(parts) == 1 and shape == list(first.shape):
+            return first
+        whole = torch.empty(shape, dtype=first.dtype)
+        if sum(part.numel() for _, part in parts) != whole.numel():
+            raise CheckpointError(f"only some shards of {name}", "all of them", where=f"{self.folder}")
+        for at, part in parts:
+            whole[tuple(slice(begin, begin + size) for begin, size in zip(at, part.shape, strict=True))] = part
+        return whole
+
+
+def steps_in(folder: Path) -> list[int]:
+    """The steps of all checkpoints in a folder, in order."""
+    if not folder.is_dir():
+        return []
+    matches = (_NAME.fullmatch(path.name) for path in folder.iterdir() if path.is_dir())
+    return sorted(int(match[1]) for match in matches if match)
+
+
+def checkpoint_at(folder: Path, step: int) -> Checkpoint:
+    """The checkpoint of a step, which may be there or not."""
+    return Checkpoint(folder / f"step-{step:08d}", step)
+
+
+def newest_whole(folder: Path) -> Checkpoint | None:
+    """The newest checkpoint in which every byte is as it was written; nothing is moved or removed."""
+    found = (checkpoint_at(folder, step) for step in reversed(steps_in(folder)))
+    return next((one for one in found if one.complaint() is None), None)
+
+
+def files_in(folder: Path) -> dict[str, Path]:
+    """Every file below a folder but the manifest, by its path in it."""
+    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if not path.is_dir()}
+    return {name: path for name, path in found.items() if name != "manifest.json"}
+
+
+def _differing(kept: set[str], found: set[str]) -> str:
+    lacks, has = sorted(kept - found), sorted(found - kept)
+    return "; ".join([*(f"no {name}" for name in lacks[:3]), *(f"a strange {name}" for name in has[:3])])
+
+
+@contextmanager
+def _in_words(folder: Path) -> Iterator[None]:
+    """What cannot be read, as an error of ours."""
+    try:
+        yield
+    except (OSError, ValueError, TypeError, SafetensorError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        said = error.strerror if isinstance(error, OSError) and error.strerror else f"{error}".partition("\n")[0]
+        raise CheckpointError(f"a checkpoint that could not be read ({said})", "one", where=f"{folder}") from error
