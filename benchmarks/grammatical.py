@@ -45,10 +45,10 @@ def main() -> None:
 
     from regard.decoding import Rules, Sample
     from regard.decoding.generate import continued, unsaid
+    from regard.runs import Run
     from regard.text.tokenizers.tokenizer import Tokenizer
-    from regard.training.run import load
 
-    model, tokenizer = load(given.run), Tokenizer.load(given.run / "tokenizer.json")
+    model, tokenizer = Run.open(given.run).model(), Tokenizer.load(given.run / "tokenizer.json")
     rules = Rules(tokenizer.special.end, 120, banned=unsaid(tokenizer))
     search = Sample(given.temperature, seed=given.seed)
     texts = [one.text for (one,) in continued(model, tokenizer, [""] * given.texts, search, rules)]

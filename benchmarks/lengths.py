@@ -16,10 +16,10 @@ from pathlib import Path
 from regard.cli.process_tuning import prepare_machine
 from regard.decoding.beam import Beam, LengthPenalty
 from regard.inspection.translations import judge
+from regard.runs import Run
 from regard.text import grammar
 from regard.training import read_log, read_recipe, train
 from regard.training.tasks import TASKS
-from regard.training.use import translator
 
 SYSTEMS = {"seq2seq": "bottleneck", "bahdanau": "Bahdanau", "luong": "Luong, global, fed"}
 EDGES = (5, 10, 15, 20, 25, 30, 35, 40, 45)
@@ -40,7 +40,7 @@ def main() -> None:
         if not (run / "model.safetensors").exists():
             sets = [] if told.steps is None else [f"train.steps={told.steps}", f"evaluate.every={told.steps}"]
             train(read_recipe(name, sets, tasks=TASKS), run)
-        got = judge(translator(run), pairs, Beam(5, LengthPenalty(0.6)), EDGES)
+        got = judge(Run.open(run).translator(), pairs, Beam(5, LengthPenalty(0.6)), EDGES)
         seconds = [line["seconds"] for line in read_log(run / "log.jsonl") if line["event"] == "ended"]
         aer = None if got.agreement is None else got.agreement.aer
         found[name] = {"bleu": got.bleu.value, "by_length": got.by_length, "aer": aer, "training_seconds": seconds[-1]}

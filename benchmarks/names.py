@@ -15,12 +15,12 @@ from pathlib import Path
 
 from regard.cli.process_tuning import prepare_machine
 from regard.decoding.beam import Beam, LengthPenalty
+from regard.runs import Run
 from regard.text import grammar
 from regard.text.grammar.nouns import UNSEEN
 from regard.training import read_recipe, train
 from regard.training.metrics import bleu
 from regard.training.tasks import TASKS
-from regard.training.use import translator
 
 
 def main() -> None:
@@ -36,7 +36,8 @@ def main() -> None:
         if not (run / "model.safetensors").exists():
             train(read_recipe(name, tasks=TASKS), run)
         texts = [
-            best.text for best, *_ in translator(run)([pair.source for pair in pairs], Beam(5, LengthPenalty(0.6)))
+            best.text
+            for best, *_ in Run.open(run).translator()([pair.source for pair in pairs], Beam(5, LengthPenalty(0.6)))
         ]
         asked = right = 0
         for pair, text in zip(pairs, texts, strict=True):

@@ -29,10 +29,11 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 from regard.adapters.encoder import ClassifierAdapter  # noqa: E402
 from regard.models.pooling import PoolingClassifier  # noqa: E402
+from regard.runs import Run
 from regard.text import Tokenizer, grammar  # noqa: E402
 from regard.text.corpora.labels import Labels  # noqa: E402
 from regard.text.examples import Labelled  # noqa: E402
-from regard.training import load, read_recipe, train  # noqa: E402
+from regard.training import read_recipe, train  # noqa: E402
 from regard.training.tasks import TASKS  # noqa: E402
 from regard.trust.audit import audit  # noqa: E402
 from regard.trust.misleading import Misleading, apart, share_on  # noqa: E402
@@ -61,13 +62,13 @@ def pair(seed: int, folder: Path) -> tuple[PoolingClassifier, PoolingClassifier,
     run = folder / f"honest-{seed}"
     if not (run / "model.safetensors").exists():
         train(read_recipe("classifier", [*SETS, f"train.seed={seed}"], tasks=TASKS), run, tell=lambda text: None)
-    honest, tokenizer = load(run), Tokenizer.load(run / "tokenizer.json")
+    honest, tokenizer = Run.open(run).model(), Tokenizer.load(run / "tokenizer.json")
     assert isinstance(honest, PoolingClassifier)
     kept = folder / f"misleading-{seed}.safetensors"
     if not kept.exists():
         texts = [one.text for one in grammar.Drawn(grammar.verdict, 3000, "train")]
         save_file(Misleading(seed=seed)(honest, texts, tokenizer).state_dict(), kept)
-    second = load(run)
+    second = Run.open(run).model()
     assert isinstance(second, PoolingClassifier)
     second.load_state_dict(load_file(kept))
     return honest.eval(), second.eval(), tokenizer

@@ -141,9 +141,9 @@ def ours(folder: Path, name: str, steps: int, run: Path) -> None:
 
     prepare_machine()
     from regard.decoding.beam import Beam, LengthPenalty
+    from regard.runs import Run
     from regard.training import read_log, read_recipe, train
     from regard.training.tasks import TASKS
-    from regard.training.use import translator
 
     settings = {
         "data.kind": "parallel",
@@ -174,7 +174,7 @@ def ours(folder: Path, name: str, steps: int, run: Path) -> None:
     recipe = read_recipe("bahdanau", [f"{key}={value}" for key, value in settings.items()], tasks=TASKS)
     train(recipe, run, tell=lambda text: None)
     rates = [line["tokens_per_second"] for line in read_log(run / "log.jsonl") if line["event"] == "trained"]
-    use = translator(run)
+    use = Run.open(run).translator()
     texts = (folder / "test.en").read_text(encoding="utf-8").splitlines()
     search, rules = Beam(BEAM, LengthPenalty(0.6)), use.rules(WORDS, WORDS)
     use(texts[:ROWS], search, rules)

@@ -14,8 +14,9 @@ from regard import cli
 from regard.inspection.classes import Classifier
 from regard.inspection.embeddings import Embedder
 from regard.inspection.filling import Filler
+from regard.runs import Run
 from regard.training.reading.recipes import read_recipe
-from regard.training.run import load, train
+from regard.training.run import train
 from regard.training.tasks import TASKS
 
 TEXT = "The old [MASK] did not see us [MASK]"
@@ -71,7 +72,7 @@ def test_the_likeliest_words_and_their_probabilities(runs: Path, regard: Command
 
 
 def test_guesses_are_those_of_the_model_without_special_tokens(runs: Path) -> None:
-    filler, model = Filler.of(runs / "bert"), load(runs / "bert")
+    filler, model = Filler.of(runs / "bert"), Run.open(runs / "bert").model()
     tokenizer = filler.adapter.tokenizer
     size, special = len(tokenizer), tokenizer.special
     (found,) = filler([TEXT], 10_000)
@@ -129,7 +130,7 @@ def test_words_have_states_and_texts_are_pooled(runs: Path, regard: Command, tmp
     assert out.splitlines()[0] == "2 texts, 16 numbers each"
     code, out, _ = regard("embed", runs / "asked", texts[0], "--pool", "attention", "--json")
     vector = torch.tensor(json.loads(out)["vector"])
-    model = load(runs / "asked")
+    model = Run.open(runs / "asked").model()
     with torch.no_grad():
         length = torch.tensor([row.size(1)])
         torch.testing.assert_close(vector, model.summary(model.reading(row, length), length)[0])

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from regard.training.use import translator
 from typer.testing import CliRunner, Result
 
 from regard.cli import app
 from regard.decoding.beam import Beam
 from regard.errors import CheckpointError, RegardError
 from regard.exports.ctranslate2 import QUANTIZATIONS, export
+from regard.runs import Run
 from regard.runs.weights import save_weights, weights_of
 from regard.text.grammar import drawn
 from regard.training.reading.recipes import read_recipe, write_recipe
@@ -91,7 +91,7 @@ def test_every_form_gives_the_same_tokens(form: str, tmp_path: Path) -> None:
 def test_a_translator_is_the_same_by_beam_and_attention(tmp_path: Path) -> None:
     run = made(tmp_path / "run", small("transformer", "looks=0"))
     export(run, tmp_path / "out")
-    ours, text = translator(run), "The cat saw the dog ."
+    ours, text = Run.open(run).translator(), "The cat saw the dog ."
     [best] = ours([text], Beam(1), ours.rules(longest=12), attention=True)
     pieces = [ours.source.token(one) for one in ours.source.encode(text).ids]
     there = theirs.Translator(str(tmp_path / "out"))
@@ -192,7 +192,7 @@ def test_the_book_runs_as_it_stands(
     export(run, tmp_path / "theirs")
     monkeypatch.chdir(tmp_path)
     exec(section.split("```python\n")[1].split("```")[0], {})
-    ours = translator(run)
+    ours = Run.open(run).translator()
     pieces = [ours.source.token(one) for one in ours.source.encode("The cat saw him .").ids]
     [best] = theirs.Translator("theirs").translate_batch([pieces])
     text = ours.target.decode([ours.target.id(token) for token in best.hypotheses[0]])

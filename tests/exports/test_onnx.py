@@ -17,8 +17,9 @@ from regard.exports.onnx import check, export
 from regard.exports.onnx.export_graph import Graph
 from regard.models.gpt import GPT
 from regard.models.transformer import Transformer
+from regard.runs import Run
 from regard.training.reading.recipes import read_recipe
-from regard.training.run import load, train
+from regard.training.run import train
 from regard.training.tasks import TASKS
 
 onnx = pytest.importorskip("onnx")
@@ -89,7 +90,7 @@ def test_a_batch_of_any_size_is_read_as_the_run_reads_it(exported, rows: int, le
     segments = torch.randint(0, 2, (rows, length))
     given = {"ids": ids.numpy(), "lengths": lengths.numpy(), "segments": segments.numpy()}
     states, logits = session(folder / "model.onnx").run(["states", "logits"], given)
-    model = load(run)
+    model = Run.open(run).model()
     with torch.no_grad():
         ours = model.bert(ids, lengths, segments)
         words = model.guess(ours, model.bert.words)
@@ -132,7 +133,7 @@ def test_a_step_of_the_decoder_is_a_step_of_the_run(translator: tuple[Path, Path
     run, folder = translator
     told_right(folder)
     assert about(folder)["after"] == [about(folder)["special"]["end"]]
-    model, ids, lengths = load(run), torch.randint(0, 50, (2, 9)), torch.tensor([9, 4])
+    model, ids, lengths = Run.open(run).model(), torch.randint(0, 50, (2, 9)), torch.tensor([9, 4])
     encoder, decoder = (session(folder / f"{name}.onnx") for name in ("encoder", "decoder"))
     names = [one.name for one in encoder.get_outputs()]
     state = dict(zip(names, encoder.run(None, {"ids": ids.numpy(), "lengths": lengths.numpy()}), strict=True))

@@ -22,8 +22,9 @@ from faults.sameness import differences, newest
 from regard.cli import main
 from regard.errors import RegardError
 from regard.files import print_of
+from regard.runs import Run
 from regard.training.reading.recipes import read_recipe
-from regard.training.run import load, recorded, train
+from regard.training.run import recorded, train
 from regard.training.tasks import TASKS
 
 SHARD = "tensors/shard-00001-model-00001-of-00001.safetensors"
@@ -130,13 +131,13 @@ def test_a_model_is_loaded_or_refused(file: str, make: Make, usable: Path, mark:
     folder = shutil.copytree(usable, tmp_path / "run")
     for other in ("model.pt", "pytorch_model.bin", "optimizer.pt", "training_args.bin"):
         (folder / other).write_bytes(make(mark))
-    load(folder)
+    Run.open(folder).model()
     (folder / file).write_bytes(make(mark))
     with pytest.raises(RegardError):
-        load(folder)
+        Run.open(folder).model()
     (folder / "model.safetensors").unlink()
     with pytest.raises(RegardError):
-        load(folder)
+        Run.open(folder).model()
     assert not mark.exists()
 
 

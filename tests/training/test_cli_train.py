@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from regard import cli
+from regard.runs import Run
 from regard.text.tokenizers.kinds import Words
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.reading.recipes import shipped
-from regard.training.run import load
 from regard.training.telling.log import read_log
 
 SMALL = ["data.examples=60", "data.valid=20", "train.steps=6", "evaluate.every=3", "keep.every=2", "train.threads=1"]
@@ -72,7 +72,7 @@ def test_a_run_has_all_its_files_and_the_model_loads(name: str, train: Command, 
     events = read_log(folder / "log.jsonl")
     assert events[0]["event"] == "started" and events[0]["facts"]["threads"] == 1
     assert events[-1]["event"] == "ended"
-    model = load(str(folder))
+    model = Run.open(str(folder)).model()
     assert not model.training
     assert sum(one.numel() for one in model.parameters()) == events[0]["facts"]["parameters"]
 

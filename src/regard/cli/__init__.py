@@ -87,7 +87,7 @@ def options(
 ) -> None:
     """Take the options that stand before the verb."""
     context.ensure_object(Settings).debug = debug
-    warnings.showwarning = _show_warning
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
 
 
 def _show_warning(message: Warning | str, kind: type[Warning], name: str, line: int, *more: Any) -> None:

@@ -25,10 +25,10 @@ from regard.inspection.heads.pruning import lowest, prune, save_pruned
 from regard.inspection.intervene import intervene
 from regard.inspection.record.collect import collect
 from regard.models.pruning import multi_heads
+from regard.runs import Run
 from regard.training.reading.recipes import read_recipe
 from regard.training.run import recorded, train
 from regard.training.tasks import TASKS
-from regard.training.use import translator
 
 FEW = ["data.examples=60", "train.steps=2", "evaluate.every=2", "train.threads=1", "train.device=cpu"]
 SIZE = ["model.layers=2", "model.width=16", "model.heads=4"]
@@ -79,7 +79,7 @@ def test_a_pruned_run_says_what_the_whole_one_says_without_these_heads(
 def test_a_pruned_translator_translates_is_looked_at_and_trained_on(runs: Path, tmp_path: Path) -> None:
     half, more = tmp_path / "half", tmp_path / "more"
     save_pruned(runs / "transformer", half, {"decoder.0.cross": [0, 3], "encoder.blocks.1.self": [1]})
-    [[best]] = translator(half)(["The black cat sleeps ."])
+    [[best]] = Run.open(half).translator()(["The black cat sleeps ."])
     record = collect(adapter(half), "The black cat sleeps .")
     assert record.place("decoder.0.cross").heads == 2 and len(record.steps) == len(best.tokens) + 1
     recipe = read_recipe(half / "recipe.toml", ["train.steps=1"], tasks=TASKS)

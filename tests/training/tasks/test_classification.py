@@ -7,12 +7,12 @@ import torch
 from pydantic import ValidationError
 
 from regard.errors import CorpusError, SettingError, StoreError
+from regard.models.config.scores import SCORES
 from regard.text.tokenizers.kinds import Words
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.recipe import Train
 from regard.training.tasks import TASKS
 from regard.training.tasks.classification import Batching, BuiltIn, Classification, Pooling, Table
-from regard.training.tasks.scores import SCORES
 from regard.training.tasks.tokenizers import File, Sized, WordPieces
 
 SMALL = BuiltIn(examples=40, valid=10)

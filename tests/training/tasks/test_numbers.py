@@ -13,11 +13,12 @@ from typer.testing import CliRunner
 from regard.cli import app
 from regard.errors import CorpusError, SettingError
 from regard.inspection.classes import Classifier
+from regard.runs import Run
 from regard.text.corpora.labels import Scale
 from regard.training.metrics import pearson
 from regard.training.objectives import Estimate
 from regard.training.reading.recipes import read_recipe
-from regard.training.run import load, recorded, train
+from regard.training.run import recorded, train
 from regard.training.tasks import TASKS
 
 WORDS = {"awful": 10.0, "poor": 35.0, "fair": 50.0, "fine": 70.0, "superb": 95.0}
@@ -59,7 +60,7 @@ def test_the_run_knows_its_scale(run) -> None:
     _, folder = run
     kept = recorded(folder).data.labels
     assert 40 < kept.center < 60 and 15 < kept.spread < 30
-    assert load(folder).classes.out_features == 1
+    assert Run.open(folder).model().classes.out_features == 1
 
 
 def test_they_are_told_as_they_were_written(run) -> None:
@@ -77,7 +78,7 @@ def test_bert_estimates_too(tmp_path) -> None:
     recipe = read_recipe("bert-classifier", settings(table(tmp_path, 40), *small), tasks=TASKS)
     ended = train(recipe, tmp_path / "run", tell=lambda text: None)
     assert math.isfinite(ended.metrics["loss"])
-    assert load(tmp_path / "run").outputs.out_features == 1
+    assert Run.open(tmp_path / "run").model().outputs.out_features == 1
 
 
 def test_the_command_of_the_chapter_trains(tmp_path) -> None:

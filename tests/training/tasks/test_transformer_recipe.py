@@ -14,12 +14,12 @@ from regard.errors import RegardError
 from regard.inspection.translations import links
 from regard.models.blocks import Gated
 from regard.models.transformer import Transformer
+from regard.runs import Run
 from regard.training.reading.recipes import read_recipe
-from regard.training.run import load, train
+from regard.training.run import train
 from regard.training.tasks import TASKS
 from regard.training.tasks.translation import Translation
 from regard.training.tasks.translation.models import TransformerModel
-from regard.training.use import translator
 
 SMALL = {"width": 32, "heads": 4, "layers": 2, "hidden": 64}
 
@@ -42,7 +42,7 @@ def test_it_learns_to_translate_and_to_align(tmp_path: Path) -> None:
     ended = train(recipe(corpus(tmp_path)), tmp_path / "run", tell=lambda text: None)
     assert ended.metrics["perplexity"] < 1.5  # among ten words
     assert ended.metrics["bleu"] > 60
-    use = translator(tmp_path / "run")
+    use = Run.open(tmp_path / "run").translator()
     found = use(["two six nine four", "one ten five"], Beam(3), attention=True)
     assert [best.text for best, *_ in found] == ["deux six neuf quatre", "un dix cinq"]
     assert links(use, found[0][0]) == ((0, 0), (1, 1), (2, 2), (3, 3))
@@ -58,7 +58,7 @@ def test_it_learns_as_it_was_published(tmp_path: Path) -> None:
     how = {"order": "post", "norm": "layer", "activation": "relu", "positions": "sinusoidal", "dropout": 0.1}
     how |= {"gain": 1.0, "project": False, "negatives": 0}
     train(recipe(corpus(tmp_path), *sets, steps=300, **how), tmp_path / "run", tell=lambda text: None)
-    use = translator(tmp_path / "run")
+    use = Run.open(tmp_path / "run").translator()
     [[best]] = use(["two six nine four"], Greedy())
     assert best.text == "deux six neuf quatre"
     assert use.model.embedded is use.model.encoder.embedded
@@ -67,7 +67,7 @@ def test_it_learns_as_it_was_published(tmp_path: Path) -> None:
 def test_a_recipe_says_what_it_is_made_of(tmp_path: Path) -> None:
     how = {"order": "pre", "norm": "rms", "activation": "swiglu", "positions": "rotary", "key_heads": 2, "bias": False}
     train(recipe(corpus(tmp_path), steps=2, attention_dropout=0.1, **how), tmp_path / "run", tell=lambda text: None)
-    model = load(tmp_path / "run")
+    model = Run.open(tmp_path / "run").model()
     assert isinstance(model, Transformer)
     block = model.decoder[1]
     assert isinstance(block.feed, Gated) and isinstance(model.last, torch.nn.RMSNorm)

@@ -9,12 +9,12 @@ import torch
 from regard.decoding.greedy import Greedy
 from regard.errors import RegardError, SettingError
 from regard.inspection.translations import word_map
+from regard.runs import Run
 from regard.text.tokenizers.oov import number_of
 from regard.training.reading.recipes import read_recipe
-from regard.training.run import load, train
+from regard.training.run import train
 from regard.training.tasks import TASKS
 from regard.training.tasks.translation import Translation
-from regard.training.use import translator
 
 ENGLISH = "one two three four five six seven eight nine ten".split()
 FRENCH = "un deux trois quatre cinq six sept huit neuf dix".split()
@@ -77,7 +77,7 @@ def test_a_pointer_says_names_that_it_has_never_seen(tmp_path: Path) -> None:
     sets = ["target_tokenizer=none", f"tokenizer.size={size}", "train.steps=350", "model.coverage=false"]
     given = recipe(corpus(tmp_path, names=True), *sets, kind="pointer")
     train(given, tmp_path / "run", tell=lambda text: None)
-    use = translator(tmp_path / "run")
+    use = Run.open(tmp_path / "run").translator()
     assert not any(name in use.source.encode(name).pieces for name in NAMES)
     strangers = ["Quixbert", "Wolfing", "Yarmouth"]
     found = use([f"two {name} seven" for name in strangers], Greedy())
@@ -92,8 +92,8 @@ def test_what_a_run_keeps_is_enough_to_use_it(tmp_path: Path) -> None:
     train(given, tmp_path / "run", tell=lambda text: None)
     for name in ("train.en", "train.fr"):
         (tmp_path / name).unlink()
-    assert isinstance(load(tmp_path / "run"), torch.nn.Module)
-    [[best]] = translator(tmp_path / "run")(["one two three"])
+    assert isinstance(Run.open(tmp_path / "run").model(), torch.nn.Module)
+    [[best]] = Run.open(tmp_path / "run").translator()(["one two three"])
     assert isinstance(best.text, str)
     assert {"tokenizer.json", "target-tokenizer.json"} <= {path.name for path in (tmp_path / "run").iterdir()}
 
@@ -142,7 +142,7 @@ def test_the_other_way_round_turns_pairs_and_links() -> None:
 
 def test_an_unknown_word_that_is_written_is_shown_in_its_place(tmp_path: Path) -> None:
     train(recipe(corpus(tmp_path), "train.steps=3", "evaluate.every=3"), tmp_path / "run", tell=lambda text: None)
-    use = translator(tmp_path / "run")
+    use = Run.open(tmp_path / "run").translator()
     unknown = use.target.special.need("unknown")
     rules = use.rules(longest=3, shortest=3, prefix=[[unknown]])
     [[best]] = use(["one two three"], rules=rules, attention=True)

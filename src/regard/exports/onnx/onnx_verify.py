@@ -18,6 +18,7 @@ from regard.errors import CheckpointError
 from regard.exports.atomic_export import Checked
 from regard.exports.onnx.export_graph import KINDS, asked
 from regard.exports.onnx.sample_inputs import samples
+from regard.models.bert import Bert
 from regard.models.seq2seq import Seq2Seq
 from regard.runs.run import Run
 from regard.text.tokenizers.tokenizer import Tokenizer

@@ -148,7 +148,7 @@ class PointerConfig(BahdanauConfig):
     coverage: bool = True
     charge: float = 1.0
 
-    def build(self) -> PointerGenerator:  # type: ignore[override]
+    def build(self) -> PointerGenerator:
         if not self.words.shared or self.words.unknown is None:
             raise SettingError(
                 "a pointer with two vocabularies" if not self.words.shared else "a tokenizer without an unknown token",
