@@ -8,6 +8,7 @@ from torch import Tensor
 
 from regard.attention import Observe, capture
 from regard.errors import PlaceError
+from regard.inspection.measures.gradients import vectors_through, weights_through
 from regard.trust.asking.case import Asker, Row
 from regard.trust.maps import (
     attention_maps,
@@ -18,7 +19,6 @@ from regard.trust.maps import (
     norm_map,
     rollout_map,
 )
-from regard.trust.passing import vectors_through, weights_through
 from trust.toys import PAIRS, TEXTS, bert, classifier, filler, language_model, rows, translating
 
 ASKERS = {
@@ -161,7 +161,7 @@ def test_the_gradient_of_a_word_is_what_stretching_its_vector_does(name: str, fi
 
         left = {place: list(calls) for place, calls in weights.items()}
         held = weights_through(asker.model)(lambda place, seen: left[place].pop(0) if fixed else seen)
-        with torch.no_grad(), vectors_through(asker, given)(longer), held:
+        with torch.no_grad(), vectors_through(asker.model, asker.ids(given))(longer), held:
             return float(said_of(asker, given, wanted))
 
     for token in range(len(given[0].ids)):
@@ -177,7 +177,7 @@ def test_integrated_gradients_add_up(name: str) -> None:
     found = integrated_map(asker, given, wanted, steps=64).sum(-1)
     with torch.no_grad():
         whole = said_of(asker, given, wanted)
-        with vectors_through(asker, given)(lambda point, x: torch.zeros_like(x)):
+        with vectors_through(asker.model, asker.ids(given))(lambda point, x: torch.zeros_like(x)):
             nothing = said_of(asker, given, wanted)
     torch.testing.assert_close(found, whole - nothing, atol=5e-3, rtol=0)
 

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from regard.decoding.translate import Tell
 from regard.errors import SettingError
-from regard.inspection.alignment import THRESHOLD, Agreement, Gold, balanced, between_words, links_of, measure
+from regard.inspection.alignment import THRESHOLD, Agreement, Gold, balanced, links_of, measure
 from regard.inspection.crossing import Crossing, Pair, across, crossings
+from regard.inspection.measures.words import between_words
 from regard.inspection.record.sides import NO_WORD
 from regard.inspection.subjects.subject import Subject
 

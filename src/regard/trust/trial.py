@@ -9,8 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from regard.inspection.measures.gradients import weights_through
 from regard.trust.asking.case import Asker, Row
-from regard.trust.passing import weights_through
 from regard.trust.replay import Replay
 
 Elsewhere = Callable[[Tensor], Tensor]

@@ -33,13 +33,15 @@ Sides = Callable[[str], tuple[int, int, Literal["self", "cross"]]]
 class Ear(Heard):
     """What was heard, and the gradients of what was said by the averages that were heard."""
 
-    def __init__(self, gradient: bool) -> None:
+    def __init__(self, wanted: Wanted) -> None:
         super().__init__()
-        self.wants, self.gradients = gradient, dict[str, list[Tensor]]()
+        self.wants, self.said, self.gradients = wanted.gradient, wanted.said, dict[str, list[Tensor]]()
         self.changed: frozenset[str] = frozenset()  # places where somebody intervenes, whose scores no longer tell
 
     def explain(self, said: Tensor | None) -> None:
         """`said`: one number that the model computed while it was heard, such as ln p of what it wrote."""
+        if self.said is not None:
+            self.said(said)
         if not self.wants:
             return
         if said is None or not said.requires_grad:
@@ -58,11 +60,14 @@ class Ear(Heard):
 @contextmanager
 def listened(model: nn.Module, wanted: Wanted, length: int) -> Iterator[Ear]:
     """Hear all that a record of a text of this length needs."""
-    ear = Ear(wanted.gradient)
+    ear = Ear(wanted)
     ear.changed = frozenset(place for who, place in places_of(model, wanted.places).items() if is_changed(who))
     count_anew()
     observe = observing(length) | Observe(values=True)
-    with torch.set_grad_enabled(wanted.gradient), hearing(model, wanted.places, observe, ear):
+    with (
+        torch.set_grad_enabled(wanted.gradient or wanted.said is not None),
+        hearing(model, wanted.places, observe, ear),
+    ):
         yield ear
 
 

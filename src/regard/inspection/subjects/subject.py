@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from torch import nn
+from torch import Tensor, nn
 
 from regard.errors import SettingError
 from regard.inspection.record.record import Record
@@ -19,11 +19,13 @@ CANDIDATES = 8  # that are told for each token that was written
 class Wanted:
     """What a record is to hold: `places` by pattern, as `capture` takes them, and of which `heads` the maps are kept:
     all (None), the same ones at every place, or some for each place by its name. No heads: statistics alone.
-    `gradient`: how each weight matters to ln p of what the model says is kept too."""
+    `gradient`: how each weight matters to ln p of what the model says is kept too. `said`: is given that number, with
+    its graph."""
 
     places: str | Sequence[str] = "*"
     heads: Sequence[int] | Mapping[str, Sequence[int]] | None = None
     gradient: bool = False
+    said: Callable[[Tensor | None], None] | None = None
 
     def heads_of(self, place: str) -> Sequence[int] | None:
         if isinstance(self.heads, Mapping):

@@ -52,7 +52,7 @@ class Theirs:
         wanted: Wanted = ALL,
     ) -> Record:
         """A text, with a second one or a translation; or inputs that are tensors, for models of other things."""
-        with _audible(self.model, wanted.gradient):
+        with _audible(self.model, wanted.gradient or wanted.said is not None):
             if isinstance(text, Mapping):
                 return self._given(text, wanted)
             if self.tokenizer is None:

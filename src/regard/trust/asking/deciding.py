@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from regard.inspection.measures.derivatives import gradients
+from regard.inspection.measures.gradients import gradients, weights_through
 from regard.trust.asking.case import Asker, Row
-from regard.trust.passing import weights_through
 
 Decider = Literal["first", "last"] | None
 
