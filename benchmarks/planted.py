@@ -29,7 +29,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 from regard.adapters.encoder import ClassifierAdapter  # noqa: E402
 from regard.models.pooling import PoolingClassifier  # noqa: E402
-from regard.runs import Run
+from regard.runs import Run  # noqa: E402
 from regard.text import Tokenizer, grammar  # noqa: E402
 from regard.text.corpora.labels import Labels  # noqa: E402
 from regard.text.examples import Labelled  # noqa: E402

@@ -14,9 +14,9 @@ from parity.test_looking import tokenizer
 from regard.adapters import adapter
 from regard.adapters.transformers_model import TransformersAdapter
 from regard.errors import SettingError
+from regard.inspection.measures.gradients import vectors_through
 from regard.text.examples import Labelled, Translation
 from regard.trust.audit import audit
-from regard.trust.passing import vectors_through
 from trust.toys import QUICK, cases, rows
 
 transformers = pytest.importorskip("transformers")
@@ -81,7 +81,7 @@ def test_the_vectors_of_a_text_are_looked_up_once(family: str) -> None:
     """Positions and segments are tables too, and what was written goes through the same one as the text."""
     found, examples = asked(family)
     given, passed = rows(found, *examples), []
-    with vectors_through(found, given)(lambda point, x: passed.append(x) or x):
+    with vectors_through(found.model, found.input_ids(given))(lambda point, x: passed.append(x) or x):
         found.log_probs(given)
     assert [x.shape for x in passed] == [(*found.input_ids(given).shape, 32)]
 

@@ -15,7 +15,7 @@ MEASURE = "label:has-text('measure') select"
 
 
 def values(page: Opened, name: str) -> Any:
-    map_ = next(one for one in page.record.facts["measures"] if one["name"] == name)
+    map_ = next(one for one in page.record.measures if one.name == name)
     return np.frombuffer(base64.b64decode(map_["values"]), "<f4").reshape(map_["shape"])
 
 

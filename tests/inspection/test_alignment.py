@@ -3,19 +3,8 @@
 import pytest
 import torch
 
-from regard.errors import CorpusError, ShapeError
-from regard.inspection.alignment import Gold, balanced, between_words, links_of, measure, pharaoh, read_gold
-
-
-def test_to_the_pieces_of_a_word_is_summed_and_from_them_averaged() -> None:
-    weights = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.3, 0.1], [0.2, 0.2, 0.2, 0.4]])
-    words = between_words(weights, [0, 0, 1], [0, 0])  # the last column and row are those of the end
-    torch.testing.assert_close(words, torch.tensor([[(0.3 + 0.6) / 2, 0.3]]))
-
-
-def test_maps_that_are_too_small_are_refused() -> None:
-    with pytest.raises(ShapeError, match="at least"):
-        between_words(torch.ones(2, 2), [0, 1, 2], [0, 1])
+from regard.errors import CorpusError
+from regard.inspection.alignment import Gold, balanced, links_of, measure, pharaoh, read_gold
 
 
 def test_every_target_word_is_linked_to_its_largest_and_every_source_word_from_the_threshold_on() -> None:

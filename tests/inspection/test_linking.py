@@ -10,10 +10,11 @@ from regard.adapters import ModelAdapter, adapter
 from regard.adapters.tokens import NO_WORD
 from regard.errors import SettingError
 from regard.inspection.aligning import Aligning, both_ways
-from regard.inspection.alignment import Gold, between_words, links_of
+from regard.inspection.alignment import Gold, links_of
 from regard.inspection.crossing import Crossing, across, crossings, own_place
 from regard.inspection.linking import Reading, best_reading, word_map, word_maps
 from regard.inspection.measures.norms import norm_based
+from regard.inspection.measures.words import between_words
 from regard.inspection.record.collect import collect
 from regard.inspection.translations import word_map as told_map
 from regard.models.decoders import Bahdanau

@@ -15,9 +15,8 @@ from regard.attention.windows import LocalP
 from regard.inspection.record.build import kept_of, observing, statistics_of
 from regard.inspection.record.fixed import Fixed
 from regard.inspection.record.place import Kept, Place, Slopes
-from regard.inspection.record.record import Record, Step
+from regard.inspection.record.record import MeasureMap, Record, Step
 from regard.inspection.record.sides import Side
-from regard.page.payload import measure_map
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -180,10 +179,13 @@ def measured() -> Record:
     """Maps of other measures, computed beforehand: of one place, and of the whole model with rows of its own."""
     torch.manual_seed(9)
     made = translator()
-    zeroing = measure_map("value-zeroing", torch.rand(5, 5), (0, 0), title="value zeroing", place="encoder.1.self")
+    tokens = [side.tokens for side in made.sides]
+    zeroing = MeasureMap(
+        "value-zeroing", "value zeroing", "encoder.1.self", 0, 0, torch.rand(5, 5).numpy(), (tokens[0], tokens[0])
+    )
     # named as a measure that the page computes itself
-    whole = measure_map("norms", torch.rand(3, 5), (1, 0), title="<i>whole model</i>")
-    return replace(made, facts={**made.facts, "measures": [zeroing, whole]})
+    whole = MeasureMap("norms", "<i>whole model</i>", None, 1, 0, torch.rand(3, 5).numpy(), (tokens[1], tokens[0]))
+    return replace(made, measures=(zeroing, whole))
 
 
 ALL = {make.__name__: make for make in (measured, bert, translator, grouped, additive, gaps, statistics, long, hostile)}

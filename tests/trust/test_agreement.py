@@ -1,54 +1,14 @@
-"""Kendall's tau against counting pairs, with ties; and leaving out against deleting by hand."""
+"""Leaving out against deleting by hand, and orders over the tokens that may be taken away."""
 
 from __future__ import annotations
-
-from itertools import combinations
-from math import isnan, nan, sqrt
 
 import pytest
 import torch
 
-from regard.inspection.measures.agreement import kendall
-from regard.trust.agreement import agreements, left_out, taus
+from regard.trust.agreement import agreements, left_out
 from regard.trust.answers import Answers
 from regard.trust.distances import tvd
 from trust.toys import Known, classifier, row, rows
-
-
-def counted(a: list[float], b: list[float]) -> float:
-    """Tau-b, pair by pair."""
-    agree = tied_a = tied_b = 0
-    pairs = list(combinations(range(len(a)), 2))
-    for i, j in pairs:
-        x, y = a[i] - a[j], b[i] - b[j]
-        agree += (x * y > 0) - (x * y < 0)
-        tied_a, tied_b = tied_a + (x == 0), tied_b + (y == 0)
-    size = sqrt((len(pairs) - tied_a) * (len(pairs) - tied_b))
-    return agree / size if size else nan
-
-
-def test_by_hand() -> None:
-    maps = torch.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0], [1.0, 3.0, 2.0], [1.0, 1.0, 2.0]])
-    other = torch.tensor([10.0, 20.0, 30.0])
-    assert taus(maps, other).tolist() == pytest.approx([1.0, -1.0, 1 / 3, 2 / sqrt(2 * 3)])
-
-
-@pytest.mark.parametrize("values", [3, 50])
-def test_every_pair_is_counted_ties_and_all(values: int) -> None:
-    chance = torch.Generator().manual_seed(values)
-    for length in (2, 3, 7, 20):
-        maps = torch.randint(values, (6, length), generator=chance).double()
-        other = torch.randint(values, (length,), generator=chance).double()
-        found = taus(maps, other).tolist()
-        for one, tau in zip(maps, found, strict=True):
-            assert tau == pytest.approx(counted(one.tolist(), other.tolist()), nan_ok=True)
-            assert tau == pytest.approx(kendall(one, other), nan_ok=True)
-
-
-def test_what_does_not_vary_has_no_order() -> None:
-    flat, order = torch.zeros(4), torch.arange(4.0)
-    assert taus(torch.stack((flat, order)), flat).isnan().all()
-    assert isnan(taus(flat.unsqueeze(0), order).item())
 
 
 def test_leaving_out_is_deleting() -> None:

@@ -10,6 +10,7 @@ from regard.adapters.base import ModelAdapter
 from regard.adapters.case import Row
 from regard.attention import Observe, capture
 from regard.errors import PlaceError
+from regard.inspection.measures.gradients import vectors_through, weights_through
 from regard.trust.maps import (
     attention_maps,
     input_gradient,
@@ -19,7 +20,6 @@ from regard.trust.maps import (
     norm_map,
     rollout_map,
 )
-from regard.trust.passing import vectors_through, weights_through
 from trust.toys import PAIRS, TEXTS, bert, classifier, filler, language_model, rows, translating
 
 ASKERS = {
@@ -162,7 +162,7 @@ def test_the_gradient_of_a_word_is_what_stretching_its_vector_does(name: str, fi
 
         left = {place: list(calls) for place, calls in weights.items()}
         held = weights_through(asker.model)(lambda place, seen: left[place].pop(0) if fixed else seen)
-        with torch.no_grad(), vectors_through(asker, given)(longer), held:
+        with torch.no_grad(), vectors_through(asker.model, asker.input_ids(given))(longer), held:
             return float(said_of(asker, given, wanted))
 
     for token in range(len(given[0].ids)):
@@ -178,7 +178,7 @@ def test_integrated_gradients_add_up(name: str) -> None:
     found = integrated_map(asker, given, wanted, steps=64).sum(-1)
     with torch.no_grad():
         whole = said_of(asker, given, wanted)
-        with vectors_through(asker, given)(lambda point, x: torch.zeros_like(x)):
+        with vectors_through(asker.model, asker.input_ids(given))(lambda point, x: torch.zeros_like(x)):
             nothing = said_of(asker, given, wanted)
     torch.testing.assert_close(found, whole - nothing, atol=5e-3, rtol=0)
 

@@ -36,6 +36,15 @@ def look(
         Path | None,
         typer.Option("--atlas", metavar="FILE", help="Names of the heads, by `regard atlas`; else RUN/atlas.json."),
     ] = None,
+    measures: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--measure",
+            metavar="NAME",
+            help="Also compute an attribution map: rollout, flow, norms, gradients, integrated-gradients or "
+            "value-zeroing; repeatable.",
+        ),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print what was seen, place by place, as one object.")
     ] = False,
@@ -51,16 +60,31 @@ def look(
     given = "\n".join(lines_of(Path("-"))) if text == "-" else text
     if not given.strip():
         raise SettingError("no words", "a text", where="regard look")
-    view = looked(run, given, text2, places=places or "*", heads=heads, writes=writes, gradient=gradient, atlas=atlas)
+    view = looked(
+        run,
+        given,
+        text2,
+        places=places or "*",
+        heads=heads,
+        writes=writes,
+        gradient=gradient,
+        atlas=atlas,
+        measures=measures or (),
+    )
     path = view.save(out, place=place, head=head)
     record = view.record
     if as_json:
         told = [{"place": one.name, "kind": one.kind, "heads": one.heads, "why": one.why} for one in record.places]
         sides = {side.name: list(side.tokens) for side in record.sides}
-        typer.echo(json.dumps({"out": str(path), "sides": sides, "places": told}, ensure_ascii=False))
+        found = {"measures": [one.described() for one in record.measures]} if record.measures else {}
+        typer.echo(json.dumps({"out": str(path), "sides": sides, "places": told, **found}, ensure_ascii=False))
         return
     counts = ", ".join(f"{len(side)} tokens of {side.name}" for side in record.sides)
     typer.echo(f"{sum(one.heads for one in record.places)} heads at {len(record.places)} places over {counts}")
     for reason in sorted({one.why for one in record.places if one.why}):
         typer.echo(reason)
+    for one in record.measures:
+        rows, cols = (record.sides[number].name for number in (one.rows, one.cols))
+        at = "" if one.place is None else f" at {one.place}"
+        typer.echo(f"{one.title}{at}: from {rows} to {cols}, {' x '.join(map(str, one.values.shape))}")
     typer.echo(f"{path} ({path.stat().st_size:,} bytes)")

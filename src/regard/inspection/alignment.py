@@ -7,34 +7,16 @@ measure([links], [gold]).aer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from regard.errors import CorpusError, ShapeError
+from regard.errors import CorpusError
 from regard.text.examples import Links
 
 THRESHOLD = 0.2  # a share from which on a source word is linked to its best target word, though that prefers another
 ROUNDS = 3  # of sharing out; further ones change next to nothing
-
-
-def between_words(weights: Tensor, source: Sequence[int], target: Sequence[int]) -> Tensor:
-    """weights (T, S) between pieces, and the number of each piece's word: (target words, source words).
-
-    What goes *to* the pieces of a word is summed, what comes *from* them is averaged (Clark et al. 2019). Rows and
-    columns beyond the pieces, such as those of the end, are left out.
-    """
-    if weights.dim() != 2 or weights.size(0) < len(target) or weights.size(1) < len(source):
-        raise ShapeError(
-            f"weights {tuple(weights.shape)}", f"at least ({len(target)}, {len(source)})", where="between_words"
-        )
-    to = torch.zeros(len(target), 1 + max(source, default=-1), dtype=weights.dtype)
-    to.index_add_(1, torch.tensor(source, dtype=torch.long), weights[: len(target), : len(source)].cpu())
-    words = torch.tensor(target, dtype=torch.long)
-    mean = torch.zeros(1 + max(target, default=-1), to.size(1), dtype=weights.dtype).index_add_(0, words, to)
-    return mean / words.bincount(minlength=len(mean)).clamp(min=1).unsqueeze(-1)
 
 
 def balanced(matrix: Tensor) -> Tensor:

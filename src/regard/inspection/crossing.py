@@ -18,7 +18,7 @@ from regard.attention.hearing import Heard, capture
 from regard.attention.observe import Observe
 from regard.decoding.translate import Tell, Translator
 from regard.errors import PlaceError, SettingError
-from regard.inspection.measures.norms import joining, value_norms
+from regard.inspection.measures.norms import sent_norms
 from regard.inspection.record.collect import RecordSpec, collect
 
 Pair = tuple[str, str]
@@ -100,10 +100,8 @@ def _heard(model: Any, heard: Heard, place: str, row: int, T: int, S: int) -> tu
     weights = torch.cat([_by_head(call.weights[row]) for call in calls if call.weights is not None], 1)[..., :S]
     values = calls[0].values
     assert values is not None
-    matrix, own = joining(model, place), _by_head(values[row])[:, :S].float().cpu()
-    fits = matrix is not None and matrix.size(1) == weights.size(0) * own.size(-1)
-    # a recurrent decoder has no matrix that joins heads: what a key sends is its value
-    norms = value_norms(own, matrix.float().cpu()) if fits and matrix is not None else own.norm(dim=-1)
+    own = _by_head(values[row])[:, :S].float().cpu()
+    norms = sent_norms(model, place, own, weights.size(0))
     return weights.float().cpu(), norms
 
 

@@ -17,8 +17,9 @@ from regard.adapters.base import ModelAdapter
 from regard.adapters.tokens import NO_WORD
 from regard.decoding.translate import Tell
 from regard.errors import SettingError
-from regard.inspection.alignment import THRESHOLD, Agreement, Gold, balanced, between_words, links_of, measure
+from regard.inspection.alignment import THRESHOLD, Agreement, Gold, balanced, links_of, measure
 from regard.inspection.crossing import Crossing, Pair, across, crossings
+from regard.inspection.measures.words import between_words
 
 By = Literal["raw", "norm"]
 BOTH: tuple[By, By] = ("raw", "norm")

@@ -13,7 +13,8 @@ from torch import Tensor
 from regard.decoding.search import Search
 from regard.decoding.translate import Tell, Translated, Translator
 from regard.errors import SettingError
-from regard.inspection.alignment import THRESHOLD, Agreement, Gold, balanced, between_words, links_of, measure
+from regard.inspection.alignment import THRESHOLD, Agreement, Gold, balanced, links_of, measure
+from regard.inspection.measures.words import between_words
 from regard.text.examples import Links, Translation
 
 if TYPE_CHECKING:

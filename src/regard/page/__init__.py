@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from regard.lazy import Home, door
 
 if TYPE_CHECKING:
-    from regard.page.payload import measure_map
     from regard.page.render import Exhibit, save_gallery, save_page
     from regard.page.view import AttentionWidget, View, expect_ending, look
 
@@ -15,7 +14,6 @@ __all__ = [
     "View",
     "expect_ending",
     "look",
-    "measure_map",
     "save_gallery",
     "save_page",
 ]
@@ -26,7 +24,6 @@ _HOMES: dict[str, Home] = {
     "View": ("regard.page.view", "View"),
     "expect_ending": ("regard.page.view", "expect_ending"),
     "look": ("regard.page.view", "look"),
-    "measure_map": ("regard.page.payload", "measure_map"),
     "save_gallery": ("regard.page.render", "save_gallery"),
     "save_page": ("regard.page.render", "save_page"),
 }

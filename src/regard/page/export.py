@@ -110,11 +110,14 @@ def save_json(record: Record, path: Path) -> None:
     told = record.told()
     places = [{**about, **_numbers(place, whole)} for about, place in zip(told["places"], record.places, strict=True)]
     told |= {"places": places, "whole": whole}
+    if record.measures:
+        told["measures"] = [one.described() | {"values": one.values.tolist()} for one in record.measures]
     write_whole(path, json.dumps(told, ensure_ascii=False).encode())
 
 
 def save_arrays(record: Record, path: Path) -> None:
-    """The tensors of the record by their names, the rest of it as JSON in "record", and "N.weights" of each place."""
+    """The tensors of the record by their names, the rest of it as JSON in "record", "N.weights" of each place, and the
+    values of its measures as "measures.N"."""
     arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in record.tensors().items()}
     arrays["record"] = np.frombuffer(json.dumps(record.told(), ensure_ascii=False).encode(), dtype=np.uint8)
     if _fits(record):
@@ -122,6 +125,7 @@ def save_arrays(record: Record, path: Path) -> None:
             if place.kept is not None:
                 arrays[f"{number}.weights"] = np.stack([place.tile(head).numpy() for head in place.kept.heads])
     file = io.BytesIO()
+    arrays |= {f"measures.{number}": one.values for number, one in enumerate(record.measures)}
     np.savez_compressed(file, **arrays)
     write_whole(path, file.getvalue())
 

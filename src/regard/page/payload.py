@@ -7,7 +7,6 @@ What the page can compute from the maps, such as the largest weights of a query,
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import struct
@@ -21,14 +20,12 @@ import torch
 from torch import Tensor
 
 from regard.attention.observe import cells
-from regard.errors import RecordError
 from regard.inspection.record.place import Place
 from regard.inspection.record.record import Record
 
 MAGIC = b"regard\x01\x00"
 SIDE = 64  # rows and columns of a thumbnail where the map itself is there
 FAR_SIDE = 128  # and where tiles of it have to be asked for
-LARGEST_MEASURE = 512  # tokens along a side of a map that was computed beforehand
 LEVEL = 1  # of deflating: more gains a thousandth, for most of the numbers are noise
 DTYPES = {torch.float32: "float32", torch.int16: "int16", torch.int32: "int32", torch.uint8: "uint8"}
 
@@ -69,26 +66,7 @@ def payload(record: Record, most: int | None = None) -> bytes:
     if remote:
         chosen = {name: tensor for name, tensor in chosen.items() if not _of_maps(name)}
     told = {**record.told(), "remote": remote}
-    if "measures" in told["facts"]:
-        told["measures"] = told["facts"].pop("measures")
     return _packed(told, chosen)
-
-
-def measure_map(
-    name: str, values: Tensor, sides: tuple[int, int] = (0, 0), *, title: str = "", place: str | None = None
-) -> dict[str, Any]:
-    """A map (R, C) of a measure other than attention weights, as record.facts["measures"] lists them for the page.
-
-    `sides`: the numbers of the record's sides whose tokens are its rows and its columns; `place`: the place that it is
-    of, None where it is of the whole model.
-    """
-    rows, cols = values.shape
-    if max(rows, cols) > LARGEST_MEASURE:
-        advice = "Look at a shorter text."
-        raise RecordError(f"a map of {rows} x {cols}", f"at most {LARGEST_MEASURE} tokens", where=name, advice=advice)
-    numbers = base64.b64encode(values.detach().cpu().float().numpy().astype("<f4").tobytes()).decode("ascii")
-    about = {"name": name, "title": title or name, "place": place, "rows": sides[0], "cols": sides[1]}
-    return {**about, "shape": [rows, cols], "values": numbers}
 
 
 def unpacked(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

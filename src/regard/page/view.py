@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -16,12 +16,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.adapters import adapter
+from regard.adapters import ModelAdapter, adapter
 from regard.errors import RegardError, SettingError, unknown
+from regard.inspection.measures.measure import Rerun, expect_measures, measure, pooled
+from regard.inspection.measures.simple import HeadStatistics, every_head
 from regard.inspection.notes import noted, notes_of
 from regard.inspection.patterns.atlas import Atlas
 from regard.inspection.record.collect import RecordSpec, collect
-from regard.inspection.record.record import Record
+from regard.inspection.record.record import MeasureMap, Record
 from regard.page.payload import payload
 from regard.page.render import bundle, page, save_page, static
 
@@ -30,9 +32,25 @@ ENDINGS = (".html", ".svg", ".png", ".json", ".npz", ".regard")
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A record with ways to see it."""
+    """A record with ways to see it; `rerun`: its model, for the measures that run it again."""
 
     record: Record
+    rerun: Rerun | None = None
+
+    def measure(self, name: str, *, words: bool = False) -> list[MeasureMap]:
+        """Attribution maps by name: rollout, flow, norms, gradients, integrated-gradients, value-zeroing.
+
+        Each has numpy `values` (R, C) and `axes`, the tokens along both sides; with `words`, pooled from pieces to
+        words. Rollout and flow are taken through all layers, the others at each place.
+
+        >>> view.measure("rollout")[0].values         # doctest: +SKIP
+        """
+        found = [one for one in self.record.measures if one.name == name] or measure(name, self.record, self.rerun)
+        return [pooled(one, self.record.sides) for one in found] if words else found
+
+    def statistics(self, place: str) -> list[HeadStatistics]:
+        """Every head of a place in a few numbers: entropy, mean distance, shares on the first token and neighbours."""
+        return every_head(self.record.place(place))
 
     def save(self, path: str | os.PathLike[str], *, place: str | None = None, head: int | None = None) -> Path:
         """Write a file; its ending says what it is.
@@ -90,6 +108,7 @@ def look(
     writes: int = 0,
     gradient: bool = False,
     atlas: Atlas | str | os.PathLike[str] | None = None,
+    measures: Sequence[str] = (),
 ) -> View:
     """What a model attends to in a text: of this library, of transformers, or any that calls torch's attention.
 
@@ -98,10 +117,29 @@ def look(
     keeps statistics alone. `writes`: how many tokens a language model adds. `gradient`: keep how each weight matters to
     ln p of what the model says. `atlas`: the names of the heads, as `regard.inspection.patterns.atlas` or a file of it
     tells them; what lies in the folder of the model, atlas.json and audit.json, is found by itself.
+    `measures`: attribution maps, by name, to be stored and saved with the record, as `View.measure` gives them.
     """
     found = adapter(model, tokenizer, writes)
+    expect_measures(measures)
     notes = notes_of(found, atlas)
-    return View(noted(collect(found, text, text2, spec=RecordSpec(places, heads, gradient)), notes))
+    spec = RecordSpec(places, heads, gradient)
+    record = noted(collect(found, text, text2, spec=spec), notes)
+    view = View(record, None if writes else _rerun(found, text, text2, record))
+    if not measures:
+        return view
+    return replace(view, record=replace(record, measures=tuple(one for name in measures for one in view.measure(name))))
+
+
+def _rerun(found: ModelAdapter, text: Any, text2: str | None, record: Record) -> Rerun:
+    """One run of the model over a text, and over what it wrote when it was looked at."""
+    written = [step.token for step in record.steps] if found.kind == "translates" else None
+
+    def target() -> Tensor | None:
+        said: list[Tensor | None] = []
+        collect(found, text, text2, prefix=written, spec=RecordSpec(heads=(), said=said.append))
+        return said[0]
+
+    return Rerun(found.model, target)
 
 
 class AttentionWidget:

@@ -12,18 +12,7 @@ from torch import Tensor
 
 from regard.adapters.case import Row
 from regard.trust.answers import Answers
-from regard.trust.distances import tvd
-
-
-def taus(maps: Tensor, other: Tensor) -> Tensor:
-    """Kendall's tau-b of each of maps (M, n) with other (n,), ties and all: (M,); not a number where one does not vary.
-
-    tau = (agreeing pairs - disagreeing pairs) / sqrt(pairs not tied in one * pairs not tied in the other)
-    """
-    a = (maps.unsqueeze(-1) - maps.unsqueeze(-2)).sign()  # (M, n, n), each pair twice
-    b = (other.unsqueeze(-1) - other.unsqueeze(-2)).sign()
-    agreeing = (a * b).sum((-1, -2)).double()
-    return agreeing / (a.abs().sum((-1, -2)).double() * b.abs().sum().double()).sqrt()
+from regard.trust.distances import kendall_tau, tvd
 
 
 def left_out(answers: Answers, rows: Sequence[Row], said: Tensor) -> Tensor:
@@ -44,4 +33,4 @@ def agreements(maps: Mapping[str, Tensor], references: Mapping[str, Tensor], fre
     that may be taken away: (maps, references)."""
     chosen = torch.tensor(free).nonzero().squeeze(-1)
     stacked = torch.stack([x[chosen].abs() for x in maps.values()])
-    return torch.stack([taus(stacked, other[chosen].abs()) for other in references.values()], -1)
+    return torch.stack([kendall_tau(stacked, other[chosen].abs()) for other in references.values()], -1)

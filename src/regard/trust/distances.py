@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from regard.errors import ShapeError
+
 LARGEST_JSD = 0.6931471805599453  # ln 2, of distributions that share nothing
 
 
@@ -22,6 +24,20 @@ def jsd(p: Tensor, q: Tensor) -> Tensor:
     """(KL(p, m) + KL(q, m)) / 2 with m = (p + q) / 2, in nats: from 0 to ln 2. Differentiable where p and q are 0."""
     m = (p + q) / 2
     return ((_part(p, m) + _part(q, m)) / 2).sum(-1).clamp(min=0)
+
+
+def kendall_tau(maps: Tensor, other: Tensor) -> Tensor:
+    """Kendall's tau-b of each of maps (M, n) with other (n,), with ties: (M,); NaN where one of the two is constant.
+
+    tau = (concordant pairs - discordant pairs) / sqrt(pairs not tied in one * pairs not tied in the other)
+    """
+    if maps.dim() != 2 or other.dim() != 1 or maps.size(1) != len(other):
+        came = f"{tuple(maps.shape)} and {tuple(other.shape)}"
+        raise ShapeError(came, "(M, n) and (n,)", where="kendall_tau")
+    a = (maps.unsqueeze(-1) - maps.unsqueeze(-2)).sign()  # (M, n, n), each pair twice
+    b = (other.unsqueeze(-1) - other.unsqueeze(-2)).sign()
+    agreeing = (a * b).sum((-1, -2)).double()
+    return agreeing / (a.abs().sum((-1, -2)).double() * b.abs().sum().double()).sqrt()
 
 
 def _part(p: Tensor, m: Tensor) -> Tensor:

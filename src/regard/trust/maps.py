@@ -19,12 +19,19 @@ from regard.adapters.case import Row
 from regard.attention.hearing import capture
 from regard.attention.observe import Observe
 from regard.errors import PlaceError
-from regard.inspection.measures.derivatives import gradients, integrated
-from regard.inspection.measures.norms import joining, value_norms
-from regard.trust.passing import vectors_through, weights_through
-from regard.trust.rolling import Layer, rolled
+from regard.inspection.measures.gradients import (
+    gradient_times_input,
+    gradients,
+    integrated_inputs,
+    vectors_through,
+    weights_through,
+)
+from regard.inspection.measures.norms import sent_norms
+from regard.inspection.measures.rollout import rollout
+from regard.inspection.measures.streams import Layer
 
 STEPS = 16  # of integrated gradients
+TEXT, OTHER = range(2)  # streams: the text, and what attends to it
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +153,7 @@ def method_maps(asker: ModelAdapter, looked: Looked, second: bool = False) -> di
 def input_gradient(asker: ModelAdapter, rows: Sequence[Row], wanted: Tensor, fixed: bool = False) -> Tensor:
     """x . dp/dx of every token's vector x, (B, S). `fixed`: the attention weights stay what they are while the
     vectors change, as Jain & Wallace 2019 have it."""
-    points = vectors_through(asker, rows)
+    points = vectors_through(asker.model, asker.input_ids(rows))
 
     def target() -> Tensor:
         if not fixed:
@@ -154,22 +161,35 @@ def input_gradient(asker: ModelAdapter, rows: Sequence[Row], wanted: Tensor, fix
         with weights_through(asker.model)(lambda place, weights: weights.detach()):
             return _p(asker, rows, wanted).sum()
 
-    return torch.stack([(x * slope).sum(-1) for _, x, slope in gradients(points, target)]).sum(0)
+    return gradient_times_input(points, target)
 
 
 def integrated_map(asker: ModelAdapter, rows: Sequence[Row], wanted: Tensor, steps: int = STEPS) -> Tensor:
     """Integrated gradients of every token's vector, from nothing, (B, S)."""
-    found = integrated(vectors_through(asker, rows), lambda: _p(asker, rows, wanted).sum(), steps)
-    return torch.stack([x.sum(-1) for _, x in found]).sum(0)
+    points = vectors_through(asker.model, asker.input_ids(rows))
+    return integrated_inputs(points, lambda: _p(asker, rows, wanted).sum(), steps)
 
 
 def rollout_map(asker: ModelAdapter, looked: Looked) -> Tensor:
-    """What is left of each token where the decision is read, if every layer mixes as its weights say: (B, S)."""
+    """Attention rollout to each token of the text, where the decision is read, summing to 1: (B, S). Where no single
+    query decides, the mean over all real ones."""
     layers = [
-        Layer(weights, asker.attends_from_text(place), asker.attends_to_text(place)) for place, weights in looked.every
+        Layer(
+            weights, TEXT if asker.attends_from_text(place) else OTHER, TEXT if asker.attends_to_text(place) else OTHER
+        )
+        for place, weights in looked.every
     ]
+    streams = rollout(layers)
+    whole = streams.get(OTHER, streams[TEXT])[TEXT]
     last = [place for place, _ in looked.every if asker.attends_to_text(place)][-1]
-    return rolled(layers, asker.readout_position(last, looked.rows), looked.lengths)
+    decider = asker.readout_position(last, looked.rows)
+    if decider is None:
+        real = torch.arange(whole.size(1)) < looked.lengths.unsqueeze(1)
+        found = (whole * real.unsqueeze(-1)).sum(1)
+    else:
+        found = whole[range(len(decider)), decider]
+    total = found.sum(-1, keepdim=True)
+    return found / total.masked_fill(total == 0, 1.0)
 
 
 def norm_map(asker: ModelAdapter, looked: Looked, seen: Seen) -> Tensor:
@@ -177,12 +197,6 @@ def norm_map(asker: ModelAdapter, looked: Looked, seen: Seen) -> Tensor:
     with torch.no_grad(), capture(asker.model, seen.place, Observe(values=True)) as heard:
         asker.log_probs(looked.rows)
     values = max((call.values for call in heard.calls(seen.place) if call.values is not None), key=lambda v: v.size(-2))
-    matrix = joining(asker.model, seen.place)
     by_head = values if values.dim() == 4 else values.unsqueeze(1)  # (B, Hk, S, D)
-    fits = matrix is not None and matrix.size(1) == seen.heads * by_head.size(-1)
-    norms = (
-        torch.stack([value_norms(one.float(), matrix.float()) for one in by_head])
-        if fits and matrix is not None
-        else by_head.float().norm(dim=-1)
-    )
+    norms = torch.stack([sent_norms(asker.model, seen.place, one.float(), seen.heads) for one in by_head])
     return (seen.rows(seen.weights, looked.lengths) * norms).sum(1)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.adapters.base import ModelAdapter
 from regard.adapters.case import Row
-from regard.trust.passing import weights_through
+from regard.inspection.measures.gradients import weights_through
 from regard.trust.replay import Replay
 
 Elsewhere = Callable[[Tensor], Tensor]

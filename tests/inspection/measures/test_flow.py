@@ -8,10 +8,24 @@ from tests.inspection.measures.records import ids, place, record, translated
 
 from regard.attention.masks import Causal
 from regard.errors import RecordError, SettingError
-from regard.inspection.measures.flow import flow, flow_row
-from regard.inspection.measures.rollout import mixing, rollout, rollout_row
+from regard.inspection.measures.flow import flow as flow_to
+from regard.inspection.measures.rollout import rollout
+from regard.inspection.measures.streams import Layer, layers_of
 
 close = torch.testing.assert_close
+
+
+def flow(layers: list[torch.Tensor], token: int, residual: float = 0.5) -> torch.Tensor:
+    """Flow in one text that looks at itself; layers (T, T) or (H, T, T)."""
+    return flow_to(whole(layers), token, residual)[0]
+
+
+def whole(layers: list[torch.Tensor]) -> list[Layer]:
+    return [Layer(one.mean(0) if one.dim() == 3 else one) for one in layers]
+
+
+def mixing(layer: torch.Tensor) -> torch.Tensor:
+    return rollout(whole([layer]))[0][0]
 
 
 def random_layers(count: int, T: int, seed: int, heads: int = 2) -> list[torch.Tensor]:
@@ -46,7 +60,7 @@ def test_the_greatest_flow_is_the_smallest_cut(count: int, T: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_flow_is_at_least_rollout_and_at_most_what_leaves_and_arrives(seed: int) -> None:
     layers = random_layers(4, 9, seed)
-    rolled, arriving = rollout(layers), mixing(layers[0]).sum(0)
+    rolled, arriving = rollout(whole(layers))[0][0], mixing(layers[0]).sum(0)
     for token in (0, 4, 8):
         got = flow(layers, token)
         assert (got >= rolled[token] - 1e-9).all()
@@ -69,16 +83,16 @@ def test_tokens_in_another_order_have_the_same_flows() -> None:
 
 def test_nothing_comes_from_the_future() -> None:
     places = [place(T=8, mask=Causal(), seed=seed) for seed in range(2)]
-    got = flow_row(record(*places), 4)[0]
+    got = flow_to(layers_of(record(*places)), 4)[0]
     assert (got[:5] > 0).all() and (got[5:] == 0).all()
     layers = [torch.stack([one.tile(head) for head in range(2)]).double() for one in places]
     close(got, flow(layers, 4))
 
 
 def test_a_translators_token_draws_on_both_texts() -> None:
-    seen = translated(ids(1, 6), ids(1, 4))
+    layers = layers_of(translated(ids(1, 6), ids(1, 4)))
     for token in range(4):
-        got, rolled = flow_row(seen, token), rollout_row(seen, token)[-1].masses
+        got, rolled = flow_to(layers, token), {origin: part[token] for origin, part in rollout(layers)[1].items()}
         assert set(got) == {0, 1}
         for stream in got:
             assert (got[stream] >= rolled[stream] - 1e-9).all() and float(got[stream].max()) <= 1 + 1e-9
@@ -90,7 +104,7 @@ def test_long_texts_and_unknown_tokens_are_refused() -> None:
     with pytest.raises(SettingError, match="at most 64"):
         flow([torch.eye(65)], 0)
     with pytest.raises(SettingError, match="rollout"):
-        flow_row(record(place(T=9)), 0, most=8)
+        flow_to(layers_of(record(place(T=9))), 0, most=8)
     with pytest.raises(RecordError, match="token 3"):
         flow([torch.eye(3)], 3)
     with pytest.raises(SettingError, match="at least one"):

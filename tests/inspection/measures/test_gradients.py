@@ -128,8 +128,8 @@ def test_queries_that_come_one_by_one_stand_below_each_other() -> None:
         return model(source, lengths, words)[0].log_probs()[:, -1, 3].sum()
 
     [(weights, slope)] = attention_gradients(model, target).values()
-    assert weights.shape == slope.shape == (3, T, source.size(1))
-    close(weights.sum(-1), torch.ones(3, T, dtype=torch.float64))
+    assert weights.shape == slope.shape == (3, 1, T, source.size(1))
+    close(weights.sum(-1), torch.ones(3, 1, T, dtype=torch.float64))
     [integral] = integrated_gradients(model, target, steps=64).values()
     nothing = answered(model, target, lambda place, w: 0 * w)
     close(float(integral.sum()), float(target().detach()) - nothing, atol=1e-5, rtol=1e-5)

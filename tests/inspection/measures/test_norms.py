@@ -7,11 +7,10 @@ from tests.inspection.measures.records import place
 from regard.attention.layers import MultiHead, Separate
 from regard.attention.masks import Causal, Padding
 from regard.errors import RecordError, ShapeError
-from regard.inspection.measures.norms import norm_based, value_norms
-from regard.inspection.measures.walking import ROWS
+from regard.inspection.measures.norms import norm_based, sent_norms, value_norms
 
 close = torch.testing.assert_close
-N = ROWS + 20
+N = 276
 
 
 @pytest.mark.parametrize("key_heads", [1, 2, 4])
@@ -34,13 +33,19 @@ def test_a_weight_counts_for_as_much_as_its_vector_is_long() -> None:
     norms = torch.rand(2, N, generator=torch.Generator().manual_seed(1))
     seen = place(T=N, mask=Causal() & Padding([N], queries=[N - 10]), value_norms=norms)
     whole = seen.tile(1) * norms[1]
-    close(norm_based(seen, 1, normalised=False), whole)
     shares = whole / whole.sum(-1, keepdim=True).clamp(min=1e-30)
     close(norm_based(seen, 1), shares)
     close(norm_based(seen, 1).sum(-1), torch.cat((torch.ones(N - 10), torch.zeros(10))))
-    close(norm_based(seen, 1, slice(N - 20, N - 5), torch.tensor([3, 0])), shares[N - 20 : N - 5, [3, 0]])
-    close(norm_based(seen, 1, torch.tensor([5, 2]), slice(0, 4)), shares[[5, 2], :4])
-    assert norm_based(seen, 1, slice(0, 0)).shape == (0, N)
+    both = whole + seen.tile(0) * norms[0]
+    close(norm_based(seen), both / both.sum(-1, keepdim=True).clamp(min=1e-30))
+
+
+def test_a_place_without_an_output_matrix_sends_its_values() -> None:
+    model, values = torch.nn.ModuleDict({"attend": MultiHead(8, Separate(8, 4))}), torch.randn(4, 5, 2)
+    close(sent_norms(model, "attend", values, 4), value_norms(values, model["attend"].out.weight))
+    close(sent_norms(model, "attend", values[:1], 1), values[:1].norm(dim=-1))  # the matrix is of other heads
+    bare = torch.nn.ModuleDict({"attend": torch.nn.Identity()})
+    close(sent_norms(bare, "attend", values, 4), values.norm(dim=-1))
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -7,8 +7,7 @@ from tests.inspection.measures.watching import largest
 
 from regard.attention.masks import Causal, Padding, Past, Window
 from regard.errors import RecordError
-from regard.inspection.measures.simple import every_head, simple
-from regard.inspection.measures.walking import ROWS
+from regard.inspection.measures.simple import ROWS, every_head, head_statistics
 
 
 @pytest.mark.parametrize("mask", [None, Causal(), Past(), Window(5, 5), Padding([ROWS + 9], queries=[ROWS + 5])])
@@ -19,7 +18,7 @@ def test_numbers_are_those_of_the_whole_map(mask) -> None:
     away = index - index[:, None]
     for head in range(2):
         weights = seen.tile(head).double()
-        got = simple(seen, head)
+        got = head_statistics(seen, head)
         looking = weights.sum(-1) > 0
         w = weights[looking]
         assert got.looking == looking.sum()
@@ -37,14 +36,14 @@ def test_a_strict_past_has_no_present_and_no_future() -> None:
 
 
 def test_who_looks_nowhere_has_zeros() -> None:
-    got = simple(place(mask=Padding([0])), 0)
+    got = head_statistics(place(mask=Padding([0])), 0)
     assert (got.looking, got.entropy, got.distance, got.first, got.itself) == (0, 0, 0, 0, 0)
 
 
 def test_a_map_between_two_texts_compares_numbers_of_tokens() -> None:
     seen = place(T=3, S=5)
     weights = seen.tile(1).double()
-    assert simple(seen, 1).itself == pytest.approx(float(weights.diagonal().mean()), abs=1e-6)
+    assert head_statistics(seen, 1).itself == pytest.approx(float(weights.diagonal().mean()), abs=1e-6)
 
 
 def test_a_place_without_maps_is_refused_with_its_reason() -> None:
@@ -58,5 +57,5 @@ def test_the_map_is_never_held() -> None:
     T = 6 * ROWS
     seen = place(T=T, mask=Causal())
     with largest() as found:
-        simple(seen, 0)
+        head_statistics(seen, 0)
     assert found.numbers <= ROWS * T

@@ -7,13 +7,14 @@ import torch
 from tests.inspection.measures.records import ids, place, translated
 
 from regard.errors import RecordError
-from regard.inspection.measures.rollout import rollout_row
-from regard.inspection.measures.streams import steps_back
+from regard.inspection.measures.rollout import rollout
+from regard.inspection.measures.streams import layers_of
 from regard.inspection.record.record import Record
 
 
 def streams(seen: Record) -> list[tuple[str, int, int]]:
-    return [(step.place.name, step.queries, step.keys) for step in steps_back(seen)]
+    found = zip(seen.places, layers_of(seen), strict=True)
+    return [(place.name, layer.queries, layer.keys) for place, layer in found][::-1]
 
 
 def test_what_a_decoder_reads_and_writes_is_one_stream_however_the_sides_are_told() -> None:
@@ -37,8 +38,7 @@ def test_what_a_decoder_reads_and_writes_is_one_stream_however_the_sides_are_tol
         )
         other = Record(seen.sides, places)
         assert streams(other) == streams(seen)
-        for a, b in zip(rollout_row(seen, 3), rollout_row(other, 3), strict=True):
-            torch.testing.assert_close(dict(a.masses), dict(b.masses))
+        torch.testing.assert_close(rollout(layers_of(seen)), rollout(layers_of(other)))
 
 
 def test_a_question_about_a_text_is_a_stream_of_its_own() -> None:
@@ -46,8 +46,8 @@ def test_a_question_about_a_text_is_a_stream_of_its_own() -> None:
     question = replace(place(T=1, S=4), name="pool", queries=1, keys=0)
     seen = Record((), (text, question))
     assert streams(seen) == [("pool", 1, 0), ("0.self", 0, 0)]
-    masses = rollout_row(seen, 0)[-1].masses
-    assert float(masses[0].sum()) == pytest.approx(0.5, abs=1e-3)
+    shares = rollout(layers_of(seen))[1]
+    assert float(shares[0].sum()) == pytest.approx(0.5, abs=1e-3)
     one_token = replace(place(T=1), name="pool", kind="cross", queries=1, keys=0)
     assert streams(Record((), (place(T=1), one_token)))[0] == ("pool", 1, 0)
     other = replace(place(T=3), name="other", queries=2, keys=2)
@@ -60,7 +60,7 @@ def test_a_decoder_without_a_look_at_itself_stands_alone() -> None:
 
 
 def test_texts_of_changing_length_and_empty_choices_are_refused() -> None:
-    with pytest.raises(RecordError, match="5 tokens"):
-        steps_back(Record((), (replace(place(T=5), name="low"), replace(place(T=4), name="high"))))
+    with pytest.raises(RecordError, match="4 tokens"):
+        layers_of(Record((), (replace(place(T=5), name="low"), replace(place(T=4), name="high"))))
     with pytest.raises(RecordError, match="no places"):
-        steps_back(Record((), (place(),)), [])
+        layers_of(Record((), (place(),)), [])

@@ -5,7 +5,7 @@ import torch
 
 from regard.adapters.tokens import NO_WORD, NOWHERE
 from regard.errors import ShapeError
-from regard.inspection.measures.words import grouped, of_words, shown
+from regard.inspection.measures.words import between_words, grouped, of_words, shown
 from regard.inspection.record.sides import Side
 
 text = "unhappy cats purr"
@@ -42,13 +42,23 @@ def test_to_pieces_is_summed_and_from_pieces_averaged() -> None:
     torch.testing.assert_close(got[4, 0], weights[5, 0])
 
 
-def test_a_vector_is_summed() -> None:
-    got = of_words(torch.arange(6.0), one)
-    torch.testing.assert_close(got, torch.tensor([0.0, 3.0, 3.0, 4.0, 5.0]))
-
-
 def test_a_measure_of_other_tokens_is_refused() -> None:
     with pytest.raises(ShapeError, match=r"\(6, 6\)"):
         of_words(torch.ones(6, 5), one, pair)
-    with pytest.raises(ShapeError, match=r"\(6,\)"):
-        of_words(torch.ones(6, 6), one)
+
+
+def test_to_the_pieces_of_a_word_is_summed_and_from_them_averaged() -> None:
+    weights = torch.tensor([[0.1, 0.2, 0.3, 0.4], [0.5, 0.1, 0.3, 0.1], [0.2, 0.2, 0.2, 0.4]])
+    words = between_words(weights, [0, 0, 1], [0, 0])  # the last column and row are those of the end
+    torch.testing.assert_close(words, torch.tensor([[(0.3 + 0.6) / 2, 0.3]]))
+
+
+def test_maps_that_are_too_small_are_refused() -> None:
+    with pytest.raises(ShapeError, match="at least"):
+        between_words(torch.ones(2, 2), [0, 1, 2], [0, 1])
+
+
+def test_heads_are_pooled_side_by_side() -> None:
+    weights = torch.rand(3, 4, 5, generator=torch.Generator().manual_seed(1))
+    found = between_words(weights, [0, 0, 1, 2], [0, 1, 1])
+    torch.testing.assert_close(found, torch.stack([between_words(one, [0, 0, 1, 2], [0, 1, 1]) for one in weights]))

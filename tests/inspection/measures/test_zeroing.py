@@ -7,7 +7,7 @@ from torch import nn
 
 from regard.attention.layers import AttentionPooling, MultiHead
 from regard.errors import PlaceError, SettingError
-from regard.inspection.measures.zeroing import value_zeroing, zeroing_rollout
+from regard.inspection.measures.zeroing import value_zeroing
 
 close = torch.testing.assert_close
 lengths = torch.tensor([6, 4])
@@ -102,14 +102,6 @@ def test_nothing_is_left_behind() -> None:
     value_zeroing(model, run, "decoder.1.self")
     assert torch.equal(run(), before)
     assert not any(module._forward_hooks for module in model.modules())
-
-
-def test_layers_are_multiplied_through_as_they_are() -> None:
-    model, run = of_gpt()
-    first, second = value_zeroing(model, run).values()
-    got = zeroing_rollout([first[0], second[0]])
-    close(got, second[0] @ first[0])
-    close(got.sum(-1), torch.ones(6, dtype=torch.float64))
 
 
 def test_what_cannot_be_done_is_refused() -> None:

@@ -13,61 +13,36 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from regard.errors import SettingError
-from regard.inspection.measures.rollout import averaged, expect_share, mixing
-from regard.inspection.measures.streams import expect_token, steps_back
-from regard.inspection.record.record import Record
+from regard.errors import RecordError, SettingError
+from regard.inspection.measures.streams import Layer, expect_layers
 
 UNIT = 2**40  # capacities are whole numbers of 1 / UNIT, so that a pipe is either full or not
 MOST = 64  # tokens
 
 
-def flow(layers: Sequence[Tensor], token: int, residual: float = 0.5, most: int = MOST) -> Tensor:
-    """From the output token to every input token, (T,), through maps of the layers, first to last: (T, T) or (H, T, T).
+def flow(layers: Sequence[Layer], token: int, residual: float = 0.5, most: int = MOST) -> dict[int, Tensor]:
+    """From an output token, one of the last layer's queries, to every input token: (N,) for each stream.
 
-    More than `most` tokens are refused.
+    Layers first to last, with weights (T, S). More than `most` tokens are refused.
     """
-    if not layers:
-        raise SettingError("no layers", "at least one", where="flow")
-    tokens = layers[0].size(-1)
-    expect_few(tokens, most)
-    expect_token(token, tokens, "flow")
+    sizes = expect_layers(layers, residual, "flow")
+    if max(sizes.values()) > most:
+        advice = "Its cost grows with the fourth power of the length; rollout takes longer texts."
+        raise SettingError(f"{max(sizes.values())} tokens", f"at most {most}", where="flow", advice=advice)
+    output = layers[-1].queries
+    if not 0 <= token < sizes[output]:
+        raise RecordError(f"token {token}", f"one of the {sizes[output]}, counted from 0", where="flow")
     pipes = Pipes()
-    upper = top = pipes.nodes(tokens)
+    streams = {stream: pipes.nodes(size) for stream, size in sizes.items()}
+    source = streams[output][token]
     for layer in reversed(layers):
-        lower = pipes.nodes(tokens)
-        pipes.lay(upper, lower, mixing(layer, residual))
-        upper = lower
-    return _to_each(pipes, top[token], upper)
-
-
-def flow_row(
-    record: Record, token: int, places: Sequence[str] | None = None, residual: float = 0.5, most: int = MOST
-) -> dict[int, Tensor]:
-    """The same through the places of a record: flow to every token that was read, by the number of its side."""
-    expect_share(residual)
-    steps = steps_back(record, places)
-    expect_few(max(max(step.place.T, step.place.S) for step in steps), most)
-    expect_token(token, steps[0].place.T, "flow_row")
-    pipes = Pipes()
-    streams = {steps[0].queries: pipes.nodes(steps[0].place.T)}
-    source = streams[steps[0].queries][token]
-    for step in steps:
-        weights = averaged(step.place, torch.arange(step.place.T), slice(0, step.place.S))
-        sums = residual + (1 - residual) * weights.sum(-1, keepdim=True)
-        sums = sums.masked_fill(sums == 0, 1.0)
-        upper = streams.setdefault(step.queries, pipes.nodes(step.place.T))
-        streams[step.queries] = lower = pipes.nodes(step.place.T)
-        pipes.lay(upper, lower, torch.diag_embed((residual / sums).squeeze(-1)))
-        below = streams.setdefault(step.keys, pipes.nodes(step.place.S))
-        pipes.lay(upper, below, (1 - residual) * weights / sums)
+        upper = streams[layer.queries]
+        streams[layer.queries] = lower = pipes.nodes(len(upper))
+        total = residual + (1 - residual) * layer.weights.sum(-1, keepdim=True)
+        total = total.masked_fill(total == 0, 1.0)
+        pipes.lay(upper, lower, torch.diag_embed((residual / total).squeeze(-1)))
+        pipes.lay(upper, streams[layer.keys], (1 - residual) * layer.weights / total)
     return {stream: _to_each(pipes, source, inputs) for stream, inputs in streams.items()}
-
-
-def expect_few(tokens: int, most: int) -> None:
-    if tokens > most:
-        advice = "Its cost grows with the fourth power of the length; rollout is linear in memory and takes any length."
-        raise SettingError(f"{tokens} tokens", f"at most {most}", where="flow", advice=advice)
 
 
 @dataclass(eq=False)

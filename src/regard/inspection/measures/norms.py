@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import RecordError, ShapeError
-from regard.inspection.measures.walking import ROWS, reach
-from regard.inspection.record.place import Place, Where
+from regard.inspection.record.place import Place
 
 _OUT = ("out", "o_proj", "out_proj", "c_proj", "o", "to_out", "proj", "dense")  # how models call what joins the heads
 
@@ -49,25 +48,23 @@ def joining(model: nn.Module, place: str) -> Tensor | None:
     return None
 
 
-def norm_based(
-    place: Place, head: int, rows: Where = slice(None), cols: Where = slice(None), normalised: bool = True
-) -> Tensor:
-    """|| w_ij f(x_j) || for these queries and keys of a head, (t, s); `normalised`: as shares of all that reaches a
-    query, whichever keys are asked for."""
+def sent_norms(model: nn.Module, place: str, values: Tensor, heads: int) -> Tensor:
+    """|| v_j W_O || of the values (Hk, S, D) of a place with so many heads: (heads, S).
+
+    Where no output matrix joins the heads, as in a recurrent decoder, a key sends its value as it is: (Hk, S).
+    """
+    matrix = joining(model, place)
+    if matrix is None or matrix.size(1) != heads * values.size(-1):
+        return values.norm(dim=-1)
+    return value_norms(values, matrix.to(values))
+
+
+def norm_based(place: Place, head: int | None = None) -> Tensor:
+    """|| w_ij f(x_j) || of one head, or summed over all of them, as shares of all that reaches a query: (T, S)."""
     if place.value_norms is None:
         raise RecordError(f"norms of {place.name}", "a place that kept the norms of its values", where="norm_based")
-    weights = place.tile(head, rows, cols)
-    norms = place.value_norms[head]
-    found = weights * norms[cols]
-    if not normalised:
-        return found
-    index = torch.arange(place.T)[rows] if isinstance(rows, slice) else rows.long()
-    total = torch.cat([_sums(place, head, some) for some in index.split(ROWS)]).unsqueeze(-1)
+    found = torch.zeros(place.T, place.S)
+    for one in range(place.heads) if head is None else (head,):
+        found += place.tile(one) * place.value_norms[one]
+    total = found.sum(-1, keepdim=True)
     return found / total.masked_fill(total == 0, 1.0)
-
-
-def _sums(place: Place, head: int, rows: Tensor) -> Tensor:
-    """What reaches each of these queries from all keys, (t,)."""
-    assert place.value_norms is not None
-    keys = reach(place, rows)
-    return (place.tile(head, rows, keys) * place.value_norms[head, keys]).sum(-1)

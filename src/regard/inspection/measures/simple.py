@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from regard.errors import RecordError
-from regard.inspection.measures.walking import blocks, reach
 from regard.inspection.record.place import Place
+
+ROWS = 256  # of a map that are held together
 
 
 @dataclass(frozen=True, eq=False)
-class Simple:
+class HeadStatistics:
     """One head in a few numbers: means over the `looking` queries, those that look somewhere.
 
     `entropy` in nats; `distance`: |i - j| of a query and what it looks at, weighted; then the share of the weight that
@@ -32,14 +33,15 @@ class Simple:
     received: Tensor
 
 
-def simple(place: Place, head: int) -> Simple:
+def head_statistics(place: Place, head: int) -> HeadStatistics:
     """These numbers of one head; of one that looks nowhere all are 0."""
     after = place.S - place.T if place.kind == "self" else 0  # cached keys sit left of the new ones
     mass = far = first = 0.0
     near = dict.fromkeys((0, -1, 1), 0.0)
     looking = 0
-    for rows in blocks(torch.arange(place.T)):
-        keys = reach(place, rows)
+    kept, _ = place.number(head)
+    for rows in torch.arange(place.T).split(ROWS):
+        keys = slice(*kept.sight.reach(head, rows))
         weights = place.tile(head, rows, keys).double()
         away = torch.arange(place.S)[keys] - (rows + after).unsqueeze(-1)
         sums = weights.sum(-1)
@@ -51,7 +53,7 @@ def simple(place: Place, head: int) -> Simple:
             near[offset] += float(weights[away == offset].sum())
     seen = place.statistics
     count = max(looking, 1)
-    return Simple(
+    return HeadStatistics(
         head,
         looking,
         entropy=float(seen.entropy[head].double().sum()) / count,  # 0 where a query looks nowhere
@@ -64,8 +66,8 @@ def simple(place: Place, head: int) -> Simple:
     )
 
 
-def every_head(place: Place) -> list[Simple]:
+def every_head(place: Place) -> list[HeadStatistics]:
     """The numbers of every head that the record kept."""
     if place.kept is None:
         raise RecordError(f"the heads of {place.name}", "a place that kept more than statistics", advice=place.why)
-    return [simple(place, head) for head in place.kept.heads]
+    return [head_statistics(place, head) for head in place.kept.heads]

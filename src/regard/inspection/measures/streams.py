@@ -1,8 +1,7 @@
-"""Which vectors feed which: the places of a record as steps from what a model says back to what it read.
+"""Residual streams: the attention maps of a record as layers, each from the stream of its queries to that of its keys.
 
-The tokens of one text are a stream that goes up through the layers. Where tokens look at their own text, a step leads
-from the stream to itself one layer lower; where they look across, a part of them stays, and a part goes over to the
-stream of the other text.
+The tokens of one text are a stream that goes up through the layers. Self-attention leads from the stream to itself, one
+layer lower; cross-attention keeps a part of each vector and takes a part from the stream of the other text.
 """
 
 from __future__ import annotations
@@ -10,46 +9,75 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.errors import RecordError
+import torch
+from torch import Tensor
+
+from regard.errors import RecordError, SettingError, ShapeError
 from regard.inspection.record.place import Place
 from regard.inspection.record.record import Record
 
 
 @dataclass(frozen=True, eq=False)
-class Back:
-    """One step back: from the stream of a place's queries to that of its keys, each told by the number of a side."""
+class Layer:
+    """Attention weights (..., T, S) of one place, the mean over its heads, and the streams of its queries and keys."""
 
-    place: Place
-    queries: int
-    keys: int
+    weights: Tensor
+    queries: int = 0
+    keys: int = 0
 
 
-def steps_back(record: Record, places: Sequence[str] | None = None) -> list[Back]:
-    """The places of a record, all or the named ones, from the last to the first: a record has them in model order."""
+def layers_of(record: Record, places: Sequence[str] | None = None) -> list[Layer]:
+    """The places of a record, all or the named ones, in model order, as layers in float64.
+
+    A stream goes by the number of a side (token axis) of the record.
+    """
     wanted = None if places is None else {record.place(name).name for name in places}
     same = _streams(record)
     found = [
-        Back(place, same.get(place.queries, place.queries), same.get(place.keys, place.keys))
-        for place in reversed(record.places)
+        (place, same.get(place.queries, place.queries), same.get(place.keys, place.keys))
+        for place in record.places
         if wanted is None or place.name in wanted
     ]
     if not found:
-        raise RecordError("no places", "at least one to go back through", where="steps_back")
+        raise RecordError("no places", "at least one", where="layers_of")
     lengths: dict[int, int] = {}
-    for step in found:
-        for stream, count in ((step.queries, step.place.T), (step.keys, step.place.S)):
+    for place, queries, keys in found:
+        for stream, count in ((queries, place.T), (keys, place.S)):
             if lengths.setdefault(stream, count) != count:
-                came = f"{count} tokens at {step.place.name}"
-                raise RecordError(came, f"{lengths[stream]}, as at the other places", where="steps_back")
-    return found
+                came = f"{count} tokens at {place.name}"
+                raise RecordError(came, f"{lengths[stream]}, as at the other places", where="layers_of")
+    return [Layer(mean_weights(place), queries, keys) for place, queries, keys in found]
+
+
+def mean_weights(place: Place) -> Tensor:
+    """The mean of the weights over all heads of a place, (T, S), in float64."""
+    total = torch.zeros(place.T, place.S, dtype=torch.float64)
+    for head in range(place.heads):
+        total += place.tile(head)
+    return total / place.heads
+
+
+def expect_layers(layers: Sequence[Layer], residual: float, where: str) -> dict[int, int]:
+    """The number of tokens of each stream, if the layers fit together and `residual` is a share."""
+    if not 0 <= residual <= 1:
+        raise SettingError(f"residual={residual}", "a share from 0 to 1", where=where)
+    if not layers:
+        raise SettingError("no layers", "at least one", where=where)
+    sizes: dict[int, int] = {}
+    for layer in layers:
+        for stream, count in zip((layer.queries, layer.keys), layer.weights.shape[-2:], strict=True):
+            if sizes.setdefault(stream, count) != count:
+                came = f"a layer {tuple(layer.weights.shape)}"
+                raise ShapeError(came, f"{sizes[stream]} tokens of stream {stream}, as before it", where=where)
+    return sizes
 
 
 def _streams(record: Record) -> dict[int, int]:
     """The side that stands for a stream, for every other side of it.
 
-    A decoder says tokens that stand one place further than those it reads: two sides, but one stream. So is what looks
-    at itself; and what only ever looks across, where just before as many tokens of another text than that which it
-    looks at have looked at themselves.
+    A decoder writes tokens that stand one position further than those it reads: two sides, but one stream. So are the
+    queries of cross-attention and the tokens of the self-attention just before it, where there are as many of them and
+    they are not those that cross-attention looks at.
     """
     same: dict[int, int] = {}
     alone = {side for place in record.places if place.kind == "self" for side in (place.queries, place.keys)}
@@ -62,8 +90,3 @@ def _streams(record: Record) -> dict[int, int]:
         elif place.queries not in alone and before is not None and before.T == place.T and before.keys != place.keys:
             same[place.queries] = before.keys
     return same
-
-
-def expect_token(token: int, count: int, where: str) -> None:
-    if not 0 <= token < count:
-        raise RecordError(f"token {token}", f"one of the {count}, counted from 0", where=where)

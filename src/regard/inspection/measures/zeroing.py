@@ -21,7 +21,6 @@ from regard.attention.masks import Dense
 from regard.attention.observe import Attended, Observe
 from regard.attention.tap import Listener, Tap, listening, places_of, taps_of
 from regard.errors import PlaceError, SettingError
-from regard.inspection.measures.rollout import rollout
 
 TOGETHER = 16  # tokens whose values are taken away side by side
 
@@ -48,12 +47,6 @@ def value_zeroing(
             run()
         weights = {tap: _whole(heard[name]) for name, tap in needed.items()}
         return {names[tap]: _shares(block, tap, calls[block], weights, together) for tap, block in chosen.items()}
-
-
-def zeroing_rollout(layers: Sequence[Tensor]) -> Tensor:
-    """Maps (T, T) of layers whose tokens look at one another, first to last, multiplied through: (T, T). What stays in
-    the stream is in them already, so nothing is added."""
-    return rollout(layers, residual=0.0)
 
 
 @dataclass(frozen=True, eq=False)

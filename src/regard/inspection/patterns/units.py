@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.adapters.tokens import NOWHERE
+from regard.inspection.measures.words import between_words
 from regard.inspection.patterns.passages import Nouns, Passage
 from regard.inspection.record.sides import Side
 from regard.text.words import Span, numbers, separated
@@ -39,12 +40,6 @@ class Units:
     def words(self) -> Tensor:
         """(N,): which units are words."""
         return self.kinds == WORD
-
-    @property
-    def share(self) -> Tensor:
-        """(N, T): 1 / n at each of the n tokens of a unit."""
-        inside = self.inside
-        return inside / inside.sum(1, keepdim=True)
 
     @property
     def inside(self) -> Tensor:
@@ -85,7 +80,7 @@ def units_of(side: Side) -> Units:
 def between_units(weights: Tensor, queries: Units, keys: Units) -> Tensor:
     """weights (H, T, S) between tokens, float64: (H, units, units), summed *to* and averaged *from* the pieces of a
     word (Clark et al. 2019)."""
-    return queries.share @ weights @ keys.inside.mT
+    return between_words(weights, keys.of_token.tolist(), queries.of_token.tolist())
 
 
 def nouns_of(side: Side, units: Units, passage: Passage, rule: Callable[[Sequence[str]], list[bool]]) -> Tensor:

@@ -6,7 +6,7 @@ collect(adapter("runs/bert"), "The black cat sleeps .", spec=RecordSpec(heads=()
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,11 +34,13 @@ from regard.inspection.record.terms import Unkept
 class RecordSpec:
     """What a record is to hold: `places` by pattern, as `capture` takes them, and of which `heads` the maps are kept:
     all (None), the same ones at every place, or some for each place by its name. No heads: statistics alone.
-    `gradient`: the gradient of what the model says with respect to each weight is kept too."""
+    `gradient`: the gradient of what the model says with respect to each weight is kept too. `said`: is given the number
+    that gradients are taken of, with its graph."""
 
     places: str | Sequence[str] = "*"
     heads: Sequence[int] | Mapping[str, Sequence[int]] | None = None
     gradient: bool = False
+    said: Callable[[Tensor | None], None] | None = None
 
     def heads_of(self, place: str) -> Sequence[int] | None:
         if isinstance(self.heads, Mapping):
@@ -62,7 +64,7 @@ def collect(
 
     `other`: a second text, or the translation to be read. `prefix`: tokens that what it writes begins with.
     """
-    with adapter.borrowed(through_regard=spec.gradient):
+    with adapter.borrowed(through_regard=spec.gradient or spec.said is not None):
         ready = adapter.prepare(text, other, prefix)
         with listened(adapter.model, spec, ready.length) as heard:
             output = ready.forward()
@@ -80,13 +82,15 @@ def collect(
 class Collector(Heard):
     """What was heard, and the gradients of what was said by the averages that were heard."""
 
-    def __init__(self, gradient: bool) -> None:
+    def __init__(self, spec: RecordSpec) -> None:
         super().__init__()
-        self.wants, self.gradients = gradient, dict[str, list[Tensor]]()
+        self.wants, self.said, self.gradients = spec.gradient, spec.said, dict[str, list[Tensor]]()
         self.changed: frozenset[str] = frozenset()  # places where somebody intervenes, whose scores no longer tell
 
     def explain(self, said: Tensor | None) -> None:
         """`said`: one number that the model computed while it was heard, such as ln p of what it wrote."""
+        if self.said is not None:
+            self.said(said)
         if not self.wants:
             return
         if said is None or not said.requires_grad:
@@ -107,11 +111,14 @@ class Collector(Heard):
 @contextmanager
 def listened(model: nn.Module, spec: RecordSpec, length: int) -> Iterator[Collector]:
     """Hear all that a record of a text of this length needs."""
-    heard = Collector(spec.gradient)
+    heard = Collector(spec)
     heard.changed = frozenset(place for who, place in places_of(model, spec.places).items() if is_changed(who))
     count_anew()
     observe = observing(length) | Observe(values=True)
-    with torch.set_grad_enabled(spec.gradient), hearing(model, spec.places, observe, heard):
+    with (
+        torch.set_grad_enabled(spec.gradient or spec.said is not None),
+        hearing(model, spec.places, observe, heard),
+    ):
         yield heard
 
 

@@ -7,6 +7,7 @@ The file is safetensors: numbers by name ("3.queries" belongs to place number 3)
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -41,14 +43,46 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
+class MeasureMap:
+    """A map that an attribution measure computed: `values` (R, C), float32, between the tokens of the sides number
+    `rows` and `cols`, which `axes` holds; `place` is None where all layers are taken together."""
+
+    name: str
+    title: str
+    place: str | None
+    rows: int
+    cols: int
+    values: np.ndarray
+    axes: tuple[tuple[str, ...], tuple[str, ...]]
+
+    def told(self) -> dict[str, Any]:
+        """As JSON takes it, the values as base64 of little-endian float32."""
+        numbers = self.values.astype("<f4")
+        return self.described() | {"values": base64.b64encode(numbers.tobytes()).decode("ascii")}
+
+    def described(self) -> dict[str, Any]:
+        """Everything but the values."""
+        about = {"name": self.name, "title": self.title, "place": self.place, "rows": self.rows, "cols": self.cols}
+        return about | {"shape": list(self.values.shape)}
+
+    @classmethod
+    def read(cls, told: Mapping[str, Any], sides: tuple[Side, ...]) -> MeasureMap:
+        numbers = np.frombuffer(base64.b64decode(told["values"]), "<f4").reshape(told["shape"])
+        own = tuple(told[name] for name in ("name", "title", "place", "rows", "cols"))
+        axes = sides[told["rows"]].tokens, sides[told["cols"]].tokens
+        return cls(*own, numbers.astype(np.float32), axes)
+
+
+@dataclass(frozen=True, eq=False)
 class Record:
     """`sides`: rows of tokens that places look from and at. `facts`: about the model and the making, for the reader.
-    `steps`: where the text, or its end, was written by the model, how."""
+    `steps`: where the text, or its end, was written by the model, how. `measures`: attribution maps, if any."""
 
     sides: tuple[Side, ...]
     places: tuple[Place, ...]
     facts: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[Step, ...] = ()
+    measures: tuple[MeasureMap, ...] = ()
 
     def place(self, name: str) -> Place:
         found = next((place for place in self.places if place.name == name), None)
@@ -67,13 +101,14 @@ class Record:
 
     def told(self) -> dict[str, Any]:
         """Everything but the numbers, as JSON takes it."""
-        return {
+        told = {
             "version": VERSION,
             "facts": dict(self.facts),
             "sides": [side.told() for side in self.sides],
             "places": [_told(place) for place in self.places],
             "steps": [[step.at, step.token, step.log_prob, step.candidates] for step in self.steps],
         }
+        return told | ({"measures": [one.told() for one in self.measures]} if self.measures else {})
 
     def tensors(self) -> dict[str, Tensor]:
         """The numbers, each by the number of its place and its name there."""
@@ -111,9 +146,10 @@ class Record:
                 Step(at, token, log_prob, tuple((number, text, value) for number, text, value in others))
                 for at, token, log_prob, others in told["steps"]
             )
+            measures = tuple(MeasureMap.read(one, sides) for one in told.get("measures", ()))
         except (KeyError, TypeError, ValueError) as error:
             raise RecordError(f"a record with something missing ({error})", "a whole one", where=where) from None
-        return cls(sides, places, dict(told["facts"]), steps)
+        return cls(sides, places, dict(told["facts"]), steps, measures)
 
 
 def _told(place: Place) -> dict[str, Any]:
