@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from regard.errors import CorpusError, SettingError
+from regard.errors import CorpusError
 
 if TYPE_CHECKING:
     from regard.text.tokenizers.tokenizer import Tokenizer
@@ -65,16 +65,3 @@ def _is_file(said: str) -> bool:
         return bool(said) and Path(said).is_file()
     except (OSError, ValueError):  # longer than a name may be, or with signs that no name has
         return False
-
-
-def expect_learned_built_in(run: Path, where: str) -> None:
-    """The built-in corpus asks nothing of a run that learned from other text: it would judge what nobody taught."""
-    from regard.training.run import RECIPE, recorded
-
-    if not (run / RECIPE).exists():
-        return
-    data = getattr(recorded(run), "data", None)
-    if data is not None and data.kind != "built-in":
-        raise SettingError(
-            f"built-in, for a run that learned from {data.kind}", "a file of text such as it learned from", where=where
-        )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,12 +19,15 @@ import torch
 from torch import nn
 
 from regard.errors import SettingError
+from regard.hub.origins import origin
+from regard.inspection.patterns.builtin import BUILT_IN, expect_built_in
 from regard.training.distributed import World
 from regard.trust.asking.case import Asker, Case, Example
+from regard.trust.asking.examples import built_in_examples, read_examples
 from regard.trust.asking.finding import asker as asker_of
 from regard.trust.examining import examine
-from regard.trust.journal import Journal
-from regard.trust.report import Report
+from regard.trust.journal import Journal, clear
+from regard.trust.report import Report, expect_writable
 from regard.trust.settings import Settings
 from regard.trust.summary import summarise
 
@@ -31,14 +35,17 @@ Tell = Callable[[int], None]
 """Told how many more decisions are done."""
 
 ALONE = World()
+EXAMPLES = 200  # of the built-in corpus, which has no end
 
 
 def audit(
     model: nn.Module | Asker | str | os.PathLike[str],
-    examples: Iterable[Example],
+    examples: Iterable[Example] | str | os.PathLike[str],
     *,
+    most: int | None = None,
     tokenizer: Any = None,
     settings: Settings | None = None,
+    out: Sequence[str | os.PathLike[str]] = (),
     journal: str | os.PathLike[str] | None = None,
     world: World = ALONE,
     tell: Tell = lambda more: None,
@@ -46,13 +53,17 @@ def audit(
     """Test whether the attention of a model explains what it decides of some examples.
 
     examples: texts; Labelled ones, whose labels say what is right and whose evidence, if known, says why; Translations.
-    `journal`: a file beside which parts are kept as they are done, so that an interrupted audit goes on;
-    regard.trust.journal.clear takes them away. `world`: the
-    processes that share the work; what they find is the same, however many there are.
+    Or the name of a file of them, or "built-in": of the built-in corpus, as the task of the model's run has them. The
+    first `most` are taken. `out`: files that the report is saved to (.html, .json). `journal`: a file beside which
+    parts are kept as they are done, by default the first of `out`, so that an interrupted audit goes on; they are
+    taken away when the report is saved. `world`: the processes that share the work; what they find is the same,
+    however many there are.
     """
+    paths = [expect_writable(Path(path)) for path in out]
+    journal = journal if journal is not None or not paths else paths[0]
     settings = settings or Settings()
     asker = asker_of(model, tokenizer) if isinstance(model, nn.Module | str | os.PathLike) else model
-    cases = _cases(asker, list(examples), settings.seed)
+    cases = _cases(asker, _examples(asker, examples, most), settings.seed)
     parts = [cases[first : first + settings.chunk] for first in range(0, len(cases), settings.chunk)]
     facts = {"model": asker.name, "decides": asker.kind, "settings": settings.told()}
     kept = None if journal is None else Journal(Path(journal), _head(asker, cases, settings), world.rank)
@@ -73,7 +84,25 @@ def audit(
     for some in world.gather([[number, done[number]] for number in sorted(done)]):
         together.update((int(number), examined) for number, examined in some)
     examined = [one for number in range(len(parts)) for one in together[number]]
-    return summarise(facts, examined, settings)
+    report = summarise(facts, examined, settings)
+    if world.first:
+        for path in dict.fromkeys(paths):
+            report.save(path)
+        if paths and journal is not None:
+            clear(Path(journal))
+    return report
+
+
+def _examples(
+    asker: Asker, examples: Iterable[Example] | str | os.PathLike[str], most: int | None
+) -> Sequence[Example]:
+    if not isinstance(examples, str | os.PathLike):
+        return list(islice(examples, most))
+    if examples != BUILT_IN:
+        return read_examples(Path(examples), asker, most)
+    folder = origin(asker.model)
+    expect_built_in(folder, "audit")
+    return built_in_examples(folder, asker, EXAMPLES if most is None else most)
 
 
 def _cases(asker: Asker, examples: Sequence[Example], seed: int) -> list[Case]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 
-from regard.errors import CorpusError
-from regard.inspection.patterns.builtin import built_in
+from regard.errors import CorpusError, SettingError
+from regard.inspection.patterns.builtin import built_in, expect_built_in
 from regard.inspection.patterns.passages import Passage, passages_of, read_passages, tagged_by
 from regard.text.examples import Translation
+from regard.training.run import RECIPE
 
 
 def test_one_text_two_texts_and_links(tmp_path: Path) -> None:
@@ -74,3 +77,16 @@ def test_the_built_in_corpus_knows_its_nouns(kind: str) -> None:
         assert nouns is not None
         assert [one.text[a:b] for (a, b), _ in nouns] == one.text.split()
     assert any(noun for one in found for _, noun in one.nouns[0] or ())
+
+
+def test_the_built_in_corpus_judges_only_who_learned_from_it(tmp_path: Path) -> None:
+    expect_built_in(tmp_path, "audit")  # no run of ours: nobody knows
+    (tmp_path / RECIPE).touch()
+    for kind, fits in (("built-in", True), ("files", False)):
+        recipe = SimpleNamespace(data=SimpleNamespace(kind=kind))
+        with patch("regard.inspection.patterns.builtin.recorded", lambda folder, recipe=recipe: recipe):
+            if fits:
+                expect_built_in(tmp_path, "audit")
+                continue
+            with pytest.raises(SettingError, match="learned from files, expected a file of text such as it learned"):
+                expect_built_in(tmp_path, "audit")

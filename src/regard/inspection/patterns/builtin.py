@@ -10,6 +10,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+from regard.errors import SettingError
 from regard.inspection.patterns.passages import NOUNS, Nouns, Passage, nouns_in
 from regard.text import grammar
 from regard.text.examples import Answered, Document, Labelled, Tagged
@@ -24,6 +25,7 @@ from regard.training.tasks.classification import Classification
 from regard.training.tasks.masked import Masked
 from regard.training.tasks.translation import Translation
 
+BUILT_IN = "built-in"
 SPLIT = "test"  # what no built-in training has seen
 LEARNED = 4000  # tagged sentences that tell of words in views without tags
 
@@ -49,6 +51,19 @@ def built_in(folder: Path | None, kind: str, count: int) -> list[Passage]:
     if "document" in view or "prose" in view:
         return list(islice(_stretches(french, "prose" in view, count), count))
     return list(Drawn(_french if french else _english, count, SPLIT))
+
+
+def expect_built_in(folder: Path | None, where: str) -> None:
+    """Refuse the built-in corpus for a run that was trained on other text: it would be tested on what it never saw."""
+    if folder is None or not (folder / RECIPE).exists():
+        return
+    data = getattr(recorded(folder), "data", None)
+    if data is not None and data.kind != BUILT_IN:
+        raise SettingError(
+            f"{BUILT_IN}, for a run that learned from {data.kind}",
+            "a file of text such as it learned from",
+            where=where,
+        )
 
 
 def _pair(draw: Draw) -> Passage:

@@ -19,7 +19,7 @@ from regard.trust.asking.case import Asker, Example
 TABLES = (".tsv", ".csv", ".jsonl")
 
 
-def read_examples(path: Path, asker: Asker, most: int) -> Sequence[Example]:
+def read_examples(path: Path, asker: Asker, most: int | None) -> Sequence[Example]:
     """The first examples of a file: for classes a table (.tsv, .csv, .jsonl) with columns text and label, and perhaps
     other and evidence, or a text a line; for anything else a text a line, a tab before its translation, another before
     links."""
@@ -30,9 +30,9 @@ def read_examples(path: Path, asker: Asker, most: int) -> Sequence[Example]:
     return [_example(one) for one in read_passages(path, most)]
 
 
-def built_in_examples(folder: Path, asker: Asker, most: int) -> Sequence[Example]:
+def built_in_examples(folder: Path | None, asker: Asker, most: int) -> Sequence[Example]:
     """Of the kind that the run in this folder was trained on, none of which it has seen."""
-    recipe = recorded(folder) if (folder / RECIPE).exists() else None
+    recipe = recorded(folder) if folder is not None and (folder / RECIPE).exists() else None
     if isinstance(recipe, classification.Classification):
         data = recipe.data
         view = data.view if isinstance(data, classification.BuiltIn) else "opinion"
