@@ -34,7 +34,6 @@ prepare_machine()
 
 from regard.adapters import adapter  # noqa: E402
 from regard.inspection.patterns.atlas import Atlas, atlas  # noqa: E402
-from regard.inspection.patterns.builtin import built_in  # noqa: E402
 from regard.inspection.patterns.lexicon import learned  # noqa: E402
 from regard.inspection.patterns.naming import HALF, NEARLY_ALL, criteria  # noqa: E402
 from regard.inspection.patterns.passages import Passage  # noqa: E402
@@ -153,7 +152,7 @@ def halves(name: str, data: Path, texts: int, start: int) -> dict[str, Any]:
 
 
 def translator(run: Path, texts: int) -> dict[str, Any]:
-    found = atlas(run, built_in(run, "translates", texts))
+    found = atlas(run, "built-in", most=texts)
     print(f"\n{run.name} on the built-in corpus, {texts} pairs: {found.counts}")
     rows = {}
     for head in found.heads:

@@ -146,7 +146,7 @@ def test_two_processes_find_what_one_finds(runs: Path, tmp_path: Path) -> None:
         (
             "classifier",
             ["built-in", "-o", "audit.pdf"],
-            "got -o audit.pdf, expected a name that ends in .html or .json",
+            "got audit.pdf, expected a name that ends in .html or .json",
         ),
         ("classifier", ["built-in", "-o", "none/a.json"], "expected a folder that is there; none is not"),
         ("classifier", ["built-in", "--places", "decoder.*"], "got places decoder.*, which match none"),

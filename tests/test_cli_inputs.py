@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from unittest.mock import patch
 
 import pytest
 
-from regard.cli.inputs import expect_learned_built_in, tell_unknown, texts_of
-from regard.errors import CorpusError, SettingError
+from regard.cli.inputs import tell_unknown, texts_of
+from regard.errors import CorpusError
 from regard.text.tokenizers.kinds import ByteBPE, Words
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.run import RECIPE
 
 
 def test_a_file_is_its_lines_and_a_text_is_itself(tmp_path: Path) -> None:
@@ -38,16 +35,3 @@ def test_words_that_a_model_does_not_know_are_told(capsys: pytest.CaptureFixture
     tell_unknown(known, ["the cat ."])
     tell_unknown(Tokenizer.train(ByteBPE(300), ["the cat"]), ["a dog"])  # nothing is unknown
     assert capsys.readouterr().err == ""
-
-
-def test_the_built_in_corpus_judges_only_who_learned_from_it(tmp_path: Path) -> None:
-    expect_learned_built_in(tmp_path, "regard audit")  # no run of ours: nobody knows
-    (tmp_path / RECIPE).touch()
-    for kind, fits in (("built-in", True), ("files", False)):
-        recipe = SimpleNamespace(data=SimpleNamespace(kind=kind))
-        with patch("regard.training.run.recorded", lambda folder, recipe=recipe: recipe):
-            if fits:
-                expect_learned_built_in(tmp_path, "regard audit")
-                continue
-            with pytest.raises(SettingError, match="learned from files, expected a file of text such as it learned"):
-                expect_learned_built_in(tmp_path, "regard audit")

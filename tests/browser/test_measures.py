@@ -1,6 +1,5 @@
 """Maps of other measures, which were computed beforehand, are drawn as those of the weights are."""
 
-import base64
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ MEASURE = "label:has-text('measure') select"
 
 def values(page: Opened, name: str) -> Any:
     map_ = next(one for one in page.record.measures if one.name == name)
-    return np.frombuffer(base64.b64decode(map_["values"]), "<f4").reshape(map_["shape"])
+    return map_.values
 
 
 def picked(page: Opened) -> list[str]:

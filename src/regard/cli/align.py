@@ -14,11 +14,10 @@ import typer
 from regard.errors import CorpusError, SettingError
 
 if TYPE_CHECKING:
-    from regard.inspection.aligning import Aligned, Aligning
+    from regard.inspection.aligning import Aligned, Alignments
     from regard.inspection.alignment import Gold
 
 T = TypeVar("T")
-BEST = "best"
 
 
 class By(StrEnum):
@@ -71,60 +70,33 @@ def align(
 ) -> None:
     """Print the word links of each pair as 0-0 1-2, read off the attention that a model pays while it is made to write
     the given translation; with --gold, their precision, recall and alignment error rate."""
-    from regard.inspection.aligning import Aligning, both_ways
-    from regard.inspection.alignment import as_it_is, balanced
+    from regard.cli.progress_ui import progress_bar
+    from regard.inspection.aligning import BEST, Aligning, Alignments, both_ways
+    from regard.inspection.aligning import align as aligned
+    from regard.inspection.alignment import as_it_is, balanced, measure
 
     truths = None if gold is None else _gold(gold, first)
-    chosen = None if place == BEST else place
-    how = Aligning(chosen, reading.value, shift, balanced if balance else as_it_is, threshold)
     if found is not None:
         if run is not None:
             raise SettingError(f"{run} and --found {found}", "one of the two", where="regard align")
-        made = _read(found)
+        read = _read(found)
         if gold is not None and truths is not None:
-            _same_length(found, made, gold, truths)
+            _same_length(found, read, gold, truths)
         if back is not None:
-            made = both_ways(made, _same_length(found, made, back, _read(back)), merge)
+            read = both_ways(read, _same_length(found, read, back, _read(back)), merge)
+        made = Alignments(read, None if truths is None else measure([one.links for one in read], truths))
     else:
         if run is None or source is None or target is None:
             raise SettingError("not all of RUN SRC TGT", "all three, or --found FILE", where="regard align")
         pairs = _pairs(source, target)
         if gold is not None and truths is not None:
             _same_length(source, pairs, gold, truths)
-        if place == BEST:
-            how, pairs, truths = _chosen(run, pairs, truths, how)
-        made = _aligned(run, pairs, how, hidden=as_json)
-        if back is not None:
-            turned = [(target, source) for source, target in pairs]
-            made = both_ways(made, _aligned(back, turned, how, hidden=as_json), merge)
-    _print(made, gold, truths, as_json)
-
-
-def _aligned(run: Path, pairs: list[tuple[str, str]], how: Aligning, hidden: bool) -> list[Aligned]:
-    from regard.adapters import adapter
-    from regard.cli.progress_ui import progress_bar
-
-    with progress_bar("pairs", len(pairs), hidden) as tell:
-        return how(adapter(run), pairs, tell)
-
-
-def _chosen(
-    run: Path, pairs: list[tuple[str, str]], truths: list[Gold] | None, how: Aligning
-) -> tuple[Aligning, list[tuple[str, str]], list[Gold]]:
-    """The place that suits the first half of the pairs best; the second half is left to be judged."""
-    from dataclasses import replace
-
-    from regard.adapters import adapter
-    from regard.inspection.linking import Reading, best_reading
-
-    if truths is None or len(pairs) < 2:
-        raise SettingError(f"--place {BEST}", "--gold with two lines or more", where="regard align")
-    half = len(pairs) // 2
-    like = Reading("", by=how.by, shift=how.shift)
-    best, got = best_reading(adapter(run), pairs[:half], truths[:half], like, how.shares, how.threshold)
-    typer.echo(f"{best}: AER {got.aer:.1%} on the first {half:,} pairs; what follows is of the others", err=True)
-    heads = "" if best.heads is None else "/" + ",".join(map(str, best.heads))
-    return replace(how, place=best.place + heads), pairs[half:], truths[half:]
+        if place == BEST and (truths is None or len(pairs) < 2):
+            raise SettingError(f"--place {BEST}", "--gold with two lines or more", where="regard align")
+        how = Aligning(place, reading.value, shift, balanced if balance else as_it_is, threshold)
+        with progress_bar("pairs", None if place == BEST else (1 + bool(back)) * len(pairs), hidden=as_json) as tell:
+            made = aligned(run, pairs, how, gold=truths, back=back, merge=merge, tell=tell)
+    _print(made, as_json)
 
 
 def _pairs(source: Path, target: Path) -> list[tuple[str, str]]:
@@ -152,21 +124,26 @@ def _read(path: Path) -> list[Aligned]:
     return found
 
 
-def _print(made: list[Aligned], gold: Path | None, truths: list[Gold] | None, as_json: bool) -> None:
-    from regard.inspection.alignment import measure, pharaoh
+def _print(made: Alignments, as_json: bool) -> None:
+    from regard.inspection.alignment import pharaoh
 
-    if gold is None or truths is None:
-        for one in made:
+    if made.chosen is not None:
+        best, there = made.chosen
+        typer.echo(
+            f"{best}: AER {there.aer:.1%} on the first {made.held_out:,} pairs; what follows is of the others", err=True
+        )
+    got = made.agreement
+    if got is None:
+        for one in made.aligned:
             typer.echo(json.dumps(one.told, ensure_ascii=False) if as_json else pharaoh(one.links))
         return
-    got = measure([one.links for one in made], truths)
     if as_json:
         rates = {"precision": got.precision, "recall": got.recall, "aer": got.aer}
-        typer.echo(json.dumps({"sentences": len(made), **rates, **asdict(got)}))
+        typer.echo(json.dumps({"sentences": len(made.aligned), **rates, **asdict(got)}))
     else:
         typer.echo(
             f"precision {got.precision:.1%}  recall {got.recall:.1%}  AER {got.aer:.1%}"
-            f"  ({len(made):,} sentences, {got.links:,} links, {got.sure:,} sure ones)"
+            f"  ({len(made.aligned):,} sentences, {got.links:,} links, {got.sure:,} sure ones)"
         )
 
 

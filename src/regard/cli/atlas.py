@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.inputs import BUILT_IN, expect_learned_built_in
-from regard.errors import SettingError
-
 if TYPE_CHECKING:
     from regard.inspection.patterns.atlas import Atlas
-    from regard.inspection.patterns.passages import Passage
     from regard.inspection.patterns.sheet import Head
-    from regard.runs import Run
 
 TITLES = ("place", "head", "looks at", "weight", "in 95%", "to beat", "largest", "for example")
 WIDE = 120  # columns of a terminal in which examples have room
@@ -51,17 +46,16 @@ def atlas(
     from regard.adapters import adapter
     from regard.cli.progress_ui import progress_bar
     from regard.inspection.patterns.atlas import atlas as named
+    from regard.inspection.patterns.atlas import passages_for
     from regard.inspection.patterns.probes import PROBES
     from regard.inspection.patterns.saving import expect_writable
-    from regard.runs.run import open_run
     from regard.training.distributed import join
 
     path = out or run / "atlas.json"
     expect_writable(path)
     with join("cpu") as world:
-        opened = open_run(run) or run
-        model = adapter(opened)
-        given = _passages(opened, file, tags, texts, model.kind)
+        model = adapter(run)
+        given = passages_for(model, file, texts, tags)
         mine = -(-(len(given) + PROBES) // world.ranks)
         with progress_bar("texts", mine, hidden=as_json or not world.first) as tell:
             found = named(model, given, words=words, seed=seed, world=world, tell=tell)
@@ -72,19 +66,6 @@ def atlas(
         typer.echo(json.dumps({"out": str(path), **found.told()}, ensure_ascii=False))
     else:
         _tell(found, path)
-
-
-def _passages(run: Path | Run, file: str, tags: Path | None, texts: int, kind: str) -> list[Passage]:
-    from regard.inspection.patterns.builtin import built_in
-    from regard.inspection.patterns.passages import read_passages, tagged_by
-
-    if file == BUILT_IN:
-        if tags is not None:
-            raise SettingError("--tags with the built-in corpus", "none: the grammar knows them", where="regard atlas")
-        expect_learned_built_in(run, "regard atlas")
-        return built_in(run, kind, texts)
-    given = read_passages(Path(file), texts)
-    return given if tags is None else tagged_by(given, tags)
 
 
 def _tell(found: Atlas, path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.inputs import BUILT_IN, expect_learned_built_in
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
@@ -62,52 +61,28 @@ def audit(
     from regard.cli.process_tuning import prepare_machine
 
     prepare_machine()
-    from regard.adapters import adapter
     from regard.cli.progress_ui import progress_bar
     from regard.runs.run import open_run
     from regard.training.distributed import join
     from regard.trust.adversary import PUBLISHED, QUICK
     from regard.trust.audit import audit as audited
-    from regard.trust.examples import built_in_examples, read_examples
-    from regard.trust.journal import clear
     from regard.trust.settings import Settings
 
     opened = open_run(run)
     kept = None if opened is None else run / KEPT
     if out is None and kept is None and not as_json:
         raise SettingError(f"{run}, which is no run to keep a report in", "-o FILE", where="regard audit")
-    _expect_writable(out)
-    if file == BUILT_IN:
-        expect_learned_built_in(opened or run, "regard audit")
     settings = Settings(places=places or "*", seed=seed, search=PUBLISHED if hard else QUICK)
-    journal = out or kept
+    paths = [path for path in (out, kept) if path is not None]
     with join("cpu") as world:
-        asked = adapter(opened or run)
-        if file == BUILT_IN:
-            given = built_in_examples(opened or run, asked, examples)
-        else:
-            given = read_examples(Path(file), asked, examples)
         with progress_bar("decisions", None, hidden=as_json or not world.first) as tell:
-            found = audited(asked, given, settings=settings, journal=journal, world=world, tell=tell)
+            found = audited(opened or run, file, most=examples, settings=settings, out=paths, world=world, tell=tell)
         if not world.first:
             return
-        for path in dict.fromkeys(path for path in (out, kept) if path is not None):
-            found.save(path)
-        if journal is not None:
-            clear(journal)
     if as_json:
         typer.echo(json.dumps(found.told(), ensure_ascii=False))
     else:
         _tell(found, out or kept)
-
-
-def _expect_writable(out: Path | None) -> None:
-    if out is None:
-        return
-    if out.suffix not in (".json", ".html"):
-        raise SettingError(f"-o {out}", "a name that ends in .html or .json", where="regard audit")
-    if not out.parent.is_dir():
-        raise SettingError(f"-o {out}", f"a folder that is there; {out.parent} is not", where="regard audit")
 
 
 def _tell(found: Report, path: Path | None) -> None:

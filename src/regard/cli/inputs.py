@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -11,14 +10,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from regard.errors import CorpusError, SettingError
+from regard.errors import CorpusError
 
 if TYPE_CHECKING:
     from regard.text.tokenizers.tokenizer import Tokenizer
 
 NAME = re.compile(r"\S+\.(txt|tsv|csv|jsonl?|md|gz|[a-z]{2})")  # no text, by its looks
 NAMED = 5  # unknown words
-BUILT_IN = "built-in"  # the corpus that every recipe has by default
 
 
 def texts_of(said: str) -> list[str]:
@@ -67,15 +65,3 @@ def _is_file(said: str) -> bool:
         return bool(said) and Path(said).is_file()
     except (OSError, ValueError):  # longer than a name may be, or with signs that no name has
         return False
-
-
-def expect_learned_built_in(run: str | os.PathLike[str], where: str) -> None:
-    """The built-in corpus asks nothing of a run that learned from other text: it would judge what nobody taught."""
-    from regard.runs.run import open_run
-
-    opened = open_run(run)
-    kind = BUILT_IN if opened is None else opened.section("data").get("kind", BUILT_IN)
-    if kind != BUILT_IN:
-        raise SettingError(
-            f"built-in, for a run that learned from {kind}", "a file of text such as it learned from", where=where
-        )

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.adapters.base import ModelAdapter
+from regard.adapters import ModelAdapter, adapter
 from regard.decoding.translate import Tell
-from regard.inspection.alignment import THRESHOLD, balanced, links_of
+from regard.errors import SettingError
+from regard.inspection.alignment import THRESHOLD, Agreement, Gold, balanced, links_of, measure
 from regard.inspection.crossing import Pair, across, own_place
-from regard.inspection.linking import By, Reading, word_maps
+from regard.inspection.linking import By, Reading, best_reading, word_maps
 from regard.inspection.symmetry import merged, turned_about
 from regard.inspection.translations import links, told
 from regard.text.examples import Links
+
+BEST = "best"
 
 
 @dataclass(frozen=True)
@@ -76,3 +80,53 @@ def both_ways(forth: Sequence[Aligned], back: Sequence[Aligned], method: str) ->
         made = merged(one.links, turned_about(other.links), method)
         found.append(replace(one, links=made, told={**one.told, "links": made}))
     return found
+
+
+@dataclass(frozen=True)
+class Alignments:
+    """Aligned pairs, and how they agree with gold links, where there are some.
+
+    Where `place` was "best": `chosen` is the place with its agreement on the first `held_out` pairs, by which it was
+    chosen and which are not among the aligned ones.
+    """
+
+    aligned: list[Aligned]
+    agreement: Agreement | None = None
+    chosen: tuple[Reading, Agreement] | None = None
+    held_out: int = 0
+
+
+def align(
+    model: nn.Module | str | os.PathLike[str] | ModelAdapter,
+    pairs: Sequence[Pair],
+    how: Aligning | None = None,
+    *,
+    gold: Sequence[Gold] | None = None,
+    back: nn.Module | str | os.PathLike[str] | ModelAdapter | None = None,
+    merge: str = "grow-diag-final-and",
+    tell: Tell = lambda more: None,
+) -> Alignments:
+    """Word links of sentences and their translations, from the attention of a model made to write the translations.
+
+    `how`: place, reading and threshold; its place "best" is chosen by AER on the first half of the pairs, which takes
+    gold links. `back`: a model that translates the other way, whose links are merged with these (`merged`).
+
+    >>> align("runs/transformer", [("the black cat", "le chat noir")]).aligned[0].links     # doctest: +SKIP
+    """
+    how, found = how or Aligning(), _adapter(model)
+    chosen, half = None, 0
+    if how.place == BEST:
+        if gold is None or len(pairs) < 2:
+            raise SettingError(f"place {BEST!r}", "gold links of two pairs or more", where="align")
+        half = len(pairs) // 2
+        like = Reading("", by=how.by, shift=how.shift)
+        chosen = best_reading(found, pairs[:half], gold[:half], like, how.shares, how.threshold)
+        how, pairs, gold = replace(how, place=chosen[0].spelled), pairs[half:], gold[half:]
+    made = how(found, pairs, tell)
+    if back is not None:
+        made = both_ways(made, how(_adapter(back), [(target, source) for source, target in pairs], tell), merge)
+    return Alignments(made, None if gold is None else measure([one.links for one in made], gold), chosen, half)
+
+
+def _adapter(model: nn.Module | str | os.PathLike[str] | ModelAdapter) -> ModelAdapter:
+    return adapter(model) if isinstance(model, nn.Module | str | os.PathLike) else model

@@ -50,9 +50,13 @@ class Reading:
             raise SettingError(f"heads {heads!r}", "numbers, as in decoder.1.cross/0,3", where="place")
         return cls(place, tuple(map(int, numbers)) if slash else None, by, shift)
 
+    @property
+    def spelled(self) -> str:
+        """The place with its heads, as `at` takes it."""
+        return self.place if self.heads is None else f"{self.place}/{','.join(map(str, self.heads))}"
+
     def __str__(self) -> str:
-        heads = "" if self.heads is None else "/" + ",".join(map(str, self.heads))
-        return f"{self.place}{heads}, {self.by}{', shifted' if self.shift else ''}"
+        return f"{self.spelled}, {self.by}{', shifted' if self.shift else ''}"
 
 
 def word_maps(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,10 +21,13 @@ from torch import nn
 from regard.adapters import ModelAdapter, adapter
 from regard.adapters.case import Case, Example
 from regard.errors import SettingError
+from regard.hub.provenance import run_of
+from regard.inspection.patterns.builtin import BUILT_IN, expect_built_in
 from regard.training.distributed import World
 from regard.trust.examining import examine
-from regard.trust.journal import Journal
-from regard.trust.report import Report
+from regard.trust.examples import built_in_examples, read_examples
+from regard.trust.journal import Journal, clear
+from regard.trust.report import Report, expect_writable
 from regard.trust.settings import Settings
 from regard.trust.summary import summarise
 
@@ -31,14 +35,17 @@ Tell = Callable[[int], None]
 """Told how many more decisions are done."""
 
 ALONE = World()
+EXAMPLES = 200  # of the built-in corpus, which has no end
 
 
 def audit(
     model: nn.Module | ModelAdapter | str | os.PathLike[str],
-    examples: Iterable[Example],
+    examples: Iterable[Example] | str | os.PathLike[str],
     *,
+    most: int | None = None,
     tokenizer: Any = None,
     settings: Settings | None = None,
+    out: Sequence[str | os.PathLike[str]] = (),
     journal: str | os.PathLike[str] | None = None,
     world: World = ALONE,
     tell: Tell = lambda more: None,
@@ -46,26 +53,38 @@ def audit(
     """Test whether the attention of a model explains what it decides of some examples.
 
     examples: texts; Labelled ones, whose labels say what is right and whose evidence, if known, says why; Translations.
-    `journal`: a file beside which parts are kept as they are done, so that an interrupted audit goes on;
-    regard.trust.journal.clear takes them away. `world`: the processes that share the work; what they find is the same,
+    Or the name of a file of them, or "built-in": of the built-in corpus, as the task of the model's run has them. The
+    first `most` are taken. `out`: files that the report is saved to (.html, .json). `journal`: a file beside which
+    parts are kept as they are done, by default the first of `out`, so that an interrupted audit goes on; they are
+    taken away when the report is saved. `world`: the processes that share the work; what they find is the same,
     however many there are. The model is in eval() and attends through "regard" meanwhile, and is given back as it was.
     """
+    paths = [expect_writable(Path(path)) for path in out]
+    journal = journal if journal is not None or not paths else paths[0]
     settings = settings or Settings()
     asker = adapter(model, tokenizer) if isinstance(model, nn.Module | str | os.PathLike) else model
     with asker.borrowed(evaluate=True, through_regard=True):
-        return _audited(asker, examples, settings, journal, world, tell)
+        cases = _cases(asker, _examples(asker, examples, most), settings.seed)
+        examined = _examined(asker, cases, settings, journal, world, tell)
+    facts = {"model": asker.name, "decides": asker.decides, "settings": settings.told()}
+    report = summarise(facts, examined, settings)
+    if world.first:
+        for path in dict.fromkeys(paths):
+            report.save(path)
+        if paths and journal is not None:
+            clear(Path(journal))
+    return report
 
 
-def _audited(
+def _examined(
     asker: ModelAdapter,
-    examples: Iterable[Example],
+    cases: Sequence[Case],
     settings: Settings,
     journal: str | os.PathLike[str] | None,
     world: World,
     tell: Tell,
-) -> Report:
-    facts = {"model": asker.name, "decides": asker.decides, "settings": settings.told()}
-    cases = _cases(asker, list(examples), settings.seed)
+) -> list[dict[str, Any]]:
+    """What every test found of every case, in their order; parts that the journal has are not done again."""
     parts = [cases[first : first + settings.chunk] for first in range(0, len(cases), settings.chunk)]
     kept = None if journal is None else Journal(Path(journal), _head(asker, cases, settings), world.rank)
     done: dict[int, list[dict[str, Any]]] = {} if kept is None else kept.done
@@ -84,8 +103,19 @@ def _audited(
     together: dict[int, list[dict[str, Any]]] = {}
     for some in world.gather([[number, done[number]] for number in sorted(done)]):
         together.update((int(number), examined) for number, examined in some)
-    examined = [one for number in range(len(parts)) for one in together[number]]
-    return summarise(facts, examined, settings)
+    return [one for number in range(len(parts)) for one in together[number]]
+
+
+def _examples(
+    asker: ModelAdapter, examples: Iterable[Example] | str | os.PathLike[str], most: int | None
+) -> Sequence[Example]:
+    if not isinstance(examples, str | os.PathLike):
+        return list(islice(examples, most))
+    if examples != BUILT_IN:
+        return read_examples(Path(examples), asker, most)
+    run = run_of(asker.model)
+    expect_built_in(run, "audit")
+    return built_in_examples(run, asker, EXAMPLES if most is None else most)
 
 
 def _cases(asker: ModelAdapter, examples: Sequence[Example], seed: int) -> list[Case]:

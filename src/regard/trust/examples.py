@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Sequence
 from itertools import islice
 from pathlib import Path
@@ -11,7 +10,7 @@ from regard.adapters.base import ModelAdapter
 from regard.adapters.case import Example
 from regard.inspection.patterns.builtin import SPLIT, built_in
 from regard.inspection.patterns.passages import Passage, read_passages
-from regard.runs.run import open_run
+from regard.runs.run import Run
 from regard.text import grammar
 from regard.text.corpora.labels import Classified
 from regard.text.corpora.tables import Table
@@ -22,7 +21,7 @@ from regard.training.tasks import classification
 TABLES = (".tsv", ".csv", ".jsonl")
 
 
-def read_examples(path: Path, asker: ModelAdapter, most: int) -> Sequence[Example]:
+def read_examples(path: Path, asker: ModelAdapter, most: int | None) -> Sequence[Example]:
     """The first examples of a file: for classes a table (.tsv, .csv, .jsonl) with columns text and label, and perhaps
     other and evidence, or a text a line; for anything else a text a line, a tab before its translation, another before
     links."""
@@ -33,16 +32,15 @@ def read_examples(path: Path, asker: ModelAdapter, most: int) -> Sequence[Exampl
     return [_example(one) for one in read_passages(path, most)]
 
 
-def built_in_examples(folder: str | os.PathLike[str], asker: ModelAdapter, most: int) -> Sequence[Example]:
-    """Of the kind that the run in this folder was trained on, none of which it has seen."""
-    run = open_run(folder)
+def built_in_examples(run: Run | None, asker: ModelAdapter, most: int) -> Sequence[Example]:
+    """Of the kind that this run was trained on, none of which it has seen."""
     recipe = None if run is None else recorded(run)
     if isinstance(recipe, classification.Classification):
         data = recipe.data
         view = data.view if isinstance(data, classification.BuiltIn) else "opinion"
         return list(grammar.Drawn(getattr(grammar, view), most, SPLIT))
     kind = "translates" if asker.decides.endswith("translation") else "reads"
-    return [_example(one, asker.decides) for one in built_in(run or folder, kind, most)]
+    return [_example(one, asker.decides) for one in built_in(run, kind, most)]
 
 
 def _example(one: Passage, kind: str = "") -> Example:

@@ -21,13 +21,8 @@ class Report(Findings):
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """As JSON, or as one page (.html) with figures."""
-        target = Path(path)
-        if target.suffix == ".html":
-            text = page(self)
-        elif target.suffix == ".json":
-            text = json.dumps(self.told(), ensure_ascii=False)
-        else:
-            raise SettingError(str(target), "a name that ends in .html or .json", where="audit")
+        target = expect_writable(Path(path))
+        text = page(self) if target.suffix == ".html" else json.dumps(self.told(), ensure_ascii=False)
         write_whole(target, text.encode())
         return target
 
@@ -43,6 +38,15 @@ class Report(Findings):
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise RecordError(f"a file that cannot be read ({error})", "a report", where=str(path)) from None
         raise RecordError(f"a report of version {version}", f"version {VERSION}", where=str(path))
+
+
+def expect_writable(path: Path) -> Path:
+    """The same path, if a report can be written there."""
+    if path.suffix not in (".json", ".html"):
+        raise SettingError(str(path), "a name that ends in .html or .json", where="audit")
+    if not path.parent.is_dir():
+        raise SettingError(str(path), f"a folder that is there; {path.parent} is not", where="audit")
+    return path
 
 
 def _estimate(one: Mapping[str, Any]) -> Estimate:

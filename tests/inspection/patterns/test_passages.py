@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from regard.errors import CorpusError
-from regard.inspection.patterns.builtin import built_in
+from regard.errors import CorpusError, SettingError
+from regard.inspection.patterns.builtin import built_in, expect_built_in
 from regard.inspection.patterns.passages import Passage, passages_of, read_passages, tagged_by
+from regard.runs.run import Run
 from regard.text.examples import Translation
 
 
@@ -74,3 +75,10 @@ def test_the_built_in_corpus_knows_its_nouns(kind: str) -> None:
         assert nouns is not None
         assert [one.text[a:b] for (a, b), _ in nouns] == one.text.split()
     assert any(noun for one in found for _, noun in one.nouns[0] or ())
+
+
+def test_the_built_in_corpus_judges_only_who_learned_from_it(tmp_path: Path) -> None:
+    expect_built_in(None, "audit")  # no run of ours: nobody knows
+    expect_built_in(Run(tmp_path, "", {"data": {"kind": "built-in"}}), "audit")
+    with pytest.raises(SettingError, match="learned from files, expected a file of text such as it learned"):
+        expect_built_in(Run(tmp_path, "", {"data": {"kind": "files"}}), "audit")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +16,13 @@ from torch import nn
 
 from regard.adapters import ModelAdapter, adapter
 from regard.errors import RecordError, SettingError
+from regard.hub.provenance import run_of
+from regard.inspection.patterns.builtin import BUILT_IN, built_in, expect_built_in
 from regard.inspection.patterns.counting import Plan, Sums, count
 from regard.inspection.patterns.examples import STEPS
 from regard.inspection.patterns.lexicon import Lexicon, learned
 from regard.inspection.patterns.naming import TEXTS, measured, names
-from regard.inspection.patterns.passages import Given, Passage, passages_of
+from regard.inspection.patterns.passages import Given, Passage, passages_of, read_passages, tagged_by
 from regard.inspection.patterns.probes import probes
 from regard.inspection.patterns.saving import save
 from regard.inspection.patterns.scene import scene_of
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from regard.training.distributed import World
 
 WORDS = 100  # of a text; longer ones are cut
+TEXTS_OF_CORPUS = 500  # of the built-in corpus, which has no end
 
 
 class Atlas(Sheet):
@@ -55,8 +59,9 @@ class Atlas(Sheet):
 
 def atlas(
     model: nn.Module | str | os.PathLike[str] | ModelAdapter,
-    texts: Iterable[Given],
+    texts: Iterable[Given] | str | os.PathLike[str],
     *,
+    most: int | None = None,
     tokenizer: Any = None,
     lexicon: Lexicon | None = None,
     words: int = WORDS,
@@ -66,13 +71,15 @@ def atlas(
 ) -> Atlas:
     """Read texts with a model, once, and name its heads.
 
-    `texts`: strings, pairs of them, translations with gold links, or passages that know their nouns; those of more than
-    `words` words are cut. `lexicon`: what is known of the words, by default what these texts tell. `world`: with
+    `texts`: strings, pairs of them, translations with gold links, or passages that know their nouns; or as
+    `passages_for` takes them, a file or "built-in"; the first `most` of them. Those of more than `words` words are cut.
+    `lexicon`: what is known of the words, by default what these texts tell. `world`: with
     several ranks each reads a part, and all get the same atlas, to the last digit. `tell` hears how many more texts are
     read.
     """
     found = adapter(model, tokenizer) if isinstance(model, nn.Module | str | os.PathLike) else model
-    given = passages_of(texts, words)
+    some = passages_for(found, texts, most) if isinstance(texts, str | os.PathLike) else islice(texts, most)
+    given = passages_of(some, words)
     if len(given) < TEXTS:
         raise SettingError(f"{len(given)} texts", f"at least {TEXTS}, so that chance can be told", where="atlas")
     known = learned(given) if lexicon is None else lexicon
@@ -82,6 +89,21 @@ def atlas(
         sums = counts if world is None else _together(counts, world)
     heads = tuple(head for place, one in sums.items() for head in _heads(place, one))
     return Atlas(found.name, sum(not one.probe for one in given), heads)
+
+
+def passages_for(
+    subject: ModelAdapter, texts: str | os.PathLike[str], most: int | None = None, tags: Path | None = None
+) -> list[Passage]:
+    """The first texts of a file (see `read_passages`), with the tags of their words, or "built-in": of the built-in
+    corpus, as the task of the model's run has it."""
+    if texts == BUILT_IN:
+        if tags is not None:
+            raise SettingError("tags with the built-in corpus", "none: the grammar knows them", where="atlas")
+        run = run_of(subject.model)
+        expect_built_in(run, "atlas")
+        return built_in(run, subject.kind, TEXTS_OF_CORPUS if most is None else most)
+    given = read_passages(Path(texts), most)
+    return given if tags is None else tagged_by(given, tags)
 
 
 def counted(

@@ -3,15 +3,15 @@ which."""
 
 from __future__ import annotations
 
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Any
 
+from regard.errors import SettingError
 from regard.inspection.patterns.passages import NOUNS, Nouns, Passage, nouns_in
-from regard.runs.run import open_run
+from regard.runs.run import Run
 from regard.text import grammar
 from regard.text.examples import Answered, Document, Labelled, Tagged
 from regard.text.grammar.corpus_files import as_prose
@@ -25,14 +25,14 @@ from regard.training.tasks.classification import Classification
 from regard.training.tasks.masked import Masked
 from regard.training.tasks.translation import Translation
 
+BUILT_IN = "built-in"
 SPLIT = "test"  # what no built-in training has seen
 LEARNED = 4000  # tagged sentences that tell of words in views without tags
 
 
-def built_in(folder: str | os.PathLike[str] | None, kind: str, count: int) -> list[Passage]:
-    """So many passages of the kind that the run in this folder was trained on; of a model from elsewhere, pairs of a
+def built_in(run: Run | None, kind: str, count: int) -> list[Passage]:
+    """So many passages of the kind that this run was trained on; of a model from elsewhere, pairs of a
     sentence and its translation for one that translates, and single sentences for any other."""
-    run = None if folder is None else open_run(folder)
     recipe: Any = None if run is None else recorded(run)
     data = getattr(recipe, "data", None)
     french = "french" in f"{getattr(data, 'view', '')} {getattr(data, 'language', '')}"
@@ -51,6 +51,17 @@ def built_in(folder: str | os.PathLike[str] | None, kind: str, count: int) -> li
     if "document" in view or "prose" in view:
         return list(islice(_stretches(french, "prose" in view, count), count))
     return list(Drawn(_french if french else _english, count, SPLIT))
+
+
+def expect_built_in(run: Run | None, where: str) -> None:
+    """Refuse the built-in corpus for a run that was trained on other text: it would be tested on what it never saw."""
+    kind = BUILT_IN if run is None else run.section("data").get("kind", BUILT_IN)
+    if kind != BUILT_IN:
+        raise SettingError(
+            f"{BUILT_IN}, for a run that learned from {kind}",
+            "a file of text such as it learned from",
+            where=where,
+        )
 
 
 def _pair(draw: Draw) -> Passage:

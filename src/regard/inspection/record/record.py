@@ -68,9 +68,9 @@ class MeasureMap:
     @classmethod
     def read(cls, told: Mapping[str, Any], sides: tuple[Side, ...]) -> MeasureMap:
         numbers = np.frombuffer(base64.b64decode(told["values"]), "<f4").reshape(told["shape"])
-        own = tuple(told[name] for name in ("name", "title", "place", "rows", "cols"))
+        own = {name: told[name] for name in ("name", "title", "place", "rows", "cols")}
         axes = sides[told["rows"]].tokens, sides[told["cols"]].tokens
-        return cls(*own, numbers.astype(np.float32), axes)
+        return cls(**own, values=numbers.astype(np.float32), axes=axes)
 
 
 @dataclass(frozen=True, eq=False)
