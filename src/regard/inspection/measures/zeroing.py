@@ -104,9 +104,10 @@ def _chosen(model: nn.Module, places: str | Sequence[str] | None) -> dict[Tap, B
     names = taps_of(model)
     strange = [names.get(tap, "a module without a tap") for tap in wanted if tap not in inside]
     if strange or not wanted:
-        came = f"places {', '.join(strange[:5])}" if strange else f"a {type(model).__name__}"
-        known = ", ".join(names[tap] for tap in inside) or "none of which this model has"
-        raise PlaceError(came, f"places in an EncoderBlock or a DecoderBlock: {known}", where="value_zeroing")
+        came = f"places {', '.join(strange[:5])}" if inside else f"a {type(model).__name__} without Transformer blocks"
+        known = ", ".join(names[tap] for tap in inside)
+        expected = f"places in an EncoderBlock or a DecoderBlock of regard{': ' if known else ''}{known}"
+        raise PlaceError(came, expected, where="value_zeroing")
     return {tap: block for tap, block in inside.items() if tap in wanted}
 
 
