@@ -25,11 +25,11 @@ import torch  # noqa: E402
 
 from regard.adapters import ModelAdapter, adapter  # noqa: E402
 from regard.errors import PlaceError  # noqa: E402
-from regard.inspection.aligning import Aligning, both_ways  # noqa: E402
-from regard.inspection.alignment import Agreement, Gold, as_it_is, balanced, links_of, measure  # noqa: E402
-from regard.inspection.crossing import Pair, across, own_place  # noqa: E402
-from regard.inspection.linking import BOTH, Reading, word_maps  # noqa: E402
-from regard.inspection.symmetry import METHODS  # noqa: E402
+from regard.inspection.alignment.align import Aligning, both_ways  # noqa: E402
+from regard.inspection.alignment.evaluate import Agreement, Gold, measure  # noqa: E402
+from regard.inspection.alignment.extract import BOTH, Pair, Reading, across, own_place, word_maps  # noqa: E402
+from regard.inspection.alignment.links import as_it_is, balanced, links_of  # noqa: E402
+from regard.inspection.alignment.symmetrize import METHODS  # noqa: E402
 from regard.text import grammar  # noqa: E402
 from regard.text.examples import Links  # noqa: E402
 from regard.training import read_recipe, train  # noqa: E402

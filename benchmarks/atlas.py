@@ -33,10 +33,10 @@ from regard.cli.process_tuning import prepare_machine
 prepare_machine()
 
 from regard.adapters import adapter  # noqa: E402
-from regard.inspection.patterns.atlas import Atlas, atlas  # noqa: E402
-from regard.inspection.patterns.lexicon import learned  # noqa: E402
-from regard.inspection.patterns.naming import HALF, NEARLY_ALL, criteria  # noqa: E402
-from regard.inspection.patterns.passages import Passage  # noqa: E402
+from regard.inspection.atlas.examples import Passage  # noqa: E402
+from regard.inspection.atlas.head_atlas import Atlas, atlas  # noqa: E402
+from regard.inspection.atlas.label_heads import HALF, NEARLY_ALL, criteria  # noqa: E402
+from regard.inspection.atlas.lexicon import learned  # noqa: E402
 
 OTHERS = 20_000  # texts that tell of words
 

@@ -23,11 +23,11 @@ from regard.cli.process_tuning import prepare_machine
 
 prepare_machine()
 
+from regard.faithfulness.audit import audit  # noqa: E402
+from regard.faithfulness.counterfactual import Replay  # noqa: E402
 from regard.text import grammar  # noqa: E402
 from regard.training import read_recipe, train  # noqa: E402
 from regard.training.tasks import TASKS  # noqa: E402
-from regard.trust.audit import audit  # noqa: E402
-from regard.trust.replay import Replay  # noqa: E402
 
 RUNS = {"classifier": ["data.view=verdict", "model.score=additive"], "bert-classifier": ["data.view=verdict"]}
 FEW, ROUNDS = 32, 3

@@ -38,17 +38,24 @@ import torch  # noqa: E402
 from regard.adapters import adapter  # noqa: E402
 from regard.adapters.base import ModelAdapter  # noqa: E402
 from regard.adapters.case import Case  # noqa: E402
+from regard.faithfulness.adversary import PUBLISHED, adversary  # noqa: E402
+from regard.faithfulness.counterfactual import (  # noqa: E402
+    Trial,
+    flipped,
+    moved,
+    permuted,
+)
+from regard.faithfulness.maps import input_gradient  # noqa: E402
+from regard.faithfulness.token_erasure import (  # noqa: E402
+    Answers,
+    agreements,
+    left_out,
+)
+from regard.inspection.statistics import Bootstrap  # noqa: E402
 from regard.text.examples import Labelled  # noqa: E402
 from regard.text.tokenizers.specials import PLAIN  # noqa: E402
 from regard.training import read_recipe, train  # noqa: E402
 from regard.training.tasks import TASKS  # noqa: E402
-from regard.trust.adversary import PUBLISHED, adversary  # noqa: E402
-from regard.trust.agreement import agreements, left_out  # noqa: E402
-from regard.trust.answers import Answers  # noqa: E402
-from regard.trust.intervals import Bootstrap  # noqa: E402
-from regard.trust.maps import input_gradient  # noqa: E402
-from regard.trust.permuting import flipped, moved, permuted  # noqa: E402
-from regard.trust.trial import Trial  # noqa: E402
 
 T = TypeVar("T")
 PLACE = "pooling"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from regard.cli.process_tuning import prepare_machine
 from regard.decoding.beam import Beam, LengthPenalty
-from regard.inspection.translations import judge
+from regard.inspection.alignment.evaluate import judge
 from regard.runs import Run
 from regard.text import grammar
 from regard.training import read_log, read_recipe, train

@@ -25,9 +25,14 @@ from regard.cli.process_tuning import prepare_machine
 prepare_machine()
 
 import torch  # noqa: E402
+from adversarial_training import Misleading, apart, share_on  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
 from regard.adapters.encoder import ClassifierAdapter  # noqa: E402
+from regard.faithfulness.audit import audit  # noqa: E402
+from regard.faithfulness.findings import judge  # noqa: E402
+from regard.faithfulness.report import Report  # noqa: E402
+from regard.faithfulness.run_tests import Settings  # noqa: E402
 from regard.models.pooling import PoolingClassifier  # noqa: E402
 from regard.runs import Run  # noqa: E402
 from regard.text import Tokenizer, grammar  # noqa: E402
@@ -35,11 +40,6 @@ from regard.text.corpora.labels import Labels  # noqa: E402
 from regard.text.examples import Labelled  # noqa: E402
 from regard.training import read_recipe, train  # noqa: E402
 from regard.training.tasks import TASKS  # noqa: E402
-from regard.trust.audit import audit  # noqa: E402
-from regard.trust.misleading import Misleading, apart, share_on  # noqa: E402
-from regard.trust.report import Report  # noqa: E402
-from regard.trust.settings import Settings  # noqa: E402
-from regard.trust.verdict import judge  # noqa: E402
 
 SETS = ("data.view=verdict", "model.score=additive")
 LABELS = ("negative", "positive")

@@ -67,7 +67,7 @@ def drawn(length: int) -> Any:
     from regard.inspection.record.build import kept_of, observing, statistics_of
     from regard.inspection.record.place import Place
     from regard.inspection.record.record import Record
-    from regard.inspection.record.sides import Side
+    from regard.inspection.record.token_axis import Side
 
     places = []
     for layer in range(PLACES):

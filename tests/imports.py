@@ -19,7 +19,7 @@ ROOMS = (
     "adapters",
     "exports",
     "inspection",
-    "trust",
+    "faithfulness",
     "page",
     "cli",
     "recipes",

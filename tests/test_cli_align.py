@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regard import cli
-from regard.inspection.symmetry import merged
+from regard.inspection.alignment.symmetrize import merged
 from regard.text.grammar.corpus_files import write
 from regard.training.reading.recipes import read_recipe
 from regard.training.run import train

@@ -11,7 +11,7 @@ import pytest
 from page.serve.fakes import client_of
 from regard import cli, look
 from regard.adapters import adapter
-from regard.inspection.patterns.atlas import Atlas
+from regard.inspection.atlas.head_atlas import Atlas
 from regard.training.reading.recipes import read_recipe
 from regard.training.run import train
 from regard.training.tasks import TASKS
@@ -118,7 +118,7 @@ def test_an_interrupt_leaves_no_file(
         if calls > 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("regard.inspection.patterns.atlas.count", interrupted)
+    monkeypatch.setattr("regard.inspection.atlas.head_atlas.count", interrupted)
     assert main(monkeypatch, "atlas", runs / "bert", "built-in", "--texts", 6, "-o", tmp_path / "atlas.json") == 130
     assert calls == 4 and list(tmp_path.iterdir()) == []
     assert "Traceback" not in capsys.readouterr().err

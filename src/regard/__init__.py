@@ -21,10 +21,10 @@ if TYPE_CHECKING:
         windows,
     )
     from regard.errors import RegardError
+    from regard.faithfulness.audit import audit
     from regard.hub import load
     from regard.inspection.intervene import intervene
     from regard.page.view import look
-    from regard.trust.audit import audit
 
 __version__ = "0.1.0"
 
@@ -71,7 +71,7 @@ _HOMES: dict[str, Home] = {
     "load": ("regard.hub.convert", "load"),
     "look": ("regard.page.view", "look"),
     "intervene": ("regard.inspection.intervene", "intervene"),
-    "audit": ("regard.trust.audit", "audit"),
+    "audit": ("regard.faithfulness.audit", "audit"),
     "RegardError": ("regard.errors", "RegardError"),
 }
 

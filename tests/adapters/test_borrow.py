@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from trust.toys import QUICK, TEXTS, TOKENIZER, bert, classifier, filler, language_model, translating
 
 from parity.test_enabling import made
 from parity.test_looking import tokenizer
@@ -17,11 +18,10 @@ from regard.adapters import adapter, borrowed
 from regard.adapters.borrow import _configs
 from regard.attention import capture
 from regard.errors import RegardError
+from regard.faithfulness.audit import audit
+from regard.inspection.atlas.head_atlas import atlas
 from regard.inspection.intervene import intervene
-from regard.inspection.patterns.atlas import atlas
 from regard.page.view import look
-from regard.trust.audit import audit
-from trust.toys import QUICK, TEXTS, TOKENIZER, bert, classifier, filler, language_model, translating
 
 transformers = pytest.importorskip("transformers")
 hub.enable()

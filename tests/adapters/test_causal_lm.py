@@ -6,18 +6,18 @@ from random import Random
 
 import pytest
 import torch
+from trust.toys import QUICK, SIZE, TEXTS, TOKENIZER, language_model, lively, rows
 
 from regard.adapters.case import SHORTEST
 from regard.adapters.causal_lm import CausalLMAdapter
 from regard.attention.scores import Bilinear
 from regard.errors import SettingError
+from regard.faithfulness.audit import audit
 from regard.models.attentive import AttentiveLM, LookBack
 from regard.models.copying import Gate
 from regard.models.recurrence import Recurrence
 from regard.models.words import Words
 from regard.text.examples import Labelled
-from regard.trust.audit import audit
-from trust.toys import QUICK, SIZE, TEXTS, TOKENIZER, language_model, lively, rows
 
 
 def attentive(copy: bool) -> CausalLMAdapter:

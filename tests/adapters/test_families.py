@@ -199,7 +199,7 @@ def test_any_other_model_is_looked_at_too() -> None:
 )
 def test_gradients_are_those_of_the_weights(runs: Path, name: str, texts: tuple[str, ...], tmp_path: Path) -> None:
     """As measures.gradients finds them, by letting the weights themselves be what the model computes with."""
-    from regard.inspection.measures.gradients import attention_gradients
+    from regard.inspection.attribution.gradients import attention_gradients
     from regard.inspection.record.record import Record
 
     found = adapter(runs / name)

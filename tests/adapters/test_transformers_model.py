@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 import torch
+from trust.toys import QUICK, cases, rows
 
 from parity.test_enabling import WIDE, made
 from parity.test_looking import tokenizer
 from regard.adapters import adapter
 from regard.adapters.transformers_model import TransformersAdapter
 from regard.errors import SettingError
-from regard.inspection.measures.gradients import vectors_through
+from regard.faithfulness.audit import audit
+from regard.inspection.attribution.gradients import vectors_through
 from regard.text.examples import Labelled, Translation
-from regard.trust.audit import audit
-from trust.toys import QUICK, cases, rows
 
 transformers = pytest.importorskip("transformers")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from page import sample
-from regard.inspection.notes import noted
+from regard.inspection.head_labels import noted
 from regard.page.render import save_page
 
 pytestmark = pytest.mark.browser

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from browser.conftest import Opened
-from regard.inspection.measures.rollout import rollout
-from regard.inspection.measures.streams import layers_of
+from regard.inspection.attribution.rollout import layers_of, rollout
 
 pytestmark = pytest.mark.browser
 

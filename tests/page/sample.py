@@ -13,10 +13,10 @@ from regard.attention.positions import Alibi
 from regard.attention.scores import Additive, Score
 from regard.attention.windows import LocalP
 from regard.inspection.record.build import kept_of, observing, statistics_of
-from regard.inspection.record.fixed import Fixed
 from regard.inspection.record.place import Kept, Place, Slopes
+from regard.inspection.record.quantize import Fixed
 from regard.inspection.record.record import MeasureMap, Record, Step
-from regard.inspection.record.sides import Side
+from regard.inspection.record.token_axis import Side
 
 HOSTILE = (
     "<script>alert(1)</script>",

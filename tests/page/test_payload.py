@@ -65,7 +65,7 @@ def test_small_thumbnails_are_means_over_tokens() -> None:
 
 def test_a_record_of_512_tokens_makes_a_page_of_seven_megabytes() -> None:
     from regard.inspection.record.record import Record
-    from regard.inspection.record.sides import Side
+    from regard.inspection.record.token_axis import Side
     from regard.page.render import page
 
     torch.manual_seed(0)

@@ -16,7 +16,7 @@ from regard.errors import RecordError, RegardError, SettingError
 from regard.inspection.record.build import kept_of, observing, statistics_of
 from regard.inspection.record.place import Place
 from regard.inspection.record.record import Record
-from regard.inspection.record.sides import Side
+from regard.inspection.record.token_axis import Side
 from regard.page import view
 from regard.page.payload import payload
 from regard.page.render import bundle

@@ -10,9 +10,8 @@ from parity.test_looking import tokenizer
 from regard import hub
 from regard.adapters import adapter
 from regard.adapters.tokens import NO_WORD
-from regard.inspection.aligning import Aligning
-from regard.inspection.crossing import across, crossings
-from regard.inspection.linking import Reading, word_map, word_maps
+from regard.inspection.alignment.align import Aligning
+from regard.inspection.alignment.extract import Reading, across, crossings, word_map, word_maps
 
 transformers = pytest.importorskip("transformers")
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from regard.inspection.patterns.atlas import Atlas
-    from regard.inspection.patterns.sheet import Head
+    from regard.inspection.atlas.head_atlas import Atlas
+    from regard.inspection.atlas.label_heads import Head
 
 TITLES = ("place", "head", "looks at", "weight", "in 95%", "to beat", "largest", "for example")
 WIDE = 120  # columns of a terminal in which examples have room
@@ -45,10 +45,9 @@ def atlas(
     prepare_machine()
     from regard.adapters import adapter
     from regard.cli.progress_ui import progress_bar
-    from regard.inspection.patterns.atlas import atlas as named
-    from regard.inspection.patterns.atlas import passages_for
-    from regard.inspection.patterns.probes import PROBES
-    from regard.inspection.patterns.saving import expect_writable
+    from regard.inspection.atlas.export import expect_writable
+    from regard.inspection.atlas.head_atlas import PROBES, passages_for
+    from regard.inspection.atlas.head_atlas import atlas as named
     from regard.training.distributed import join
 
     path = out or run / "atlas.json"
@@ -74,8 +73,8 @@ def _tell(found: Atlas, path: Path) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from regard.inspection.patterns.saving import LEGEND
-    from regard.inspection.patterns.sheet import UNKNOWN
+    from regard.inspection.atlas.export import LEGEND
+    from regard.inspection.atlas.label_heads import UNKNOWN
 
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from regard.decoding.translate import Translator
-    from regard.inspection.translations import Judged
+    from regard.inspection.alignment.evaluate import Judged
     from regard.text.examples import Translation
 
 RECIPE = "bahdanau"
@@ -51,7 +51,7 @@ def demo(
     console.print(OPENING)
     seconds = _train(out / "run", steps, as_json)
     from regard.cli.progress_ui import progress_bar
-    from regard.inspection.translations import judge
+    from regard.inspection.alignment.evaluate import judge
     from regard.runs import Run
     from regard.text import grammar
 
@@ -105,8 +105,8 @@ def _worth_showing(pairs: list[Translation]) -> Translation:
 
 
 def _draw(translator: Translator, pair: Translation, out: Path) -> Path:
-    from regard.inspection.drawing import draw_map
-    from regard.inspection.translations import word_map
+    from regard.inspection.alignment.links import word_map
+    from regard.inspection.map_figure import draw_map
 
     [read] = translator.read([(pair.source, pair.target)])
     words = pair.source.split(), pair.target.split()
@@ -146,7 +146,7 @@ def _show(
     console: Console, translator: Translator, pairs: list[Translation], judged: Judged, shown: Translation
 ) -> None:
     from regard.cli.matrix import matrix_table
-    from regard.inspection.translations import word_map
+    from regard.inspection.alignment.links import word_map
 
     console.print("\n[bold]Sentences it has never seen[/bold]")
     short = [at for at, pair in enumerate(pairs) if 5 <= len(pair.source.split()) <= 14]

@@ -53,7 +53,7 @@ def _translations(run: Run, source: Path, target: Path, beam: int, alpha: float,
 
     from regard.cli.progress_ui import progress_bar
     from regard.decoding.beam import Beam, LengthPenalty
-    from regard.inspection.translations import judge
+    from regard.inspection.alignment.evaluate import judge
     from regard.text.corpora.translations import Parallel
     from regard.training.metrics import perplexity
 

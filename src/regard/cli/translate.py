@@ -82,8 +82,7 @@ def _rules(
 def _print(
     translator: Translator, one: Translated | None, number: int, rank: int, alignment: bool, as_json: bool
 ) -> None:
-    from regard.inspection.alignment import pharaoh
-    from regard.inspection.translations import links, told
+    from regard.inspection.alignment.links import links, pharaoh, told
 
     if one is None:
         typer.echo(json.dumps({"line": number, "text": ""}) if as_json else "")

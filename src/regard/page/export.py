@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.errors import RecordError
 from regard.files import write_whole
-from regard.inspection.drawing import SETTINGS, draw_map
+from regard.inspection.map_figure import SETTINGS, draw_map
 from regard.inspection.record.place import Place
 from regard.inspection.record.record import Record
 

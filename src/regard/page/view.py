@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from regard.adapters import ModelAdapter, adapter
 from regard.errors import RegardError, SettingError, unknown
-from regard.inspection.measures.measure import Rerun, expect_measures, measure, pooled
-from regard.inspection.measures.simple import HeadStatistics, every_head
-from regard.inspection.notes import noted, notes_of
-from regard.inspection.patterns.atlas import Atlas
+from regard.inspection.atlas.head_atlas import Atlas
+from regard.inspection.attribution.head_statistics import HeadStatistics, every_head
+from regard.inspection.attribution.measure import Rerun, expect_measures, measure, pooled
+from regard.inspection.head_labels import noted, notes_of
 from regard.inspection.record.collect import RecordSpec, collect
 from regard.inspection.record.record import MeasureMap, Record
 from regard.page.payload import payload
@@ -115,8 +115,7 @@ def look(
     `model`: itself, or the folder of a run or checkpoint. `text2`: a second text, or the translation to be read instead
     of one that the model writes. `places`, `heads`: what the maps are kept of, for long texts in large models; heads=()
     keeps statistics alone. `writes`: how many tokens a language model adds. `gradient`: keep how each weight matters to
-    ln p of what the model says. `atlas`: the names of the heads, as `regard.inspection.patterns.atlas` or a file of it
-    tells them; what lies in the folder of the model, atlas.json and audit.json, is found by itself.
+    ln p of what the model says. `atlas`: the names of the heads, an Atlas or a file of one; what lies in the folder of the model, atlas.json and audit.json, is found by itself.
     `measures`: attribution maps, by name, to be stored and saved with the record, as `View.measure` gives them.
     """
     found = adapter(model, tokenizer, writes)

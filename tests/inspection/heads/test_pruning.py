@@ -19,7 +19,7 @@ from regard.cli import app
 from regard.errors import RunError, SettingError
 from regard.inspection.classes import Classifier
 from regard.inspection.heads.ablation import ablate
-from regard.inspection.heads.examined import Examined, class_probability
+from regard.inspection.heads.evaluation import Examined, class_probability
 from regard.inspection.heads.importance import importance
 from regard.inspection.heads.pruning import lowest, prune, save_pruned
 from regard.inspection.intervene import intervene

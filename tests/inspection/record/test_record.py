@@ -17,11 +17,11 @@ from regard.attention.positions import Alibi, Relative
 from regard.attention.windows import LocalM, LocalP
 from regard.errors import RecordError, SettingError
 from regard.inspection.record.build import kept_of, observing, statistics_of
-from regard.inspection.record.fixed import Fixed
+from regard.inspection.record.mask_codec import Unkept
 from regard.inspection.record.place import Place
+from regard.inspection.record.quantize import Fixed
 from regard.inspection.record.record import Record, Step
-from regard.inspection.record.sides import Side
-from regard.inspection.record.terms import Unkept
+from regard.inspection.record.token_axis import Side
 
 H, T, S, D = 4, 13, 17, 8
 

@@ -22,7 +22,7 @@ from regard.inspection.record.build import kept_of, observing, statistics_of
 from regard.inspection.record.collect import collect
 from regard.inspection.record.place import Place
 from regard.inspection.record.record import Record, Step
-from regard.inspection.record.sides import Side
+from regard.inspection.record.token_axis import Side
 from regard.page.serve import Limits, make_app
 from regard.page.serve.serve_errors import ServeError
 

@@ -11,7 +11,7 @@ from tests.training.tasks.test_translation import corpus
 
 from regard.decoding import Beam, Greedy
 from regard.errors import RegardError
-from regard.inspection.translations import links
+from regard.inspection.alignment.links import links
 from regard.models.blocks import Gated
 from regard.models.transformer import Transformer
 from regard.runs import Run

@@ -8,7 +8,7 @@ import torch
 
 from regard.decoding.greedy import Greedy
 from regard.errors import RegardError, SettingError
-from regard.inspection.translations import word_map
+from regard.inspection.alignment.links import word_map
 from regard.runs import Run
 from regard.text.tokenizers.oov import number_of
 from regard.training.reading.recipes import read_recipe

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from regard.attention.observe import Attended, Observe
-from regard.inspection.heads.examined import Number
+from regard.inspection.heads.evaluation import Number
 from regard.inspection.intervene import Weights, answered, intervene
 
 

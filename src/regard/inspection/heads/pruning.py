@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from regard.errors import RunError, SettingError
 from regard.inspection.heads.ablation import ablate
-from regard.inspection.heads.examined import GRADED, Examined
+from regard.inspection.heads.evaluation import GRADED, Examined
 from regard.inspection.heads.importance import importance
 from regard.models.pruning import group_of, multi_heads, without
 from regard.runs.build import TARGET_TOKENIZER, TOKENIZER

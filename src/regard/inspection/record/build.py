@@ -15,9 +15,9 @@ from regard.attention.masks import Causal, Everything, Mask
 from regard.attention.observe import Attended, Observe, cells
 from regard.attention.scores import Additive, Dot
 from regard.errors import SettingError
-from regard.inspection.record.fixed import Fixed
+from regard.inspection.record.mask_codec import WHOLE, Added, Local, Sight, Unkept
 from regard.inspection.record.place import Kept, Statistics
-from regard.inspection.record.terms import WHOLE, Added, Local, Sight, Unkept
+from regard.inspection.record.quantize import Fixed
 
 TOP = 8
 SMALL, LARGE = 256, 1024  # rows and columns of a thumbnail, and from so many tokens on

@@ -20,14 +20,14 @@ from regard.attention.hearing import Heard, hearing
 from regard.attention.observe import Attended, Observe
 from regard.attention.tap import places_of
 from regard.errors import PlaceError, SettingError
+from regard.inspection.attribution.norms import joining, value_norms
 from regard.inspection.intervene import count_anew, is_changed
-from regard.inspection.measures.norms import joining, value_norms
 from regard.inspection.record.build import kept_of, observing, statistics_of
-from regard.inspection.record.fixed import Fixed
+from regard.inspection.record.mask_codec import Unkept
 from regard.inspection.record.place import Kept, Place, Slopes
+from regard.inspection.record.quantize import Fixed
 from regard.inspection.record.record import Record, Step
-from regard.inspection.record.sides import Side
-from regard.inspection.record.terms import Unkept
+from regard.inspection.record.token_axis import Side
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from regard.errors import RecordError, ShapeError
-from regard.inspection.record.fixed import Fixed
-from regard.inspection.record.terms import Added, Local, Sight
+from regard.inspection.record.mask_codec import Added, Local, Sight
+from regard.inspection.record.quantize import Fixed
 
 Where = slice | Tensor
 

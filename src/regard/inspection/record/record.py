@@ -23,10 +23,10 @@ from torch import Tensor
 
 from regard.errors import RecordError
 from regard.files import write_whole
-from regard.inspection.record.fixed import Fixed
+from regard.inspection.record.mask_codec import Added, Local, Sight
 from regard.inspection.record.place import Kept, Place, Slopes, Statistics
-from regard.inspection.record.sides import Side
-from regard.inspection.record.terms import Added, Local, Sight
+from regard.inspection.record.quantize import Fixed
+from regard.inspection.record.token_axis import Side
 
 VERSION = 1
 
