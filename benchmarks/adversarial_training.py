@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.adapters.bert_inputs import Rows, rows_of
-from regard.attention.hearing import capture
+from regard.attention.capture import capture
 from regard.attention.observe import Observe
 from regard.errors import SettingError
 from regard.inspection.statistics import jsd, tvd

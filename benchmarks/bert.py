@@ -28,7 +28,7 @@ from homonyms import SEEDS as SPLITS
 from homonyms import Seen, score, seen, told
 
 from regard.inspection.embeddings import Embedder
-from regard.training.reading.recipes import read_recipe
+from regard.training.config.recipes import read_recipe
 from regard.training.run import recorded, train
 from regard.training.tasks import TASKS
 from regard.training.tasks.masked import Masked

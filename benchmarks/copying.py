@@ -24,18 +24,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.models.cache import NeuralCache
-from regard.models.predictions import IGNORED
+from regard.models.neural_cache import NeuralCache
 from regard.runs.weights import load_weights
 from regard.text import grammar
+from regard.text.examples import IGNORED
 from regard.text.grammar.nouns import UNSEEN
 from regard.text.tokenizers.oov import compacted, number_of, opened
 from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.training.config.recipes import read_recipe
 from regard.training.distributed import World
-from regard.training.keeping import Keeping
 from regard.training.loop import Loop
-from regard.training.reading.recipes import read_recipe
-from regard.training.reading_on import closed_surprise
+from regard.training.objectives.stateful_lm import closed_surprise
+from regard.training.run_writer import Keeping
 from regard.training.tasks import TASKS
 
 WAYS = {

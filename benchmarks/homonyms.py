@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from regard.inspection.embeddings import Embedder
 from regard.text import grammar
-from regard.training.reading.recipes import read_recipe
+from regard.training.config.recipes import read_recipe
 from regard.training.run import recorded, train
 from regard.training.tasks import TASKS
 from regard.training.tasks.contextual import Contextual

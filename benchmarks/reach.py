@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from regard.text.batches.batch import BlockBatch
 from regard.text.batches.lm_batches import Blocks, Read
 from regard.text.batches.plan import Batches
+from regard.training.config.recipes import read_recipe
 from regard.training.distributed import World
 from regard.training.loop import Loop
-from regard.training.reading.recipes import read_recipe
 from regard.training.tasks import TASKS
 
 MODELS = {

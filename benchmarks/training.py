@@ -24,15 +24,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from regard.training.config.recipes import read_recipe
 from regard.training.distributed import World
-from regard.training.keeping import Keeping
+from regard.training.events.event import Event, Saved
+from regard.training.events.log import LogFile
 from regard.training.loop import Loop
-from regard.training.reading.recipes import read_recipe
 from regard.training.recipe import Prepared
+from regard.training.run_writer import Keeping
 from regard.training.schedules import schedule
 from regard.training.tasks import TASKS
-from regard.training.telling.events import Event, Saved
-from regard.training.telling.log import LogFile
 
 GOAL = 1.03  # the loop's time over the bare loop's
 CASES = {

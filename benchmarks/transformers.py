@@ -106,7 +106,7 @@ def generate(rows: int) -> dict[str, Work]:
 
     from regard.decoding.greedy import Greedy
     from regard.decoding.search import Rules
-    from regard.models.packed import packed
+    from regard.models.packed_linear import packed
 
     plain, theirs = (model.eval() for model in gpt2())
     ours = packed(plain, rows)  # as `regard generate` does

@@ -6,16 +6,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOMS = (
-    "lazy",
     "errors",
+    "lazy",
     "files",
     "html",
     "attention",
     "text",
     "models",
     "decoding",
-    "training",
+    "runs",
     "hub",
+    "training",
     "adapters",
     "exports",
     "inspection",
@@ -28,34 +29,33 @@ ATTENTION = (
     "scores",
     "grid",
     "masks",
-    "reach",
+    "mask_analysis",
     "biases",
     "windows",
-    "prepared",
+    "inputs",
     "observe",
     "kernels",
     "attend",
-    "copied",
-    "memory",
+    "copy_attention",
     "tap",
-    "elsewhere",
-    "hearing",
+    "torch_hooks",
+    "capture",
     "positions",
-    "compiled",
     "residual",
+    "kv_cache",
     "layers",
+    "pooling",
     "__init__",
 )
 TEXT = ("examples", "words", "corpora", "tokenizers", "store", "batches", "grammar", "__init__")
 TRAINING = (
-    "objective",
+    "objectives",
     "recipe",
-    "telling",
+    "events",
     "metrics",
     "schedules",
-    "reading",
+    "config",
     "distributed",
-    "weights",
     "checkpoint",
     "randomness",
     "optimisers",
@@ -65,20 +65,13 @@ TRAINING = (
     "state",
     "step",
     "evaluation",
-    "staging",
-    "keeping",
+    "host_staging",
+    "run_writer",
     "estimate",
     "guards",
     "loop",
-    "objectives",
-    "contexts",
-    "masked",
-    "answering",
-    "reading_on",
-    "translating",
     "tasks",
     "run",
-    "use",
     "scoring",
     "__init__",
 )
@@ -148,7 +141,7 @@ def _strangers(graph: Graph) -> Iterator[str]:
         if name.split(".")[1] != "attention":
             continue
         allowed = {"torch", "regard", *sys.stdlib_module_names}
-        if name.startswith("regard.attention.kernels.triton_"):
+        if name.startswith(("regard.attention.kernels.triton.", "regard.attention.kernels.hopper.")):
             allowed.add("triton")
         for target in sorted(targets):
             if target.split(".")[0] not in allowed:

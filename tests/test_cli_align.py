@@ -9,7 +9,7 @@ import pytest
 from regard import cli
 from regard.inspection.alignment.symmetrize import merged
 from regard.text.grammar.corpus_files import write
-from regard.training.reading.recipes import read_recipe
+from regard.training.config.recipes import read_recipe
 from regard.training.run import train
 from regard.training.tasks import TASKS
 

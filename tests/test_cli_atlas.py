@@ -12,7 +12,7 @@ from page.serve.fakes import client_of
 from regard import cli, look
 from regard.adapters import adapter
 from regard.inspection.atlas.head_atlas import Atlas
-from regard.training.reading.recipes import read_recipe
+from regard.training.config.recipes import read_recipe
 from regard.training.run import train
 from regard.training.tasks import TASKS
 

@@ -12,7 +12,7 @@ import pytest
 from faults.command import begin, end
 from regard import cli
 from regard.faithfulness.report import Report
-from regard.training.reading.recipes import read_recipe
+from regard.training.config.recipes import read_recipe
 from regard.training.run import train
 from regard.training.tasks import TASKS
 

@@ -15,12 +15,12 @@ from safetensors import safe_open
 from regard import cli
 from regard.adapters.encoder import ELMoAdapter
 from regard.inspection.embeddings import Embedder
+from regard.models.char_cnn import Looked, Spelled
 from regard.models.elmo import DeepReader, ELMo, Tagger
-from regard.models.spelling import Looked, Spelled
 from regard.text.tokenizers.kinds import BPE, Words
 from regard.text.tokenizers.spelling import spelled_vocabulary
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.reading.recipes import read_recipe
+from regard.training.config.recipes import read_recipe
 from regard.training.run import train
 from regard.training.tasks import TASKS
 

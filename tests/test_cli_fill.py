@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from regard import cli
-from regard.inspection.classes import Classifier
+from regard.inspection.classify import Classifier
 from regard.inspection.embeddings import Embedder
-from regard.inspection.filling import Filler
+from regard.inspection.fill_mask import Filler
 from regard.runs import Run
-from regard.training.reading.recipes import read_recipe
+from regard.training.config.recipes import read_recipe
 from regard.training.run import train
 from regard.training.tasks import TASKS
 

@@ -22,7 +22,7 @@ GOOD = {
     "regard.attention": "from regard.attention.attend import attend",
     "regard.attention.scores": "import math\nimport torch.nn as nn\nfrom regard.errors import RegardError",
     "regard.attention.kernels": "",
-    "regard.attention.kernels.triton_forward": "import triton\nfrom regard.attention import scores",
+    "regard.attention.kernels.triton.forward": "import triton\nfrom regard.attention import scores",
     "regard.attention.attend": "from regard.attention import kernels, scores",
     "regard.cli": "from regard import __version__\nfrom regard.cli import demo",
     "regard.cli.demo": "def f():\n    from regard.attention import attend, scores",

@@ -23,8 +23,8 @@ import torch
 from steps import in_a_row, milliseconds, peak, show
 from torch import Tensor
 
-from regard.attention.kernels.triton_additive import attended
-from regard.attention.kernels.triton_additive_parts import TILINGS
+from regard.attention.kernels.triton.additive import attended
+from regard.attention.kernels.triton.additive_workspace import TILINGS
 
 CEILING = 4180  # Gtanh/s: 16 special functions a cycle, 132 multiprocessors, 1.98 GHz
 DEVICE = "cpu" if "--tiny" in sys.argv else "cuda"

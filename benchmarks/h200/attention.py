@@ -98,8 +98,8 @@ def everything() -> list[Row]:
 
 def received() -> list[Row]:
     """What each key received: given the log-sum-exp, and with the pass that finds it."""
-    from regard.attention.kernels import triton_statistics_launch as launch
     from regard.attention.kernels.spans import FAR, Spans
+    from regard.attention.kernels.triton import statistics_pass as launch
 
     rival = None
     if find_spec("flash_colreduce") is not None:

@@ -27,8 +27,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from regard.attention.kernels.shapes import Tiling
 from regard.attention.kernels.spans import FAR, Spans
-from regard.attention.kernels.triton_backward_launch import TILINGS, Tilings, gradients
-from regard.attention.kernels.triton_decode import WALKS, Walk, decode
+from regard.attention.kernels.triton.backward import TILINGS, Tilings, gradients
+from regard.attention.kernels.triton.decode import WALKS, Walk, decode
 
 TINY = "--tiny" in sys.argv
 DEVICE = "cpu" if TINY else "cuda"

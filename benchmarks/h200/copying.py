@@ -30,17 +30,17 @@ from steps import in_a_row, milliseconds, peak, show
 from torch import Tensor
 
 from regard.attention import attend
-from regard.attention.copied import copied
-from regard.attention.kernels import triton_copied_launch as launch
+from regard.attention.copy_attention import copied
 from regard.attention.kernels.shapes import Tiling
 from regard.attention.kernels.spans import Spans
-from regard.attention.kernels.triton_copied_launch import Tilings
+from regard.attention.kernels.triton import copy as launch
+from regard.attention.kernels.triton.copy import Tilings
 from regard.attention.masks import Documents, Past
 from regard.attention.scores import Bilinear
-from regard.models import attentive
-from regard.models.copying import Gate
-from regard.models.recurrence import Recurrence
-from regard.models.words import Words
+from regard.models import attentive_rnn_lm
+from regard.models.copy_gates import Gate
+from regard.models.embedding import Words
+from regard.models.rnn import Recurrence
 
 DEVICE = "cpu" if "--tiny" in sys.argv else "cuda"
 VOCABULARY = 1500
@@ -244,8 +244,8 @@ def training(report: Report, *, tiny: bool) -> list[dict[str, Any]]:
 
 def _step(B: int, T: int, half: bool, most: int) -> dict[str, float]:
     torch.manual_seed(0)
-    look = attentive.LookBack(Bilinear(128), copy=Gate(128))
-    model = attentive.AttentiveLM(Words(VOCABULARY, 128), Recurrence("lstm", 128, 128), look).to(DEVICE)
+    look = attentive_rnn_lm.LookBack(Bilinear(128), copy=Gate(128))
+    model = attentive_rnn_lm.AttentiveLM(Words(VOCABULARY, 128), Recurrence("lstm", 128, 128), look).to(DEVICE)
     text = torch.randint(VOCABULARY, (B, T + 1), device=DEVICE)
     texts = torch.arange(T, device=DEVICE).expand(B, T) * 4 // T
 

@@ -40,9 +40,9 @@ from regard.models.gpt import GPT
 from regard.text.batches.batch import Batch, BlockBatch, MaskedBatch
 from regard.training.distributed import World
 from regard.training.loop import Loop, forever
-from regard.training.masked import GuessHidden
-from regard.training.objective import Objective
-from regard.training.objectives import PredictNext
+from regard.training.objectives.base import Objective
+from regard.training.objectives.lm import PredictNext
+from regard.training.objectives.mlm import GuessHidden
 from regard.training.recipe import AdamW, Prepared, Recipe, Train
 
 PEAK = 989.5e12  # bf16 operations a second of an H100 or H200

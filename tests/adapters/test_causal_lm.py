@@ -13,10 +13,10 @@ from regard.adapters.causal_lm import CausalLMAdapter
 from regard.attention.scores import Bilinear
 from regard.errors import SettingError
 from regard.faithfulness.audit import audit
-from regard.models.attentive import AttentiveLM, LookBack
-from regard.models.copying import Gate
-from regard.models.recurrence import Recurrence
-from regard.models.words import Words
+from regard.models.attentive_rnn_lm import AttentiveLM, LookBack
+from regard.models.copy_gates import Gate
+from regard.models.embedding import Words
+from regard.models.rnn import Recurrence
 from regard.text.examples import Labelled
 
 

@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 import torch
+from trust.toys import SIZE, TEXTS, TOKENIZER, bert, cases, classifier, filler, rows
 
 from regard.adapters.encoder import ClassifierAdapter
 from regard.errors import SettingError
 from regard.models.pooling import PoolingClassifier
 from regard.text.examples import Labelled, Translation
-from trust.toys import SIZE, TEXTS, TOKENIZER, bert, cases, classifier, filler, rows
 
 MASK, CLS, SEP = (TOKENIZER.special.need(role) for role in ("mask", "cls", "sep"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from trust.toys import SIZE, TOKENIZER, bert, classifier, filler, language_model, translating
 
 from regard.adapters import adapter
 from regard.adapters.causal_lm import CausalLMAdapter
@@ -12,7 +13,6 @@ from regard.adapters.encoder import ClassifierAdapter, MaskedLMAdapter
 from regard.adapters.translator import TranslatorAdapter
 from regard.errors import SettingError
 from regard.models.bert import Bert, Size
-from trust.toys import SIZE, TOKENIZER, bert, classifier, filler, language_model, translating
 
 
 @pytest.mark.parametrize(

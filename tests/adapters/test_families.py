@@ -15,7 +15,7 @@ from regard.errors import PlaceError, SettingError
 from regard.inspection.record.collect import RecordSpec, collect
 from regard.text import Tokenizer
 from regard.text.tokenizers.kinds import Words
-from regard.training.reading.recipes import read_recipe
+from regard.training.config.recipes import read_recipe
 from regard.training.run import train
 from regard.training.tasks import TASKS
 

@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 import torch
+from trust.toys import PAIRS, SIZE, TOKENIZER, cases, rows, translating
 
 from regard.adapters.translator import UNKNOWN
 from regard.errors import SettingError
 from regard.text.examples import Labelled, Translation
 from regard.text.tokenizers.oov import number_of
-from trust.toys import PAIRS, SIZE, TOKENIZER, cases, rows, translating
 
 KINDS = pytest.mark.parametrize("kind", ["bahdanau", "transformer", "pointer"])
 START, END = (TOKENIZER.special.need(role) for role in ("start", "end"))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from regard.attention import compiled as gate
-from regard.attention.compiled import compiled_half
+from regard.attention import residual as gate
+from regard.attention.residual import compiled_half
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from attention.cases import (
     size,
 )
 from regard.attention import DenseBias, Observe, attend, scores, windows
-from regard.attention.kernels import blocks as walking
+from regard.attention.kernels import row_blocks as walking
 from regard.attention.kernels.statistics import _largest
 from regard.attention.masks import Causal, Dense, Documents, Everything, Mask, Padding, Past, Window
 from regard.attention.observe import top_of

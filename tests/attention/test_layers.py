@@ -7,17 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Observe, capture, masks, scores
-from regard.attention.layers import (
-    AddNorm,
-    AttentionPooling,
-    Cache,
-    DecoderBlock,
-    EncoderBlock,
-    FeedForward,
-    Fused,
-    MultiHead,
-    Separate,
-)
+from regard.attention.kv_cache import Cache
+from regard.attention.layers import AddNorm, DecoderBlock, EncoderBlock, FeedForward, Fused, MultiHead, Separate
+from regard.attention.pooling import AttentionPooling
 from regard.attention.positions import Rotary
 from regard.errors import SettingError, ShapeError
 

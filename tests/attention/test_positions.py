@@ -120,8 +120,8 @@ def test_an_offset_for_each_row_equals_rows_alone(make, backend: str) -> None:  
 
 @pytest.mark.parametrize("backend", ["plain", "stream"])
 def test_relative_and_rotary_have_true_gradients(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.attention.kernels.blocks.COMFORT", 20)
-    monkeypatch.setattr("regard.attention.kernels.blocks.LIMIT", 20)
+    monkeypatch.setattr("regard.attention.kernels.row_blocks.COMFORT", 20)
+    monkeypatch.setattr("regard.attention.kernels.row_blocks.LIMIT", 20)
     torch.manual_seed(0)
     q, k = (torch.randn(1, 2, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
     relative, turn = Relative(2, reach=2).double(), Rotary(4)

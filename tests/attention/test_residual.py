@@ -148,7 +148,7 @@ def test_kernels_serve_what_they_can_hold(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 if __name__ == "__main__":
-    from regard.attention.kernels import triton_residual
+    from regard.attention.kernels.triton import residual as triton_residual
 
     triton_residual.FORTH = triton_residual.BACK = 4  # so that they take several rows
     torch.use_deterministic_algorithms(True)  # memory that nobody has written to is not a number

@@ -167,7 +167,7 @@ def check_outputs_are_wholly_written() -> None:
 @checks
 def check_candidates_are_put_in_order() -> None:
     """What Hopper's passes leave behind for small kernels that run anywhere: lists of keys and scores."""
-    from regard.attention.kernels import triton_statistics as kernels
+    from regard.attention.kernels.triton import statistics as kernels
 
     source = torch.Generator().manual_seed(0)
     lines, room, top = 37, 32, 5
@@ -195,7 +195,7 @@ def check_candidates_are_put_in_order() -> None:
 def check_the_largest_is_found_among_the_keys_that_are_left() -> None:
     """What Hopper's forward pass leaves of it: four keys, or half a block where several classes have it."""
     from regard.attention.kernels.spans import Spans
-    from regard.attention.kernels.triton_statistics_launch import Pass
+    from regard.attention.kernels.triton.statistics_pass import Pass
 
     q, k, _ = drawn(40, 230, 16)
     k[:, :, 131] = k[:, :, 130]  # equal ones: the first counts
@@ -218,7 +218,7 @@ def check_the_largest_is_found_among_the_keys_that_are_left() -> None:
 @checks
 def check_floors_are_what_the_last_of_the_largest_reach() -> None:
     """Scores, or weights where there are any to compare with; of other rows there are too many from the outset."""
-    from regard.attention.kernels import triton_statistics as kernels
+    from regard.attention.kernels.triton import statistics as kernels
 
     strips = torch.randn(70, 16, generator=torch.Generator().manual_seed(1))
     strips[5, 4:] = -1e34  # fewer keys than classes
@@ -241,7 +241,7 @@ def check_floors_are_what_the_last_of_the_largest_reach() -> None:
 @checks
 def check_only_rows_with_too_many_candidates_are_gone_through_again() -> None:
     from regard.attention.kernels.spans import Spans
-    from regard.attention.kernels.triton_statistics_launch import ROOM, Pass
+    from regard.attention.kernels.triton.statistics_pass import ROOM, Pass
 
     q, k, v = drawn(40, 50, 16, few=4)
     want = attend(q, k, v, mask=masks.Causal(), observe=Observe(top=3), backend="plain")
@@ -310,7 +310,7 @@ FLOATS, NUMBERS = ("LSE", "ENT", "STRIPS", "FLOOR", "GOT"), ("COUNT", "TAKEN", "
 def test_hoppers_forward_pass_runs_on_tensor_cores_and_in_registers(width: int, groups: int, top: int) -> None:
     from triton.experimental.gluon._runtime import GluonASTSource  # type: ignore[import-untyped]
 
-    from regard.attention.kernels.triton_hopper_forward import forward
+    from regard.attention.kernels.hopper.forward import forward
 
     constants = {"D": width, "BN": 128, "GROUPS": groups, "STAGES": 2, "ENTROPY": True, "TOP": top, "TOLD": False}
     constants |= {"LEAD": top == 1 and groups == 3, "SHARED": top <= 1 and groups == 2}
@@ -323,12 +323,12 @@ def test_hoppers_forward_pass_runs_on_tensor_cores_and_in_registers(width: int, 
 
 
 def test_hoppers_passes_and_their_launches_agree_on_sizes() -> None:
-    from regard.attention.kernels import triton_hopper_argmax as argmax
-    from regard.attention.kernels import triton_hopper_lanes as lanes
-    from regard.attention.kernels import triton_hopper_notes as notes
-    from regard.attention.kernels import triton_hopper_statistics as hopper
-    from regard.attention.kernels import triton_statistics as general
-    from regard.attention.kernels import triton_statistics_launch as launch
+    from regard.attention.kernels.hopper import argmax
+    from regard.attention.kernels.hopper import ptx as lanes
+    from regard.attention.kernels.hopper import statistics as hopper
+    from regard.attention.kernels.hopper import topk as notes
+    from regard.attention.kernels.triton import statistics as general
+    from regard.attention.kernels.triton import statistics_pass as launch
 
     assert lanes.KEYS.value == launch.KEYS
     assert notes.NOTES.value * notes.NOTE_BYTES.value * 32 == launch.NOTED  # of a warp's lanes
@@ -342,7 +342,7 @@ def test_hoppers_passes_and_their_launches_agree_on_sizes() -> None:
 def test_hoppers_statistics_pass_runs_on_tensor_cores(width: int, cells: int, even: bool, collects: bool) -> None:
     from triton.experimental.gluon._runtime import GluonASTSource
 
-    from regard.attention.kernels.triton_hopper_statistics import statistics
+    from regard.attention.kernels.hopper.statistics import statistics
 
     constants = {"D": width, "BN": 128, "STAGES": 2, "CELLS": cells, "EVEN": even, "RECEIVED": True, "TOP": collects}
     constants |= {"ALONE": even, "ROOM": 32, "TOLD": False}
@@ -357,8 +357,8 @@ def test_hoppers_statistics_pass_runs_on_tensor_cores(width: int, cells: int, ev
 def test_the_general_forward_pass_runs_on_tensor_cores(width: int) -> None:
     from triton.compiler import ASTSource  # type: ignore[import-untyped]
 
-    from regard.attention.kernels.triton_forward import forward
-    from regard.attention.kernels.triton_tiles import tile_of
+    from regard.attention.kernels.triton.descriptors import tile_of
+    from regard.attention.kernels.triton.forward import forward
 
     tile = tile_of(width, torch.bfloat16)
     constants = {"D": width, "BD": width, "BM": tile.queries, "BN": tile.keys, "ENTROPY": True}

@@ -20,8 +20,8 @@ from torch import Tensor
 from attention.interpreting import Checks, disassembled, interpreted
 from regard.attention import Attended, Observe, attend, masks, scores
 from regard.attention.inputs import prepare
-from regard.attention.kernels import triton_additive, triton_additive_parts
-from regard.attention.kernels.triton_additive_parts import TILINGS
+from regard.attention.kernels.triton import additive, additive_workspace
+from regard.attention.kernels.triton.additive_workspace import TILINGS
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -47,8 +47,8 @@ def drawn(q: tuple[int, ...], k: tuple[int, ...], *, units: int = 5, values: int
 
 def kernel(q: Tensor, k: Tensor, v: Tensor, score: scores.Additive, mask: masks.Mask | None = None) -> Attended:
     prepared, v = prepare(q, k, v, score, mask, None, None)
-    assert triton_additive.refuses(prepared, v, 0.0) is None
-    return triton_additive.compute(prepared, v, 0.0, STATISTICS)
+    assert additive.refuses(prepared, v, 0.0) is None
+    return additive.compute(prepared, v, 0.0, STATISTICS)
 
 
 def plain(q: Tensor, k: Tensor, v: Tensor, score: scores.Additive, mask: masks.Mask | None = None) -> Attended:
@@ -193,24 +193,24 @@ def check_parts_of_rows_and_of_leading_indices_change_nothing() -> None:
     """A workspace too small for the whole map: rows of one leading index at a time, keys' gradients summed up."""
     inputs = drawn((2, 70, 4), (2, 70, 4))
     whole = everything(kernel, inputs, masks.Causal(), torch.float32)
-    free = triton_additive_parts.FREE
+    free = additive_workspace.FREE
     for room in (11_000, 1):
-        triton_additive_parts.FREE = room  # type: ignore[misc]
+        additive_workspace.FREE = room  # type: ignore[misc]
         cut = everything(kernel, inputs, masks.Causal(), torch.float32)
         for name, x in whole.items():
             torch.testing.assert_close(
                 cut[name], x, rtol=1e-5, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
             )
-    triton_additive_parts.FREE = free  # type: ignore[misc]
+    additive_workspace.FREE = free  # type: ignore[misc]
 
 
 @check
 def check_powers_that_fit_into_gradients() -> None:
     """Lengths in whole tiles: what is borrowed from the gradients is not needed once they are written."""
     agrees(drawn((2, 64, 4), (2, 64, 4), units=16), masks.Causal())
-    free, triton_additive_parts.FREE = triton_additive_parts.FREE, 1  # type: ignore[misc]
+    free, additive_workspace.FREE = additive_workspace.FREE, 1  # type: ignore[misc]
     agrees(drawn((128, 4), (64, 4), units=16))
-    triton_additive_parts.FREE = free  # type: ignore[misc]
+    additive_workspace.FREE = free  # type: ignore[misc]
 
 
 @check
@@ -232,7 +232,7 @@ def check_long_sums_keep_their_digits() -> None:
         return [x.double() for x in torch.autograd.grad((how(*leaves) * factor.to(dtype)).sum(), leaves)]
 
     want, near = grads(plainly, torch.float64), grads(plainly, torch.float32)
-    got = grads(lambda *leaves: triton_additive.attended(*leaves, None, None)[0], torch.float32)
+    got = grads(lambda *leaves: additive.attended(*leaves, None, None)[0], torch.float32)
     for name, x, y, exact in zip(("a", "b", "v", "vector"), got, near, want, strict=True):
         ours, plains = (float((z - exact).norm()) for z in (x, y))
         assert ours <= 3 * plains, f"gradient of {name} is off by {ours:.1e}, plain by {plains:.1e}"
@@ -247,7 +247,7 @@ def check_every_tiling_gives_the_same() -> None:
     found = {}
     for name in ("auto", *TILINGS):
         leaves = [x.detach().clone().requires_grad_() for x in (a, b, v, score.vector)]
-        output, lse, entropy = triton_additive.attended(*leaves, None, None, name)
+        output, lse, entropy = additive.attended(*leaves, None, None, name)
         found[name] = (output, lse, entropy, *torch.autograd.grad((output * factor).sum(), leaves))
     for name, got in found.items():
         for x, y in zip(got, found["auto"], strict=True):
@@ -292,12 +292,12 @@ def test_the_workspace_is_linear_in_the_length(N: int, T: int, S: int, U: int) -
     """Every row is in one part, and no part asks for more than the inputs' size, a fixed room, or 64 rows of pairs."""
     a, b = (torch.empty(N, length, U, device="meta") for length in (T, S))
     rows = torch.zeros(N, T, dtype=torch.int8)
-    for part in triton_additive_parts.parts(a, b, a.numel() + b.numel(), tables=2):
+    for part in additive_workspace.parts(a, b, a.numel() + b.numel(), tables=2):
         here = part.cut(rows)
         here += 1
         room = here.size(0) * ((here.size(1) + S) * U + 2 * here.size(1) * S)
-        least = triton_additive_parts.THIN * (U + 2 * S) + S * U
-        assert room <= max(a.numel() + b.numel(), triton_additive_parts.FREE, least)
+        least = additive_workspace.THIN * (U + 2 * S) + S * U
+        assert room <= max(a.numel() + b.numel(), additive_workspace.FREE, least)
     assert bool((rows == 1).all())
 
 
@@ -329,7 +329,7 @@ def test_both_passes_take_twice_the_memory_of_their_inputs(
 
     Nothing is computed but products of matrices: only what is allocated is looked at, and how much is launched.
     """
-    from regard.attention.kernels import triton_additive_tiles as kernels
+    from regard.attention.kernels.triton import additive_kernels as kernels
 
     stubs = [Unlaunched() for _ in range(5)]
     for name, stub in zip(("grow", "write_scores", "soften", "write_slopes", "gather"), stubs, strict=True):
@@ -339,7 +339,7 @@ def test_both_passes_take_twice_the_memory_of_their_inputs(
     size = sum(x.numel() * x.element_size() for x in inputs)
 
     def forward() -> tuple[Tensor, Tensor, Tensor]:
-        return triton_additive.attended(*inputs, None, None)
+        return additive.attended(*inputs, None, None)
 
     with torch.no_grad():
         assert peak(forward) <= 1.4 * size
@@ -355,7 +355,7 @@ def test_refusals_are_in_words() -> None:
     def said(**changes: Any) -> str | None:
         asked = {"score": score, "mask": None, "bias": None, "window": None, "dropout": 0.0} | changes
         *how, dropout = asked.values()
-        return triton_additive.refuses(*prepare(q, k, v, *how), dropout)
+        return additive.refuses(*prepare(q, k, v, *how), dropout)
 
     assert said() == "it runs on cuda, not on cpu"
     assert (
@@ -396,7 +396,7 @@ def loops(sass: str) -> list[Counter[str]]:
 @pytest.mark.parametrize("name", ["write_scores", "write_slopes", "gather", "gather and vector"])
 def test_hot_loops_are_lean(name: str) -> None:
     """Per pair and unit: half a reciprocal, no division, no spilled register, no barrier, few instructions besides."""
-    from regard.attention.kernels import triton_additive_tiles as kernels
+    from regard.attention.kernels.triton import additive_kernels as kernels
 
     kernel = getattr(kernels, name.split()[0])
     tiling, constants = TILINGS["square"], {"PADDED": 256, "ASM": True}

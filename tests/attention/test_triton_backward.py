@@ -19,7 +19,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 from regard.attention.kernels.shapes import Tiling
 from regard.attention.kernels.spans import FAR, Spans
-from regard.attention.kernels.triton_backward_launch import TILINGS, Tilings, gradients
+from regard.attention.kernels.triton.backward import TILINGS, Tilings, gradients
 
 SMALL = Tilings(Tiling(16, 32, 4, 1), Tiling(32, 16, 4, 1))  # several blocks of either kind, of different sizes
 check = Checks(__file__)
@@ -258,7 +258,7 @@ def sass_of(kernel: Any, D: int, tiling: Tiling) -> str:
 @pytest.mark.parametrize("name", ["to_keys", "to_queries"])
 @pytest.mark.parametrize("D", list(TILINGS))
 def test_compiles_for_hopper_to_its_tensor_cores_without_spills(D: int, name: str) -> None:
-    from regard.attention.kernels import triton_backward as kernels
+    from regard.attention.kernels.triton import backward as kernels
 
     sass = sass_of(getattr(kernels, name), D, getattr(TILINGS[D], name))
     products = sass.count("HGMMA")

@@ -17,7 +17,7 @@ from attention.interpreting import Checks, disassembled, interpreted
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from regard.attention.kernels.spans import Spans
-from regard.attention.kernels.triton_decode import MOST, WALKS, Walk, decode
+from regard.attention.kernels.triton.decode import MOST, WALKS, Walk, decode
 from regard.errors import ShapeError
 
 SMALL = Walk(16, 4, 1)
@@ -194,7 +194,7 @@ def test_compiles_for_hopper_without_spills_and_fetches_ahead(D: int, scores: bo
     from triton.backends.compiler import GPUTarget  # type: ignore[import-untyped]
     from triton.compiler import ASTSource  # type: ignore[import-untyped]
 
-    from regard.attention.kernels.triton_decode import attend_part
+    from regard.attention.kernels.triton.decode import attend_part
 
     walk = WALKS[2 * D]
     constants: dict[str, Any] = {"D": D, "BD": D, "BM": 16, "BN": walk.keys, "TOLD": False, "DOCUMENTS": False}

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from regard.cli.generate import generate
 from regard.errors import RegardError
-from regard.training.reading.recipes import read_recipe
+from regard.training.config.recipes import read_recipe
 from regard.training.run import train
 from regard.training.tasks import TASKS
 

@@ -17,7 +17,7 @@ from regard.exports.ctranslate2 import QUANTIZATIONS, export
 from regard.runs import Run
 from regard.runs.weights import save_weights, weights_of
 from regard.text.grammar import drawn
-from regard.training.reading.recipes import read_recipe, write_recipe
+from regard.training.config.recipes import read_recipe, write_recipe
 from regard.training.recipe import Recipe
 from regard.training.tasks import TASKS
 from regard.training.tasks.language import TextFile

@@ -18,7 +18,7 @@ from regard.exports.onnx.export_graph import Graph
 from regard.models.gpt import GPT
 from regard.models.transformer import Transformer
 from regard.runs import Run
-from regard.training.reading.recipes import read_recipe
+from regard.training.config.recipes import read_recipe
 from regard.training.run import train
 from regard.training.tasks import TASKS
 

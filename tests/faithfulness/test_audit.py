@@ -16,7 +16,7 @@ from regard.errors import RunError, SettingError
 from regard.faithfulness.audit import audit
 from regard.faithfulness.report import Report
 from regard.models.bert import Bert, Size
-from regard.models.heads import OnTokens, Reading
+from regard.models.bert_heads import OnTokens, Reading
 from regard.text.examples import Labelled
 from regard.training.distributed import World
 

@@ -18,17 +18,17 @@ from regard.decoding.translate import Translator
 from regard.faithfulness.adversary import Search
 from regard.faithfulness.run_tests import Settings
 from regard.models.bert import Bert, MaskedLM, Size
+from regard.models.bert_heads import OnText, Reading
 from regard.models.blocks import Style, gelu
 from regard.models.decoders import Bahdanau
+from regard.models.embedding import Words as Vectors
 from regard.models.gpt import GPT
-from regard.models.heads import OnText, Reading
 from regard.models.pointer import PointerGenerator
 from regard.models.pooling import BothWays, PoolingClassifier
-from regard.models.reader import Reader
+from regard.models.rnn_encoder import Reader
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Size as Sizes
 from regard.models.transformer import transformer
-from regard.models.words import Words as Vectors
 from regard.text.corpora.labels import Labels
 from regard.text.tokenizers.kinds import Words
 from regard.text.tokenizers.tokenizer import Tokenizer

@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from regard.training.reading.recipes import read_recipe
+from regard.training.config.recipes import read_recipe
+from regard.training.events.log import read_log
 from regard.training.recipe import Recipe
 from regard.training.tasks import TASKS
-from regard.training.telling.log import read_log
 
 PATIENCE = 600  # seconds: only what hangs takes so long
 RECIPE = "classifier"

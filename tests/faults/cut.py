@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from faults.victim import small
+from regard.training.events.event import Ended, Event, Trained
 from regard.training.run import train
-from regard.training.telling.events import Ended, Event, Trained
 
 STEPS = 12
 

@@ -9,7 +9,7 @@ from typing import Any
 from safetensors.torch import load_file
 from torch import Tensor, uint8
 
-from regard.training.telling.log import read_log
+from regard.training.events.log import read_log
 
 
 def bits(path: Path) -> dict[str, Any]:

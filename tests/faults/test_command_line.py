@@ -18,8 +18,8 @@ from faults.cut import finish
 from faults.sameness import bits, differences
 from faults.victim import small
 from regard.errors import RunError
+from regard.training.events.event import Event, Trained
 from regard.training.run import train
-from regard.training.telling.events import Event, Trained
 
 
 @pytest.fixture(scope="module")

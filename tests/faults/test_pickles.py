@@ -23,7 +23,7 @@ from regard.cli import main
 from regard.errors import RegardError
 from regard.files import print_of
 from regard.runs import Run
-from regard.training.reading.recipes import read_recipe
+from regard.training.config.recipes import read_recipe
 from regard.training.run import recorded, train
 from regard.training.tasks import TASKS
 

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from regard.attention import attend, masks, scores
-from regard.attention.copied import choose, copied
+from regard.attention.copy_attention import choose, copied
 from regard.attention.masks import Mask
 from regard.attention.observe import Observe
-from regard.models import attentive
-from regard.models.copying import Sentinel
-from regard.models.recurrence import Recurrence
-from regard.models.words import Words
+from regard.models import attentive_rnn_lm
+from regard.models.copy_gates import Sentinel
+from regard.models.embedding import Words
+from regard.models.rnn import Recurrence
 
 pytestmark = pytest.mark.gpu
 
@@ -132,8 +132,8 @@ def test_memory_is_linear_and_auto_takes_it() -> None:
 def test_a_model_that_holds_no_weights_has_the_same_loss(half: bool) -> None:
     torch.use_deterministic_algorithms(False)  # an LSTM of cuDNN's
     torch.manual_seed(0)
-    look = attentive.LookBack(scores.Bilinear(64), copy=Sentinel(64))
-    model = attentive.AttentiveLM(Words(50, 64), Recurrence("lstm", 64, 64), look).cuda()
+    look = attentive_rnn_lm.LookBack(scores.Bilinear(64), copy=Sentinel(64))
+    model = attentive_rnn_lm.AttentiveLM(Words(50, 64), Recurrence("lstm", 64, 64), look).cuda()
     text = torch.randint(50, (4, 201), device="cuda")
     texts = torch.arange(200, device="cuda").expand(4, 200) // 70
     found = []

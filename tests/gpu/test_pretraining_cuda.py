@@ -16,18 +16,18 @@ from regard.attention import attend, masks
 from regard.attention.attend import choose
 from regard.attention.residual import _added_norm
 from regard.errors import TrainingError
-from regard.models import surprise
-from regard.models.bends import _bent
+from regard.models import chunked_cross_entropy
 from regard.models.blocks import gelu
+from regard.models.chunked_cross_entropy import Surprise
+from regard.models.gelu import _bent
 from regard.models.gpt import GPT
-from regard.models.predictions import IGNORED
-from regard.models.surprise import Surprise
 from regard.runs.weights import weights_of
 from regard.text.batches.batch import BlockBatch
+from regard.text.examples import IGNORED
 from regard.training.distributed import World
 from regard.training.loop import Loop
-from regard.training.objective import Carry, Loss
-from regard.training.objectives import PredictNext
+from regard.training.objectives.base import Carry, Loss
+from regard.training.objectives.lm import PredictNext
 from regard.training.recipe import Prepared
 from training.little import Guess, little, recipe
 
@@ -144,11 +144,11 @@ def test_surprise_of_many_portions_is_that_of_one(monkeypatch: pytest.MonkeyPatc
     states, near = (torch.randn(n, 64, device="cuda", requires_grad=True) for n in (1000, 5000))
     targets, found = torch.randint(0, 5000, (1000,), device="cuda"), []
     for held in (2**29, 2**20):
-        monkeypatch.setitem(surprise.HELD, "cuda", held)
+        monkeypatch.setitem(chunked_cross_entropy.HELD, "cuda", held)
         with torch.autocast("cuda", torch.bfloat16):
             total = Surprise(targets)(states, near, None)
         found.append([total.detach(), *torch.autograd.grad(total, [states, near])])
-    assert len(surprise._portions(1000, 5056, "cuda")) > 3
+    assert len(chunked_cross_entropy._portions(1000, 5056, "cuda")) > 3
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5 * float(one.abs().max()))
 

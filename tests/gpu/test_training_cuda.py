@@ -13,11 +13,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # where pytest is run withou
 from regard.errors import TrainingError
 from regard.runs.weights import weights_of
 from regard.training.distributed import World
-from regard.training.keeping import Keeping
+from regard.training.events.event import Ended, Event, Trained
 from regard.training.loop import Loop
-from regard.training.objective import Carry, Loss
+from regard.training.objectives.base import Carry, Loss
 from regard.training.recipe import Prepared, Recipe
-from regard.training.telling.events import Ended, Event, Trained
+from regard.training.run_writer import Keeping
 from training.little import Guess, little, recipe
 
 pytestmark = pytest.mark.gpu

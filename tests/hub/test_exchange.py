@@ -14,12 +14,12 @@ import regard
 from regard import hub
 from regard.cli import app
 from regard.errors import RegardError
+from regard.models.embedding import Words
 from regard.models.gpt import GPT
-from regard.models.window import WindowLM
-from regard.models.words import Words
+from regard.models.window_lm import WindowLM
 from regard.text.tokenizers.kinds import ByteBPE, WordPiece
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.reading.recipes import read_recipe
+from regard.training.config.recipes import read_recipe
 from regard.training.run import train
 from regard.training.tasks import TASKS
 

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 import regard
 from models.translators import translator
-from regard.attention import Observe, attend, capture, elsewhere, tap
+from regard.attention import Observe, attend, capture, tap, torch_hooks
 from regard.attention.layers import Fused, MultiHead, Separate
 from regard.attention.masks import Causal, Padding
 from regard.attention.positions import Rotary
@@ -296,7 +296,7 @@ def test_nested_listeners_of_models_of_others_hear_each_call_once() -> None:
         model(x)
     assert calls == [(2, 3, 5, 5)]
     assert len(one.calls("first")) == len(other.calls("first")) == len(other.calls("second.inner")) == 1
-    assert elsewhere._telling.get() is False
+    assert torch_hooks._telling.get() is False
 
 
 def test_where_nothing_attended_it_is_said() -> None:

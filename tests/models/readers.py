@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.scores import Additive, Bilinear, Cosine, Dot, ScaledDot
-from regard.models.attentive import AttentiveLM, LookBack
-from regard.models.cache import NeuralCache
-from regard.models.copying import Average, Gate, Sentinel
+from regard.models.attentive_rnn_lm import AttentiveLM, LookBack
+from regard.models.copy_gates import Average, Gate, Sentinel
+from regard.models.embedding import Words
+from regard.models.neural_cache import NeuralCache
 from regard.models.predictions import Logits, Mixture
-from regard.models.recurrence import Recurrence
-from regard.models.recurrent import RecurrentLM
-from regard.models.window import WindowLM
-from regard.models.words import Words
+from regard.models.rnn import Recurrence
+from regard.models.rnn_lm import RecurrentLM
+from regard.models.window_lm import WindowLM
 
 VOCABULARY, WIDTH, HIDDEN, UNKNOWN, EXTRA = 11, 6, 8, 2, 3  # ids from VOCABULARY to VOCABULARY + EXTRA are no words
 

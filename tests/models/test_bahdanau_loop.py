@@ -11,7 +11,7 @@ from regard.attention.scores import Additive
 from regard.attention.tap import Listener, listening, places_of
 from regard.models import bahdanau_loop
 from regard.models.decoders import NOTHING, Bahdanau, Writing
-from regard.models.reader import Source
+from regard.models.rnn_encoder import Source
 
 WIDTH, HIDDEN, STATES = 6, 5, 8
 

@@ -9,8 +9,8 @@ from torch import nn
 from regard.attention import Observe, capture
 from regard.errors import SettingError
 from regard.models.bert import SIZES, Bert, MaskedLM, Size
+from regard.models.bert_heads import OnSpans, OnText, OnTokens, Reading, Summary
 from regard.models.blocks import BERT
-from regard.models.heads import OnSpans, OnText, OnTokens, Reading, Summary
 
 V, WIDTH, T = 20, 8, 7
 SMALL = Size(3, WIDTH, heads=2)

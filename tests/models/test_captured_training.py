@@ -12,9 +12,9 @@ from models import readers, translators
 from models.readers import HIDDEN, VOCABULARY, attentive
 from regard.attention import Observe, capture
 from regard.attention.scores import Additive, Bilinear, Dot
-from regard.models.cache import NeuralCache
-from regard.models.copying import Average, Gate, Sentinel
-from regard.models.looked import Looked
+from regard.models.copy_gates import Average, Gate, Sentinel
+from regard.models.lazy_copy_weights import Looked
+from regard.models.neural_cache import NeuralCache
 from regard.models.predictions import Mixture
 
 OBSERVES = pytest.mark.parametrize(
@@ -90,6 +90,6 @@ def test_language_models_that_look_back(name: str, held: bool, observe: Observe)
         lazy.append(isinstance(prediction, Mixture) and isinstance(prediction.copied, Looked))
         return prediction.surprise(text.roll(-1, 1)).sum()
 
-    with patch("regard.models.attentive.most_held", lambda device: 10**9 if held else 0):
+    with patch("regard.models.attentive_rnn_lm.most_held", lambda device: 10**9 if held else 0):
         assert_captures_change_no_bit(model, loss, observe)
     assert lazy[0] == lazy[1] == (not held and name in ("average", "gate", "sentinel"))

@@ -11,8 +11,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from regard.attention import Observe, capture
 from regard.models.bert import Bert, MaskedLM, Size
 from regard.models.blocks import BERT
+from regard.models.chunked_cross_entropy import Surprise
 from regard.models.gpt import GPT
-from regard.models.surprise import Surprise
 
 V, T = 50, 12
 

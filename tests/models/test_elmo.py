@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from regard.errors import SettingError, ShapeError
+from regard.models.char_cnn import Looked, Spelled
 from regard.models.elmo import DeepReader, ELMo, ScalarMix, Tagger
-from regard.models.spelling import Looked, Spelled
-from regard.models.turning import turned
+from regard.models.rnn import turned
 from regard.text.tokenizers.kinds import BPE, Words
 from regard.text.tokenizers.spelling import BEGIN, END, PAD, SPECIAL, spelled_vocabulary, spelled_words
 from regard.text.tokenizers.tokenizer import Tokenizer

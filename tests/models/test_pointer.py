@@ -4,7 +4,8 @@ import pytest
 import torch
 from tests.models.translators import UNKNOWN, WORDS, batch, pointer, stepped
 
-from regard.models.predictions import IGNORED, Logits, Mixture
+from regard.models.predictions import Logits, Mixture
+from regard.text.examples import IGNORED
 
 close = torch.testing.assert_close
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.readers import EXTRA, KINDS, UNKNOWN, VOCABULARY, shares, tokens, written
-from regard.models.predictions import IGNORED
+from regard.text.examples import IGNORED
 
 by_kind = pytest.mark.parametrize("kind", list(KINDS))
 CLOSE = {"rtol": 0, "atol": 1e-12}

@@ -23,10 +23,11 @@ from regard.attention.scores import Bilinear, Dot
 from regard.attention.windows import LocalP
 from regard.errors import SettingError
 from regard.models.decoders import Bahdanau, FedLuong, Luong
-from regard.models.predictions import IGNORED, Logits, Sampled
-from regard.models.reader import Reader
+from regard.models.embedding import Softmax
+from regard.models.predictions import Logits, Sampled
+from regard.models.rnn_encoder import Reader
 from regard.models.seq2seq import Seq2Seq
-from regard.models.words import Softmax
+from regard.text.examples import IGNORED
 
 close = torch.testing.assert_close
 

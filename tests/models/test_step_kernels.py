@@ -8,8 +8,8 @@ from attention.interpreting import Compiled, for_hopper, signature
 
 pytest.importorskip("triton")
 
-from regard.attention.kernels import triton_residual
-from regard.models import bends_triton, surprise_triton
+from regard.attention.kernels.triton import residual
+from regard.models import cross_entropy_triton, gelu_triton
 
 HALVES = [
     "product",
@@ -38,13 +38,13 @@ class Kind(NamedTuple):
     instructions: float
 
 
-BENT = {"BIASED": True, "COLS": bends_triton.COLS}
+BENT = {"BIASED": True, "COLS": gelu_triton.COLS}
 KINDS = {
-    "gelu": Kind(bends_triton._bend, BENT | {"TANH": False, "ROWS": bends_triton.FORTH}, WARPS, 64, 32, 20),
-    "gelu, tanh": Kind(bends_triton._bend, BENT | {"TANH": True, "ROWS": bends_triton.FORTH}, WARPS, 64, 32, 20),
-    "gelu, back": Kind(bends_triton._bend_back, BENT | {"TANH": False, "ROWS": bends_triton.BACK}, WARPS, 64, 16, 40),
-    "sum and norm": Kind(triton_residual._add_norm, {"BLOCK": 1024}, 2, 96, 16, 42),
-    "sum and norm, back": Kind(triton_residual._add_norm_back, {"BLOCK": 1024}, WARPS, 96, 8, 75),
+    "gelu": Kind(gelu_triton._bend, BENT | {"TANH": False, "ROWS": gelu_triton.FORTH}, WARPS, 64, 32, 20),
+    "gelu, tanh": Kind(gelu_triton._bend, BENT | {"TANH": True, "ROWS": gelu_triton.FORTH}, WARPS, 64, 32, 20),
+    "gelu, back": Kind(gelu_triton._bend_back, BENT | {"TANH": False, "ROWS": gelu_triton.BACK}, WARPS, 64, 16, 40),
+    "sum and norm": Kind(residual._add_norm, {"BLOCK": 1024}, 2, 96, 16, 42),
+    "sum and norm, back": Kind(residual._add_norm_back, {"BLOCK": 1024}, WARPS, 96, 8, 75),
 }
 
 
@@ -63,7 +63,7 @@ def built(kernel: Any, constants: dict[str, Any], warps: int, wholes: list[str])
 @pytest.mark.parametrize("name", KINDS)
 def test_a_kernel_is_short_and_stays_in_its_registers(name: str) -> None:
     kind = KINDS[name]
-    wholes = WHOLES + (["slope"] if kind.kernel is triton_residual._add_norm_back else [])
+    wholes = WHOLES + (["slope"] if kind.kernel is residual._add_norm_back else [])
     done = built(kind.kernel, kind.constants, kind.warps, wholes)
     assert done.registers <= kind.registers and not done.spilled
     assert sum(done.instructions.values()) <= kind.instructions * kind.numbers, "in all, not in the loop alone"
@@ -75,8 +75,8 @@ def test_gelu_takes_one_exponential_for_a_number() -> None:
 
 
 def test_a_walk_over_logits_leaves_room_for_another_and_takes_little_but_exponentials() -> None:
-    constants = {"SMOOTH": False, "IGNORED": -100, "LANES": surprise_triton.LANES, "EACH": 8}
-    done = built(surprise_triton._walk, constants, surprise_triton.WARPS, [*WHOLES, "found"])
+    constants = {"SMOOTH": False, "IGNORED": -100, "LANES": cross_entropy_triton.LANES, "EACH": 8}
+    done = built(cross_entropy_triton._walk, constants, cross_entropy_triton.WARPS, [*WHOLES, "found"])
     assert done.registers <= 64 and not done.spilled, "two programs on one processor"
     exponentials = done.instructions["MUFU"]
     assert sum(done.instructions.values()) <= 12 * exponentials

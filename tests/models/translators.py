@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from regard.attention.scores import Additive, Bilinear, Dot
 from regard.attention.windows import LocalM, LocalP
 from regard.models.decoders import Bahdanau, Bottleneck, Decoder, FedLuong, Luong
+from regard.models.embedding import Words
 from regard.models.pointer import PointerGenerator
-from regard.models.reader import Reader
+from regard.models.rnn_encoder import Reader
 from regard.models.seq2seq import Seq2Seq
-from regard.models.words import Words
 
 M = TypeVar("M", bound=nn.Module)
 WORDS, WIDTH, HIDDEN, STATES, UNKNOWN = 12, 6, 8, 8, 1

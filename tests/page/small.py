@@ -12,9 +12,9 @@ from regard.adapters.translator import TranslatorAdapter
 from regard.decoding.translate import Translator
 from regard.models.bert import Bert, MaskedLM
 from regard.models.bert import Size as BertSize
+from regard.models.bert_heads import OnText
+from regard.models.bert_heads import Reading as States
 from regard.models.gpt import GPT
-from regard.models.heads import OnText
-from regard.models.heads import Reading as States
 from regard.models.transformer import Size, transformer
 from regard.text import Tokenizer
 from regard.text.corpora.labels import Labels

@@ -13,8 +13,8 @@ from regard import cli
 from regard.runs import Run
 from regard.text.tokenizers.kinds import Words
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.reading.recipes import shipped
-from regard.training.telling.log import read_log
+from regard.training.config.recipes import shipped
+from regard.training.events.log import read_log
 
 SMALL = ["data.examples=60", "data.valid=20", "train.steps=6", "evaluate.every=3", "keep.every=2", "train.threads=1"]
 

@@ -13,9 +13,9 @@ import torch
 
 from regard.errors import SettingError, TrainingError
 from regard.training.distributed import Spread, World
+from regard.training.events.event import Evaluated, Saved, Skipped, Trained
 from regard.training.recipe import Recipe
 from regard.training.step import Stepper
-from regard.training.telling.events import Evaluated, Saved, Skipped, Trained
 from training.little import little, reading, recipe
 from training.test_loop import Died, Heard, die_at, poisoned, resumed, same, trained
 

@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from regard.errors import RunError, SettingError, TrainingError
 from regard.runs.weights import load_weights, weights_of
 from regard.training.distributed import World
+from regard.training.events.event import Ended, Evaluated, Event, Resumed, Skipped, Started, Trained
 from regard.training.guards import read_batch
-from regard.training.keeping import Keeping
 from regard.training.loop import Loop
-from regard.training.objective import Carry, Loss
+from regard.training.objectives.base import Carry, Loss
 from regard.training.recipe import Prepared, Recipe
-from regard.training.telling.events import Ended, Evaluated, Event, Resumed, Skipped, Started, Trained
+from regard.training.run_writer import Keeping
 from training.little import Bag, Guess, little, reading, recipe
 
 Weights = dict[str, Tensor]

@@ -11,9 +11,9 @@ from regard.errors import SettingError
 from regard.training import optimisers
 from regard.training.checkpoint import Own
 from regard.training.distributed import World
+from regard.training.host_staging import Staging
 from regard.training.randomness import RandomState, seed, undisturbed
 from regard.training.recipe import SGD, AdamW
-from regard.training.staging import Staging
 from regard.training.state import Carried, State
 from training.little import Bag, little, recipe
 

@@ -17,9 +17,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from regard.training.distributed import World, join
-from regard.training.keeping import Keeping
+from regard.training.events.event import Evaluated, Event, Trained
 from regard.training.loop import Loop
-from regard.training.telling.events import Evaluated, Event, Trained
+from regard.training.run_writer import Keeping
 from training import little
 
 PATIENCE = 600  # seconds: only what hangs takes so long

@@ -30,8 +30,8 @@ from regard.errors import PlaceError, SettingError
 from regard.hub.convert import load
 from regard.hub.provenance import origin, run_of
 from regard.models.bert import Bert, MaskedLM
+from regard.models.bert_heads import OnText
 from regard.models.elmo import ELMo, Tagger
-from regard.models.heads import OnText
 from regard.models.pooling import PoolingClassifier
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer

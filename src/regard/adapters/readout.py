@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from regard.adapters.base import ModelAdapter
 from regard.adapters.case import Row
-from regard.attention.hearing import Heard, hearing
+from regard.attention.capture import Heard, hearing
 from regard.attention.observe import Observe
-from regard.models.words import Softmax
+from regard.models.embedding import Softmax
 
 Readout = Literal["first", "last"] | None
 

@@ -2,7 +2,7 @@
 
 from regard.attention.attend import Choice, attend, choose
 from regard.attention.biases import DenseBias
-from regard.attention.hearing import Heard, capture
+from regard.attention.capture import Heard, capture
 from regard.attention.inputs import Prepared
 from regard.attention.kernels.recurrent import PreparedKeys
 from regard.attention.observe import Attended, Observe, Top

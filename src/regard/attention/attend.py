@@ -21,8 +21,9 @@ from torch import Tensor
 from regard.attention.biases import Bias
 from regard.attention.grid import Grid
 from regard.attention.inputs import Prepared, own_precision, prepare, share_heads
-from regard.attention.kernels import fused, recurrent, sdpa, stream, triton_additive
+from regard.attention.kernels import fused, recurrent, sdpa, stream
 from regard.attention.kernels.recurrent import PreparedKeys
+from regard.attention.kernels.triton import additive as triton_additive
 from regard.attention.masks import Mask
 from regard.attention.observe import Attended, Observe, describe
 from regard.attention.scores import Additive, Score

@@ -1,8 +1,4 @@
-"""A residual stream whose last branch is added by whoever norms it: on a GPU one kernel does both.
-
-On the way back it writes the gradient of the sum and the same again in half precision, which the branch takes, and sums
-what the norm wants of its weights; compilers read the gradient once for each of these.
-"""
+"""A residual sum and the norm after it, in one pass where a compiled training step on a GPU can take our kernel."""
 
 from __future__ import annotations
 
@@ -11,7 +7,22 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention.compiled import HALF
+from regard.attention.kernels.devices import no_kernels
+
+HALF = (torch.bfloat16, torch.float16)
+
+
+def compiled_half(x: Tensor) -> bool:
+    """Whether this is being compiled, to learn, for a GPU that x is on and that runs Triton's kernels, with products of
+    x and a matrix in half precision.
+
+    Writing token by token has too little to do for what it costs to start a kernel that the compiler does not know.
+    """
+    if x.device.type != "cuda" or not torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        return False
+    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
+    return dtype in HALF and no_kernels(x) is None
+
 
 WIDEST = 4096  # of the vectors that one program holds
 Three = tuple[Tensor, Tensor, Tensor]
@@ -45,7 +56,7 @@ def _served(norm: nn.Module) -> bool:
 @torch.library.custom_op("regard::added_norm", mutates_args=())
 def _added_norm(x: Tensor, more: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Four:
     """x + more, its norm, and (N,) of all N vectors: their means, and 1 / their deviations."""
-    from regard.attention.kernels.triton_residual import added_norm
+    from regard.attention.kernels.triton.residual import added_norm
 
     return added_norm(x, more, weight, bias, eps)
 
@@ -61,7 +72,7 @@ def _added_norm_back(
     for_total: Tensor, for_normed: Tensor, total: Tensor, weight: Tensor, mean: Tensor, sharp: Tensor
 ) -> Three:
     """Gradients of x, of `more` (the same in its precision), and (2, D) of weight and bias."""
-    from regard.attention.kernels.triton_residual import added_norm_back
+    from regard.attention.kernels.triton.residual import added_norm_back
 
     return added_norm_back(for_total, for_normed, total, weight, mean, sharp)
 

@@ -81,7 +81,7 @@ def _train(folder: Path, steps: int | None, quiet: bool) -> float:
     """Train, or go on; how many seconds the training has taken in all."""
     from regard.cli.progress_ui import Screen
     from regard.runs.run import is_run
-    from regard.training.reading.recipes import read_recipe
+    from regard.training.config.recipes import read_recipe
     from regard.training.run import recorded
     from regard.training.run import train as train_run
     from regard.training.tasks import TASKS

@@ -56,7 +56,7 @@ def generate(
     tokenizer = opened.tokenizer
     from regard.decoding.generate import continued, unsaid
     from regard.decoding.search import Rules
-    from regard.models.packed import packed
+    from regard.models.packed_linear import packed
 
     room = _room(model, max((len(ids) for ids in tokenizer.ids_batch(prompts)), default=0))
     rules = Rules(tokenizer.special.end, length or max(1, min(LENGTH, room)), banned=unsaid(tokenizer))

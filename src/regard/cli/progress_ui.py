@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.training.objective import Output
-    from regard.training.telling.events import Evaluated, Event, Resumed, Trained
+    from regard.training.events.event import Evaluated, Event, Resumed, Trained
+    from regard.training.objectives.base import Output
 
 
 @contextmanager
@@ -78,7 +78,7 @@ class Screen:
             self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def hear(self, event: Event) -> None:
-        from regard.training.telling import events
+        from regard.training.events import event as events
 
         match event:
             case events.Started():

@@ -15,8 +15,8 @@ from regard.errors import SettingError
 
 if TYPE_CHECKING:
     from regard.training.estimate import Estimate
+    from regard.training.events.event import Ended
     from regard.training.recipe import Recipe
-    from regard.training.telling.events import Ended
 
 
 def train(
@@ -60,7 +60,7 @@ def _rank() -> int:
 
 
 def _chosen(recipe: str | None, sets: list[str], out: Path | None, resume: bool) -> tuple[Recipe, Path]:
-    from regard.training.reading.recipes import read_recipe
+    from regard.training.config.recipes import read_recipe
     from regard.training.run import agrees, recorded
     from regard.training.tasks import TASKS
 
@@ -78,7 +78,7 @@ def _chosen(recipe: str | None, sets: list[str], out: Path | None, resume: bool)
 
 
 def _list_recipes(as_json: bool) -> None:
-    from regard.training.reading.recipes import read_recipe, shipped
+    from regard.training.config.recipes import read_recipe, shipped
     from regard.training.tasks import TASKS
 
     found = {name: read_recipe(name, tasks=TASKS).description for name in shipped()}
@@ -94,7 +94,7 @@ def _list_recipes(as_json: bool) -> None:
 def _show_plan(recipe: Recipe, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from regard.training.reading.recipes import text_of
+    from regard.training.config.recipes import text_of
     from regard.training.run import dry_run
 
     plan = dry_run(recipe)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.adapters.base import ModelAdapter
 from regard.adapters.case import Row
-from regard.attention.hearing import capture
+from regard.attention.capture import capture
 from regard.attention.observe import Observe
 from regard.errors import PlaceError
 from regard.inspection.attribution.gradients import (

@@ -24,7 +24,7 @@ from regard.adapters.encoder import EncoderAdapter
 from regard.adapters.factory import run_adapter
 from regard.errors import SettingError
 from regard.files import write_whole
-from regard.models.heads import Summary
+from regard.models.bert_heads import Summary
 from regard.text.tokenizers.tokenizer import Encoding
 from regard.text.words import spaced
 

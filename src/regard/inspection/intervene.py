@@ -21,10 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from regard.adapters.base import ModelAdapter
-from regard.attention.elsewhere import overheard
 from regard.attention.inputs import Prepared
 from regard.attention.observe import Attended, Observe
 from regard.attention.tap import Hear, Listener, listening, places_of, taps_of
+from regard.attention.torch_hooks import overheard
 from regard.errors import DtypeError, PlaceError, SettingError, ShapeError, unknown
 
 Function = Callable[[Tensor], Tensor]

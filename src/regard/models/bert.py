@@ -1,7 +1,7 @@
 """BERT: every token looks at all the others, on both sides, layer upon layer, and the hidden ones are guessed.
 
 Devlin et al. 2019. [CLS] a [SEP] b [SEP]: a token is the sum of what it is, where it stands and which text it is of.
-What is learned from guessing hidden tokens, and whether b follows a, other tasks take over (models/heads.py).
+What is learned from guessing hidden tokens, and whether b follows a, other tasks take over (models/bert_heads.py).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from regard.attention.layers import FeedForward
 from regard.attention.positions import Learned, Sinusoidal
 from regard.errors import SettingError
 from regard.models.blocks import BERT, Embedded, Style, gelu, readers
+from regard.models.chunked_cross_entropy import Say
 from regard.models.encoder import Encoder
-from regard.models.surprise import Say
 
 STD, BASE = 0.02, 768  # of fresh weights, as published for this width; of narrower ones they are larger
 

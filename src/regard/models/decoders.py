@@ -28,7 +28,7 @@ from regard.attention.windows import LocalM, LocalP
 from regard.errors import SettingError
 from regard.models import bahdanau_loop
 from regard.models.cells import Cell, State, recurrent
-from regard.models.reader import Source
+from regard.models.rnn_encoder import Source
 
 NOTHING, WEIGHTS = Observe(), Observe(weights=True)
 

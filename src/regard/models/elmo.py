@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import SettingError, ShapeError
-from regard.models.spelling import WordVectors
-from regard.models.turning import turned
+from regard.models.char_cnn import WordVectors
+from regard.models.rnn import turned
 
 
 class DeepReader(nn.Module):

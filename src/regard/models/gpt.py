@@ -14,15 +14,15 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from regard.attention.compiled import compiled_half
-from regard.attention.layers import Cache, Dropout
+from regard.attention.kv_cache import Cache
+from regard.attention.layers import Dropout
 from regard.attention.masks import Causal, Documents, Everything, Mask, Padding
 from regard.attention.positions import Learned, Rotary, Sinusoidal
-from regard.attention.residual import Residual
+from regard.attention.residual import Residual, compiled_half
 from regard.errors import SettingError, ShapeError
 from regard.models.blocks import GPT2, Style, readers
+from regard.models.chunked_cross_entropy import Say
 from regard.models.predictions import Logits
-from regard.models.surprise import Say
 
 Positions = Learned | Sinusoidal | Rotary
 STD = 0.02  # of fresh weights

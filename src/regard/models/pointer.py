@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from regard.errors import SettingError
 from regard.models.decoders import WEIGHTS, Bahdanau, Decoded
+from regard.models.embedding import Words
 from regard.models.predictions import Mixture, Prediction
-from regard.models.reader import Reader
+from regard.models.rnn_encoder import Reader
 from regard.models.seq2seq import Seq2Seq, Standing
-from regard.models.words import Words
 
 
 class PointerGenerator(Seq2Seq):

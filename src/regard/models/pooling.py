@@ -10,12 +10,12 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from regard.attention.layers import AttentionPooling
 from regard.attention.masks import Padding
+from regard.attention.pooling import AttentionPooling
 from regard.attention.scores import Score
 from regard.errors import SettingError
 from regard.models.cells import recurrent
-from regard.models.turning import turned
+from regard.models.rnn import turned
 
 
 class PoolingClassifier(nn.Module):

@@ -16,9 +16,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.attention.scores import wide
-from regard.models.looked import Looked
-
-IGNORED = -100  # a target that carries no loss, as in torch's cross_entropy
+from regard.models.lazy_copy_weights import Looked
+from regard.text.examples import IGNORED
 
 
 class Prediction(Protocol):

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from regard.errors import SettingError
 from regard.models.decoders import NOTHING, Decoded, Decoder, Writing
+from regard.models.embedding import Softmax, Words
 from regard.models.predictions import Logits, Prediction
-from regard.models.reader import Reader
-from regard.models.words import Softmax, Words
+from regard.models.rnn_encoder import Reader
 
 GAIN = 3.0  # of the softmax: half the vocabulary of a small corpus comes up a few times only
 

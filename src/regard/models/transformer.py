@@ -16,16 +16,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention.layers import Cache, DecoderBlock, FeedForward, Fused, MultiHead, Projections, Separate
+from regard.attention.kv_cache import Cache
+from regard.attention.layers import DecoderBlock, FeedForward, Fused, MultiHead, Projections, Separate
 from regard.attention.masks import Causal, Padding
 from regard.attention.observe import Attended, Observe
 from regard.attention.positions import Learned, Rotary, Sinusoidal
 from regard.attention.tap import Listener, listening
 from regard.errors import SettingError
 from regard.models.blocks import Embedded, Gated, Style, readers, writers
+from regard.models.embedding import Softmax
 from regard.models.encoder import Encoder
 from regard.models.predictions import Logits, Prediction
-from regard.models.words import Softmax
 
 Positions = Sinusoidal | Learned | Rotary
 

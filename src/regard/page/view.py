@@ -115,7 +115,8 @@ def look(
     `model`: itself, or the folder of a run or checkpoint. `text2`: a second text, or the translation to be read instead
     of one that the model writes. `places`, `heads`: what the maps are kept of, for long texts in large models; heads=()
     keeps statistics alone. `writes`: how many tokens a language model adds. `gradient`: keep how each weight matters to
-    ln p of what the model says. `atlas`: the names of the heads, an Atlas or a file of one; what lies in the folder of the model, atlas.json and audit.json, is found by itself.
+    ln p of what the model says. `atlas`: the names of the heads, an Atlas or a
+    file of one; atlas.json and audit.json in the folder of the model are found by themselves.
     `measures`: attribution maps, by name, to be stored and saved with the record, as `View.measure` gives them.
     """
     found = adapter(model, tokenizer, writes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+IGNORED = -100  # a target that carries no loss, as in torch's cross_entropy; the tag of a piece that begins no word
 Links = tuple[tuple[int, int], ...]  # (word of the source, word of the target), counted from 0, in order
 
 

@@ -12,19 +12,20 @@ from typing import TYPE_CHECKING
 from regard.lazy import Home, door
 
 if TYPE_CHECKING:
-    from regard.training.contexts import PredictNeighbours, TagWords
+    from regard.training.config.recipes import read_recipe, write_recipe
     from regard.training.distributed import World
-    from regard.training.keeping import Keeping
+    from regard.training.events.log import LogFile, read_log
     from regard.training.loop import Loop
-    from regard.training.objective import Grade, Loss, Measured, Objective, Output
-    from regard.training.objectives import Classify, PredictNext
-    from regard.training.reading.recipes import read_recipe, write_recipe
-    from regard.training.reading_on import ReadOn
+    from regard.training.objectives.base import Grade, Loss, Measured, Objective, Output
+    from regard.training.objectives.classification import Classify
+    from regard.training.objectives.elmo import PredictNeighbours, TagWords
+    from regard.training.objectives.lm import PredictNext
+    from regard.training.objectives.stateful_lm import ReadOn
+    from regard.training.objectives.translation import PredictTarget
     from regard.training.recipe import Prepared, Recipe
     from regard.training.run import dry_run, train
+    from regard.training.run_writer import Keeping
     from regard.training.tasks import TASKS
-    from regard.training.telling.log import LogFile, read_log
-    from regard.training.translating import PredictTarget
 
 __all__ = [
     "train",

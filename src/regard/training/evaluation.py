@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.errors import SettingError
 from regard.text.batches.batch import Batch
 from regard.training.distributed import Spread, World
-from regard.training.objective import Carry, Objective, Output
+from regard.training.objectives.base import Carry, Objective, Output
 from regard.training.precision import Precision
 from regard.training.recipe import Evaluate
 

@@ -28,14 +28,14 @@ from regard.training.averaging import mean_of, put
 from regard.training.distributed import World
 from regard.training.estimate import shape_of
 from regard.training.evaluation import Examiner
+from regard.training.events.event import Ended, Evaluated, Event, Listener, Resumed, Saved, Skipped, Started, Trained
 from regard.training.guards import Interruption, out_of_memory, save_batch, too_large
-from regard.training.keeping import Keeping
 from regard.training.randomness import undisturbed
 from regard.training.recipe import LastAverage, Prepared
+from regard.training.run_writer import Keeping
 from regard.training.schedules import schedule
 from regard.training.state import Moment, State
 from regard.training.step import Step, Stepper
-from regard.training.telling.events import Ended, Evaluated, Event, Listener, Resumed, Saved, Skipped, Started, Trained
 
 NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 HOPELESS = 100  # steps in a row that were skipped

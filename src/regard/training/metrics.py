@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import DtypeError, SettingError, ShapeError, unknown
-from regard.training.objective import Grade
+from regard.training.objectives.base import Grade
 
 AVERAGES = ("macro", "micro", "weighted", "binary")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from regard.training.objective import Better
+from regard.training.objectives.base import Better
 
 
 @dataclass

@@ -22,7 +22,7 @@ from regard.runs.build import build_model, load_tokenizers
 from regard.text.batches.batch import Batch
 from regard.text.batches.plan import Batches
 from regard.text.batches.seeded_rng import Epoch
-from regard.training.objective import Objective
+from regard.training.objectives.base import Objective
 
 _NAME = "text of letters, digits, '.', '_' and '-', a letter or digit first"
 

@@ -25,15 +25,15 @@ from regard.runs.build import TARGET_TOKENIZER, TOKENIZER
 from regard.runs.run import RECIPE, Run
 from regard.runs.weights import load_weights
 from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.training.config.recipes import recipe_of, write_recipe
 from regard.training.distributed import World, join
 from regard.training.estimate import Estimate, estimate, steps_of
-from regard.training.keeping import Keeping
+from regard.training.events.event import Ended, Listener
+from regard.training.events.log import LogFile
 from regard.training.loop import Loop
-from regard.training.reading.recipes import recipe_of, write_recipe
 from regard.training.recipe import Recipe
+from regard.training.run_writer import Keeping
 from regard.training.tasks import TASKS
-from regard.training.telling.events import Ended, Listener
-from regard.training.telling.log import LogFile
 
 LOG, DATA = "log.jsonl", "data"
 # what makes a run what it is
@@ -168,7 +168,7 @@ def _logged(folder: Path, recipe: Recipe, world: World) -> Iterator[list[Listene
         if not recipe.log.tensorboard:
             yield [log]
             return
-        from regard.training.telling.tensorboard import TensorBoardLog
+        from regard.training.events.tensorboard import TensorBoardLog
 
         with closing(TensorBoardLog(folder / "tensorboard")) as board:
             yield [log, board]

@@ -17,7 +17,7 @@ from regard.training import optimisers
 from regard.training.averaging import Moving
 from regard.training.checkpoint import Contents, Own, load_own, load_tensors
 from regard.training.distributed import Spread, World
-from regard.training.objective import Carry
+from regard.training.objectives.base import Carry
 from regard.training.precision import Precision
 from regard.training.progress import Progress
 from regard.training.randomness import RandomState, seed

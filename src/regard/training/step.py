@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.text.batches.batch import Batch
 from regard.training.distributed import whole
-from regard.training.objective import Objective
+from regard.training.objectives.base import Objective
 from regard.training.optimisers import set_rate
 from regard.training.state import Carried, State
 

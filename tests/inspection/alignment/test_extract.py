@@ -27,11 +27,11 @@ from regard.inspection.attribution.norms import norm_based
 from regard.inspection.attribution.word_pooling import between_words
 from regard.inspection.record.collect import collect
 from regard.models.decoders import Bahdanau
+from regard.models.embedding import Words
 from regard.models.pointer import PointerGenerator
-from regard.models.reader import Reader
+from regard.models.rnn_encoder import Reader
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Size, transformer
-from regard.models.words import Words
 from regard.text import Tokenizer
 from regard.text.tokenizers.kinds import BPE
 

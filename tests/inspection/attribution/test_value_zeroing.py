@@ -5,7 +5,8 @@ import torch
 from tests.inspection.measures.records import bert, gpt, ids, translator
 from torch import nn
 
-from regard.attention.layers import AttentionPooling, MultiHead
+from regard.attention.layers import MultiHead
+from regard.attention.pooling import AttentionPooling
 from regard.errors import PlaceError, SettingError
 from regard.inspection.attribution.value_zeroing import value_zeroing
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from regard.attention.layers import AttentionPooling, MultiHead
+from regard.attention.layers import MultiHead
+from regard.attention.pooling import AttentionPooling
 from regard.inspection.heads.ablation import ablate
 
 

@@ -17,7 +17,7 @@ from regard import load
 from regard.adapters import adapter
 from regard.cli import app
 from regard.errors import RunError, SettingError
-from regard.inspection.classes import Classifier
+from regard.inspection.classify import Classifier
 from regard.inspection.heads.ablation import ablate
 from regard.inspection.heads.evaluation import Examined, class_probability
 from regard.inspection.heads.importance import importance
@@ -26,7 +26,7 @@ from regard.inspection.intervene import intervene
 from regard.inspection.record.collect import collect
 from regard.models.pruning import multi_heads
 from regard.runs import Run
-from regard.training.reading.recipes import read_recipe
+from regard.training.config.recipes import read_recipe
 from regard.training.run import recorded, train
 from regard.training.tasks import TASKS
 

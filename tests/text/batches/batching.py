@@ -6,7 +6,7 @@ from dataclasses import fields
 import numpy as np
 import torch
 
-from regard.text.batches.batch import IGNORED, Batch, MaskedBatch
+from regard.text.batches.batch import Batch, MaskedBatch
 from regard.text.batches.buckets import Buckets
 from regard.text.batches.collate import Answer, Label, Tag, Translate
 from regard.text.batches.lm_batches import Blocks, Lanes, Read, Stream
@@ -14,6 +14,7 @@ from regard.text.batches.masking import Fill, Masking, WholeWords
 from regard.text.batches.packing import Pack, Packing
 from regard.text.batches.pairs import FillPairs, Pairs
 from regard.text.batches.plan import Collate, Plan
+from regard.text.examples import IGNORED
 from regard.text.store.columns import Columns, Flat
 from regard.text.tokenizers.specials import SpecialIds
 

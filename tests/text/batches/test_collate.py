@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from regard.errors import SettingError
-from regard.text.batches.batch import IGNORED
 from regard.text.batches.collate import Answer, Label, Tag, Translate
 from regard.text.batches.seeded_rng import Epoch
+from regard.text.examples import IGNORED
 from regard.text.store.columns import Columns, Flat
 from regard.text.tokenizers.specials import SpecialIds
 from text.batches.batching import SPECIAL, numbered

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from regard import attend, masks
 from regard.errors import SettingError
-from regard.text.batches.batch import IGNORED
 from regard.text.batches.lm_batches import Blocks, Lanes, Read, Stream
 from regard.text.batches.plan import Batches
 from regard.text.batches.seeded_rng import Epoch
+from regard.text.examples import IGNORED
 from regard.text.store.columns import Columns
 from text.batches.batching import documents_of, numbered
 

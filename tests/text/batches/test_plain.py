@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from regard.errors import SettingError
-from regard.text.batches.batch import IGNORED
 from regard.text.batches.plain import Plain, TagSpelled
 from regard.text.batches.seeded_rng import Epoch
 from regard.text.corpora.labels import Labels
-from regard.text.examples import Document, Tagged
+from regard.text.examples import IGNORED, Document, Tagged
 from regard.text.store.fields import DocumentFields, TaggedFields, columns_of
 from regard.text.store.oov_fields import SpelledDocuments, SpelledTags, outside_words
 from regard.text.tokenizers.kinds import Words

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from regard.errors import CorpusError, SettingError, ShapeError
 from regard.text.corpora.labels import Labels
-from regard.text.examples import Answered, Document, Labelled, Tagged, Translation
+from regard.text.examples import IGNORED, Answered, Document, Labelled, Tagged, Translation
 from regard.text.store.columns import Columns, Flat
 from regard.text.store.fields import (
-    IGNORED,
     AnsweredFields,
     DocumentFields,
     LabelledFields,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from regard.models.heads import Span
-from regard.training.answering import best_span
+from regard.models.bert_heads import Span
+from regard.training.objectives.qa import best_span
 from regard.training.recipe import Prepared, Train
 from regard.training.tasks.answering import Answering, Batching, Bert, BuiltIn, Table
 from regard.training.tasks.tokenizers import Sized

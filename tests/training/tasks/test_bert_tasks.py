@@ -9,12 +9,12 @@ import torch
 from regard.errors import SettingError
 from regard.runs.weights import save_weights, weights_of
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.reading.recipes import write_recipe
+from regard.training.config.recipes import write_recipe
 from regard.training.recipe import Train
 from regard.training.tasks import masked, tagging
 from regard.training.tasks.classification import Bert, BuiltIn, Classification, Table
+from regard.training.tasks.finetune import READER
 from regard.training.tasks.masked import Masked
-from regard.training.tasks.starting import READER
 from regard.training.tasks.tokenizers import Sized
 
 SMALL = BuiltIn(examples=30, valid=10)

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from regard.errors import CorpusError
-from regard.models.spelling import Looked, Spelled
+from regard.models.char_cnn import Looked, Spelled
 from regard.text.batches.batch import PlainBatch
-from regard.training.contexts import PredictNeighbours, neighbours_of
+from regard.training.objectives.elmo import PredictNeighbours, neighbours_of
 from regard.training.recipe import Prepared, Train
 from regard.training.tasks.contextual import Batching, BuiltIn, Contextual, Elmo, TextFile
 from regard.training.tasks.tokenizers import Sized

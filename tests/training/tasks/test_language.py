@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import CorpusError, StoreError
-from regard.text.batches.batch import IGNORED
 from regard.text.corpora.raw_text import Running
+from regard.text.examples import IGNORED
 from regard.training.recipe import Train
 from regard.training.tasks.language import BuiltIn, Gpt, InBlocks, Language, TextFile
 from regard.training.tasks.tokenizers import Characters, Sized

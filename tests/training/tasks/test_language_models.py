@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from regard.errors import SettingError, StoreError
-from regard.models.attentive import AttentiveLM
-from regard.models.recurrent import RecurrentLM
-from regard.models.window import WindowLM
+from regard.models.attentive_rnn_lm import AttentiveLM
+from regard.models.rnn_lm import RecurrentLM
+from regard.models.window_lm import WindowLM
 from regard.text.tokenizers.oov import number_of
+from regard.training.config.recipes import read_recipe
 from regard.training.distributed import World
-from regard.training.keeping import Keeping
 from regard.training.loop import Loop
-from regard.training.reading.recipes import read_recipe
-from regard.training.reading_on import ReadOn
+from regard.training.objectives.stateful_lm import ReadOn
 from regard.training.recipe import AdamW, Evaluate, Keep, Prepared, Train
+from regard.training.run_writer import Keeping
 from regard.training.tasks import TASKS
 from regard.training.tasks.language import Attentive, BuiltIn, InBlocks, InLanes, Language, Recurrent, TextFile, Window
 from regard.training.tasks.tokenizers import Sized

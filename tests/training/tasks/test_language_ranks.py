@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from regard.training.distributed import World, join
-from regard.training.keeping import Keeping
 from regard.training.loop import Loop
 from regard.training.recipe import AdamW, Evaluate, Keep, Train
+from regard.training.run_writer import Keeping
 from regard.training.tasks.language import Attentive, BuiltIn, InLanes, Language
 from regard.training.tasks.tokenizers import Sized
 from training.together import Diary, close, run, weights

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 from regard.cli import app
 from regard.errors import CorpusError, SettingError
-from regard.inspection.classes import Classifier
+from regard.inspection.classify import Classifier
 from regard.runs import Run
 from regard.text.corpora.labels import Scale
+from regard.training.config.recipes import read_recipe
 from regard.training.metrics import pearson
-from regard.training.objectives import Estimate
-from regard.training.reading.recipes import read_recipe
+from regard.training.objectives.classification import Estimate
 from regard.training.run import recorded, train
 from regard.training.tasks import TASKS
 

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from regard.errors import CorpusError, SettingError
 from regard.runs.weights import save_weights, weights_of
-from regard.text.batches.batch import IGNORED
-from regard.training.reading.recipes import read_recipe, write_recipe
+from regard.text.examples import IGNORED
+from regard.training.config.recipes import read_recipe, write_recipe
 from regard.training.recipe import Prepared, Train
 from regard.training.tasks import contextual
 from regard.training.tasks.contextual import Contextual

@@ -15,7 +15,7 @@ from regard.inspection.alignment.links import links
 from regard.models.blocks import Gated
 from regard.models.transformer import Transformer
 from regard.runs import Run
-from regard.training.reading.recipes import read_recipe
+from regard.training.config.recipes import read_recipe
 from regard.training.run import train
 from regard.training.tasks import TASKS
 from regard.training.tasks.translation import Translation

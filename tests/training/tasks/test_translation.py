@@ -11,7 +11,7 @@ from regard.errors import RegardError, SettingError
 from regard.inspection.alignment.links import word_map
 from regard.runs import Run
 from regard.text.tokenizers.oov import number_of
-from regard.training.reading.recipes import read_recipe
+from regard.training.config.recipes import read_recipe
 from regard.training.run import train
 from regard.training.tasks import TASKS
 from regard.training.tasks.translation import Translation

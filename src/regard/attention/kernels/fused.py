@@ -2,7 +2,7 @@
 
 "triton-fused" computes output, log-sum-exp, entropy and the traces of the largest weights in one pass of our own;
 "triton" leaves the output to the vendor's kernel. What each key received, the thumbnail and the k largest weights come
-from a second pass that recomputes the scores. On Hopper both passes have twins in Gluon (triton_hopper_*.py). Memory is
+from a second pass that recomputes the scores. On Hopper both passes have twins in Gluon (kernels/hopper). Memory is
 linear.
 
 Both are operators of torch.library, so that torch.compile, autograd and export know them.
@@ -197,7 +197,7 @@ def _forward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """output (B, H, T, D), lse, entropy (B, H, T), and of the largest weights: the one and its key, (B, H, T, 1), or
     maxima of classes of keys (B, H, T, 16); what is not asked for is empty."""
-    from regard.attention.kernels import triton_launch as launch
+    from regard.attention.kernels.triton import dispatch as launch
 
     seen = Spans(shift_lo, shift_hi, lo, hi, asking, asked)
     with on_device(q):
@@ -246,7 +246,7 @@ def _cached(
     shift_lo: int, shift_hi: int, scale: float, wants_scores: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """output (B, H, T, D), lse (B, H, T), and the scores (B, H, T, S) if they are wanted, for a few queries."""
-    from regard.attention.kernels.triton_decode import decode
+    from regard.attention.kernels.triton.decode import decode
 
     output, lse, scores = decode(q, k, v, Spans(shift_lo, shift_hi, lo, hi, asking, asked), scale, wants_scores)
     return output, lse, lse.new_empty(0) if scores is None else scores
@@ -268,7 +268,7 @@ def _gradients(
     shift_lo: int, shift_hi: int, scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of q, k and v."""
-    from regard.attention.kernels import triton_launch as launch
+    from regard.attention.kernels.triton import dispatch as launch
 
     seen = Spans(shift_lo, shift_hi, lo, hi, asking, asked)
     with on_device(q):
@@ -292,7 +292,7 @@ def _statistics(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """received (B, H, S), thumbnail (B, H, R, C), and the largest weights (B, H, T, top) with their keys; what is not
     asked for is empty."""
-    from regard.attention.kernels import triton_statistics_launch as launch
+    from regard.attention.kernels.triton import statistics_pass as launch
 
     seen = Spans(shift_lo, shift_hi, lo, hi, asking, asked)
     with on_device(q):

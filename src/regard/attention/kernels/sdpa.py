@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.inputs import Prepared, working
-from regard.attention.kernels.blocks import COMFORT, Scratch, blocks, parts
+from regard.attention.kernels.row_blocks import COMFORT, Scratch, blocks, parts
 from regard.attention.kernels.shapes import as_four
 from regard.attention.kernels.statistics import Statistics
 from regard.attention.kernels.stream import exponentials

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.grid import Grid, cut
-from regard.attention.kernels.blocks import Block
+from regard.attention.kernels.row_blocks import Block
 from regard.attention.observe import Observe, Top, whole_top
 
 NEVER = -1e4

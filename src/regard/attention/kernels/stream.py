@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from regard.attention.inputs import Prepared, cut_heads, share_heads, working
-from regard.attention.kernels.blocks import Block, Scratch, blocks, parts
+from regard.attention.kernels.row_blocks import Block, Scratch, blocks, parts
 from regard.attention.kernels.statistics import Statistics
 from regard.attention.observe import Attended, Observe
 from regard.attention.scores import Custom

@@ -20,7 +20,7 @@ from regard.attention.windows import LocalM
 from regard.exports.onnx.export_graph import TEXT, Axes, Graph, example
 from regard.exports.onnx.tracing import traceable
 from regard.models.decoders import Bahdanau, Decoder, FedLuong, Luong, Writing
-from regard.models.reader import Source
+from regard.models.rnn_encoder import Source
 from regard.models.seq2seq import Seq2Seq, Standing
 
 SOURCE = ("keys", "values", "hidden")  # what is looked at; `hidden`: where there is no word

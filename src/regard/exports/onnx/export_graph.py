@@ -18,10 +18,10 @@ from torch.export import Dim
 from regard.errors import CheckpointError
 from regard.exports.onnx.tracing import traceable
 from regard.models.bert import MaskedLM
+from regard.models.bert_heads import OnText, OnTokens
 from regard.models.elmo import ELMo, Tagger
-from regard.models.heads import OnText, OnTokens
 from regard.models.pooling import PoolingClassifier
-from regard.models.recurrent import RecurrentLM
+from regard.models.rnn_lm import RecurrentLM
 
 Axes = tuple[str, ...]
 Ask = Callable[..., tuple[Tensor, ...]]

@@ -24,10 +24,10 @@ from regard.attention.observe import Attended, Observe
 from regard.attention.scores import as_score
 from regard.attention.tap import Tap
 from regard.attention.windows import LocalM, LocalP
+from regard.models.bert_heads import Summary
+from regard.models.char_cnn import Spelled
 from regard.models.encoder import Encoder
-from regard.models.heads import Summary
 from regard.models.pooling import PoolingClassifier
-from regard.models.spelling import Spelled
 
 State = Tensor | tuple[Tensor, ...]
 ORDER = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2)}  # of our gates, as the operator takes them

@@ -12,7 +12,7 @@ from regard.attention.positions import Learned
 from regard.hub.families.family import Family, built, model_section
 from regard.hub.folder import Config
 from regard.hub.weight_map import Row, both, layered
-from regard.models.config.language import GPTConfig
+from regard.models.config.language_model import GPTConfig
 from regard.models.gpt import GPT
 
 FEEDS = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu": "gelu", "relu": "relu"}

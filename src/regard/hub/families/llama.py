@@ -12,7 +12,7 @@ from regard.hub.families.gpt2 import language
 from regard.hub.folder import Config
 from regard.hub.weight_map import Row, both, layered, stacked
 from regard.models.blocks import Gated
-from regard.models.config.language import GPTConfig
+from regard.models.config.language_model import GPTConfig
 from regard.models.gpt import GPT
 
 LONGEST = 2048  # what their config says where it says nothing

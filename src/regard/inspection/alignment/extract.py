@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.adapters.base import ModelAdapter
 from regard.adapters.tokens import NO_WORD
-from regard.attention.hearing import Heard, capture
+from regard.attention.capture import Heard, capture
 from regard.attention.observe import Observe
 from regard.decoding.translate import Tell, Translator
 from regard.errors import PlaceError, SettingError

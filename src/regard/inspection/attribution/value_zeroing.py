@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.hearing import capture
+from regard.attention.capture import capture
 from regard.attention.layers import DecoderBlock, EncoderBlock
 from regard.attention.masks import Dense
 from regard.attention.observe import Attended, Observe

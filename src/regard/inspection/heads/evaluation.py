@@ -16,24 +16,24 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import SettingError
-from regard.inspection.classes import Classifier
+from regard.inspection.classify import Classifier
 from regard.runs.build import TARGET_TOKENIZER, TOKENIZER
 from regard.runs.run import Run
 from regard.text.batches.batch import Batch
 from regard.training.distributed import Spread, World
 from regard.training.evaluation import Examiner
-from regard.training.objective import Objective
+from regard.training.objectives.base import Objective
 from regard.training.precision import Precision
 from regard.training.recipe import Evaluate, Recipe
 from regard.training.run import recorded
-from regard.training.tasks import answering, classification, language, masked, starting, tagging, translation
+from regard.training.tasks import answering, classification, finetune, language, masked, tagging, translation
 
 Number = Callable[[], float]
 """Runs a model and says how well it does, or how sure it is: a loss, BLEU, the probability of a class."""
 
 GRADED = 100  # texts that BLEU is measured on
 FEW = 100
-CARRIED = (TOKENIZER, TARGET_TOKENIZER, starting.READER, starting.RECIPE)  # what a run needs to read text
+CARRIED = (TOKENIZER, TARGET_TOKENIZER, finetune.READER, finetune.RECIPE)  # what a run needs to read text
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,7 @@ from regard.runs.build import TARGET_TOKENIZER, TOKENIZER
 from regard.runs.run import RECIPE, Run
 from regard.runs.weights import FILE as WEIGHTS
 from regard.runs.weights import save_weights, weights_of
-from regard.training.reading.recipes import write_recipe
+from regard.training.config.recipes import write_recipe
 from regard.training.recipe import Recipe
 from regard.training.run import recorded
 from regard.training.tasks.tokenizers import File

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.adapters.base import CANDIDATES, ModelAdapter, Output, Predicted
 from regard.adapters.tokens import TokenRow
-from regard.attention.hearing import Heard, hearing
+from regard.attention.capture import Heard, hearing
 from regard.attention.observe import Attended, Observe
 from regard.attention.tap import places_of
 from regard.errors import PlaceError, SettingError

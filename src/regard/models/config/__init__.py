@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         TokenClassifierConfig,
     )
     from regard.models.config.elmo import ELMoConfig, ELMoTaggerConfig, WordTaggerConfig, WordVocabulary
-    from regard.models.config.language import AttentiveLMConfig, GPTConfig, RecurrentLMConfig, WindowLMConfig
+    from regard.models.config.language_model import AttentiveLMConfig, GPTConfig, RecurrentLMConfig, WindowLMConfig
     from regard.models.config.pooling import PoolingClassifierConfig
     from regard.models.config.translation import (
         BahdanauConfig,

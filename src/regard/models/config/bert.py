@@ -9,8 +9,8 @@ from typing import ClassVar, Literal
 from torch import nn
 
 from regard.models.bert import FEEDS, SIZES, Bert, MaskedLM, Size
+from regard.models.bert_heads import OnSpans, OnText, OnTokens, Pooling, Reading
 from regard.models.blocks import BERT
-from regard.models.heads import OnSpans, OnText, OnTokens, Pooling, Reading
 
 SizeName = Literal["tiny", "mini", "small", "medium", "base"]
 BertActivation = Literal["gelu", "gelu_new", "relu"]

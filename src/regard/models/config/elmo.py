@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from regard.errors import SettingError
+from regard.models.char_cnn import Looked, Spelled, WordVectors
 from regard.models.elmo import DeepReader, ELMo, Tagger
-from regard.models.spelling import Looked, Spelled, WordVectors
 
 InputName = Literal["tokens", "characters"]
 

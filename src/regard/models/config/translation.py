@@ -16,11 +16,11 @@ from regard.attention.windows import LocalM, LocalP
 from regard.errors import SettingError
 from regard.models.blocks import Gated, Style, gelu
 from regard.models.decoders import Bahdanau, Bottleneck, Decoder, FedLuong, Luong
+from regard.models.embedding import Words
 from regard.models.pointer import PointerGenerator
-from regard.models.reader import Reader
+from regard.models.rnn_encoder import Reader
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Positions, Size, Transformer, transformer
-from regard.models.words import Words
 
 CellName = Literal["rnn", "gru", "lstm"]
 QueryName = Literal["state", "state and word"]

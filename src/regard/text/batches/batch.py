@@ -12,7 +12,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-IGNORED = -100  # a target that carries no loss, as in torch's cross_entropy
+from regard.text.examples import IGNORED
+
 NOWHERE = -1  # the document number of padding
 UNCOUNTED = -1
 

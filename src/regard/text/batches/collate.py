@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from regard.errors import SettingError
-from regard.text.batches.batch import IGNORED, AnswerBatch, LabelledBatch, TaggedBatch, TranslationBatch
+from regard.text.batches.batch import AnswerBatch, LabelledBatch, TaggedBatch, TranslationBatch
 from regard.text.batches.layout import SingleText, check, pad_parts, room, shorten, stretch, tensor, with_special
 from regard.text.batches.plan import fingerprint
 from regard.text.batches.seeded_rng import Epoch
+from regard.text.examples import IGNORED
 
 if TYPE_CHECKING:
     from regard.text.store.columns import Columns

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from regard.errors import SettingError
-from regard.text.batches.batch import IGNORED, NOWHERE, BlockBatch
+from regard.text.batches.batch import NOWHERE, BlockBatch
 from regard.text.batches.layout import tensor
 from regard.text.batches.plan import Computed, fingerprint
 from regard.text.batches.seeded_rng import Epoch
+from regard.text.examples import IGNORED
 
 if TYPE_CHECKING:
     from regard.text.store.columns import Columns

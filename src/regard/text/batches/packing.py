@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from regard.errors import SettingError
-from regard.text.batches.batch import IGNORED, NOWHERE, PackedBatch
+from regard.text.batches.batch import NOWHERE, PackedBatch
 from regard.text.batches.layout import places, tensor
 from regard.text.batches.plan import Computed, fingerprint
 from regard.text.batches.seeded_rng import Epoch
+from regard.text.examples import IGNORED
 
 if TYPE_CHECKING:
     from regard.text.store.columns import Columns

@@ -15,13 +15,12 @@ import numpy as np
 
 from regard.errors import CorpusError
 from regard.text.corpora.labels import Labels, Scale
-from regard.text.examples import Answered, Document, Labelled, Tagged, Translation
+from regard.text.examples import IGNORED, Answered, Document, Labelled, Tagged, Translation
 from regard.text.store.columns import Columns, Flat
 from regard.text.tokenizers.oov import opened
 from regard.text.tokenizers.tokenizer import Encoding, Tokenizer
 from regard.text.words import Splitter, numbers
 
-IGNORED = -100  # the tag of a piece that does not begin a word
 PORTION = 1 << 18  # characters tokenised at once: the library needs some 100 bytes for each while it works
 Item = TypeVar("Item")
 Example_contra = TypeVar("Example_contra", contravariant=True)

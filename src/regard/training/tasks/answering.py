@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from regard.models.heads import OnSpans
+from regard.models.bert_heads import OnSpans
 from regard.text import grammar
 from regard.text.batches.batch import AnswerBatch
 from regard.text.batches.collate import Answer
@@ -20,11 +20,11 @@ from regard.text.examples import Answered
 from regard.text.store.columns import Columns
 from regard.text.store.fields import AnsweredFields, columns_of
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.answering import LONGEST, FindAnswer
+from regard.training.objectives.qa import LONGEST, FindAnswer
 from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
 from regard.training.tasks.batching import in_buckets
+from regard.training.tasks.finetune import READER, Started, begin, of_its_size
 from regard.training.tasks.holdout import Split, kept_back, stored
-from regard.training.tasks.starting import READER, Started, begin, of_its_size
 from regard.training.tasks.tokenizers import AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
 
 

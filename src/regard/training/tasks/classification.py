@@ -12,11 +12,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from regard.errors import SettingError
+from regard.models.bert_heads import OnText
+from regard.models.bert_heads import Pooling as PoolingName
 from regard.models.config.bert import SequenceClassifierConfig
 from regard.models.config.pooling import PoolingClassifierConfig, StatesName
 from regard.models.config.scores import ScoreName
-from regard.models.heads import OnText
-from regard.models.heads import Pooling as PoolingName
 from regard.text import grammar
 from regard.text.batches.batch import LabelledBatch
 from regard.text.batches.collate import Label
@@ -26,12 +26,12 @@ from regard.text.examples import Labelled
 from regard.text.store.columns import Columns
 from regard.text.store.fields import LabelledFields, columns_of
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.objectives import Classify, Estimate
+from regard.training.objectives.classification import Classify, Estimate
 from regard.training.recipe import Count, InputPath, Positive, Prepared, Recipe, Section, Share
 from regard.training.tasks.batching import in_buckets
+from regard.training.tasks.finetune import READER, Started, begin, of_its_size
 from regard.training.tasks.holdout import Split, kept_back, stored
 from regard.training.tasks.smoothing import Smoothing
-from regard.training.tasks.starting import READER, Started, begin, of_its_size
 from regard.training.tasks.tokenizers import AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
 
 

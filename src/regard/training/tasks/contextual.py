@@ -21,7 +21,7 @@ from regard.text.examples import Document
 from regard.text.store.columns import Columns
 from regard.text.store.fields import DocumentFields, columns_of
 from regard.text.store.oov_fields import SpelledDocuments
-from regard.training.contexts import PredictNeighbours
+from regard.training.objectives.elmo import PredictNeighbours
 from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
 from regard.training.tasks.batching import in_buckets
 from regard.training.tasks.holdout import Split, kept_back, stored

@@ -24,11 +24,11 @@ from regard.text.store.columns import Columns
 from regard.text.store.fields import DocumentFields, columns_of
 from regard.text.store.store import Store
 from regard.text.words import spaced
-from regard.training.masked import GuessHidden, unigram
+from regard.training.objectives.mlm import GuessHidden, unigram
 from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
 from regard.training.tasks.batching import in_buckets
+from regard.training.tasks.bert_size import Sizes
 from regard.training.tasks.holdout import Split, kept_back, rows
-from regard.training.tasks.sizes import Sizes
 from regard.training.tasks.tokenizers import AnyTokenizer, Sized, tokenizer_of
 
 

@@ -13,9 +13,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from regard.errors import SettingError
+from regard.models.bert_heads import OnTokens
 from regard.models.config.elmo import ELMoTaggerConfig, InputName, WordTaggerConfig
 from regard.models.elmo import ELMo, Tagger
-from regard.models.heads import OnTokens
 from regard.runs.build import TOKENIZER
 from regard.runs.weights import fill, load_weights, save_weights, weights_of
 from regard.text import grammar
@@ -28,14 +28,14 @@ from regard.text.store.columns import Columns
 from regard.text.store.fields import TaggedFields, columns_of
 from regard.text.store.oov_fields import SpelledTags
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.contexts import TagWords
-from regard.training.reading.recipes import read_recipe
+from regard.training.config.recipes import read_recipe
+from regard.training.objectives.elmo import TagWords
 from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
 from regard.training.tasks.batching import in_buckets
 from regard.training.tasks.contextual import Batching, Contextual
+from regard.training.tasks.finetune import READER, Started, begin, of_its_size
 from regard.training.tasks.holdout import Split, kept_back, stored
 from regard.training.tasks.smoothing import Smoothing
-from regard.training.tasks.starting import READER, Started, begin, of_its_size
 from regard.training.tasks.tokenizers import AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
 
 Names = list[str] | None

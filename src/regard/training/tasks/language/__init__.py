@@ -13,8 +13,8 @@ from regard.text.batches.batch import BlockBatch
 from regard.text.batches.lm_batches import Read, Stream
 from regard.text.batches.plan import Batches
 from regard.text.store.fields import DocumentFields
-from regard.training.objectives import PredictNext
-from regard.training.reading_on import ReadOn
+from regard.training.objectives.lm import PredictNext
+from regard.training.objectives.stateful_lm import ReadOn
 from regard.training.recipe import Prepared, Recipe
 from regard.training.tasks.language.batches import InBlocks, InLanes
 from regard.training.tasks.language.data import BuiltIn, Text, TextFile

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from regard.models.config.language import (
+from regard.models.config.language_model import (
     AttentiveLMConfig,
     CellName,
     CopyName,

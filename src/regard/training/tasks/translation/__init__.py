@@ -15,13 +15,13 @@ from regard.text.batches.plan import Batches
 from regard.text.store.columns import Columns
 from regard.text.store.fields import TranslationFields
 from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.training.objectives.translation import PredictTarget
 from regard.training.recipe import Count, Prepared, Recipe, Section
 from regard.training.tasks.batching import in_buckets
 from regard.training.tasks.smoothing import Smoothing
 from regard.training.tasks.tokenizers import AnyTokenizer, Sized, tokenizer_of
 from regard.training.tasks.translation.data import BuiltIn, InFiles, Table, drawn_once, texts
 from regard.training.tasks.translation.models import AnyModel, BahdanauModel, PointerModel
-from regard.training.translating import PredictTarget
 
 
 class Batching(Section):

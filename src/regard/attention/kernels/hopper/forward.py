@@ -1,0 +1,327 @@
+"""triton/forward again for Hopper alone, in Gluon: the same pass with copies, products and softmax side by side.
+
+One warp fetches queries, keys and values through the tensor memory accelerator; groups of four warps, 64 queries each,
+work on them. A group starts the product q k' of the next block and the average p v of this one, and takes the softmax
+while both run (Shah et al. 2024, algorithm 2). A program goes on from one block of queries, a job, to another, so that
+what the next one needs is under way while this one is written out.
+"""
+
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from triton.experimental import gluon  # type: ignore[import-untyped]
+from triton.experimental.gluon import language as gl  # type: ignore[import-untyped]
+from triton.experimental.gluon.language.nvidia.hopper import (  # type: ignore[import-untyped]
+    mbarrier,
+    warpgroup_mma,
+    warpgroup_mma_wait,
+)
+
+from regard.attention.kernels.hopper.argmax import HALF, SUBS, in_halves, lead, of_classes, reached
+from regard.attention.kernels.hopper.ptx import (
+    LANES,
+    NEVER,
+    apart,
+    as_halves,
+    first,
+    once_known,
+    packed,
+    unless_hidden,
+)
+from regard.attention.kernels.hopper.scheduler import fetch, job, reach, told
+
+NOTHING = gl.constexpr(-1.0e28)  # the maximum before anything was seen: far above NEVER, so that hidden keys weigh 0
+LN2 = gl.constexpr(0.6931471805599453)
+
+
+@gluon.jit
+def _softmax(
+    s, mc, total, e, strips, best, lo, hi, start, c,
+    BN: gl.constexpr, ENTROPY: gl.constexpr, TOP: gl.constexpr, LEAD: gl.constexpr, MASKED: gl.constexpr,
+    SCORES: gl.constexpr,
+):  # fmt: skip
+    """One block of scores (64, BN): weights before division, the new state, and what the old one is worth."""
+    if MASKED:
+        s = unless_hidden(s, start, lo, hi - lo)
+    if LEAD:
+        low, high = in_halves(s)
+        strips, best, largest = reached(of_classes(high), strips, best, start + HALF)
+        strips, best, lower = reached(of_classes(low), strips, best, start)
+        largest = gl.convert_layout(gl.max(gl.maximum(largest, lower), axis=1), gl.SliceLayout(1, SCORES))
+    elif TOP == 1:
+        TWO: gl.constexpr = strips.type.layout
+        limit = gl.convert_layout(mc, gl.SliceLayout(1, TWO))[:, None] + gl.zeros([64, LANES], gl.float32, TWO)
+        lane = start + 2 * gl.arange(0, LANES, layout=gl.SliceLayout(0, TWO))[None, :] + gl.zeros_like(best)
+        here, strips, best = first(apart(s), strips, best, c + gl.zeros_like(limit), limit, lane)
+        largest = gl.convert_layout(gl.max(here, axis=1), gl.SliceLayout(1, SCORES))
+    elif TOP > 1:
+        here = of_classes(s)
+        strips = gl.maximum(strips, here)
+        largest = gl.convert_layout(gl.max(gl.max(here, axis=1), axis=1), gl.SliceLayout(1, SCORES))
+    else:
+        largest = gl.max(s, axis=1)
+    mc_new = gl.maximum(mc, largest * c)
+    x = gl.fma(s, c, -mc_new[:, None])
+    p = gl.exp2(x)
+    alpha = gl.exp2(mc - mc_new)
+    if ENTROPY:
+        e = (e + (mc - mc_new) * total) * alpha + gl.sum(p * x, axis=1)
+    total = total * alpha + gl.sum(p, axis=1)
+    return p, mc_new, total, e, strips, best, alpha
+
+
+@gluon.jit
+def _steps(
+    i, until, n, acc, p, mc, total, e, strips, best, q, lo, hi, last_block, c,
+    k_room, v_room, k_ready, k_free, v_ready, v_free,
+    D: gl.constexpr, BN: gl.constexpr, STAGES: gl.constexpr, ENTROPY: gl.constexpr, TOP: gl.constexpr,
+    LEAD: gl.constexpr, MASKED: gl.constexpr, SCORES: gl.constexpr, OUTPUT: gl.constexpr, WEIGHTS: gl.constexpr,
+):  # fmt: skip
+    """Blocks i to `until`: q k' of block i and p v of the one before run while the softmax is taken."""
+    for at in range(i, until):
+        stage = (n + at) % STAGES
+        before = (n + at - 1) % STAGES
+        mbarrier.wait(k_ready.index(stage), ((n + at) // STAGES) & 1)
+        s = warpgroup_mma(
+            q, k_room.index(stage).reshape([BN, D]).permute((1, 0)), gl.zeros([64, BN], gl.float32, SCORES),
+            use_acc=False, is_async=True)  # fmt: skip
+        mbarrier.wait(v_ready.index(before), ((n + at - 1) // STAGES) & 1)
+        weights = as_halves(p, v_room.dtype, WEIGHTS)
+        acc = warpgroup_mma(weights, v_room.index(before).reshape([BN, D]), acc, is_async=True)
+        s = warpgroup_mma_wait(1, deps=(s,))
+        mbarrier.arrive(k_free.index(stage), count=1)
+        fresh, mc, total, e, strips, best, alpha = _softmax(
+            s, mc, total, e, strips, best, lo, hi, (last_block - at) * BN, c, BN, ENTROPY, TOP, LEAD, MASKED, SCORES
+        )
+        if not ENTROPY:  # the softmax is taken while the product is under way; with entropy it is too long for that
+            total = once_known(total)
+        acc, weights, fresh = warpgroup_mma_wait(0, deps=(acc, weights, fresh))
+        mbarrier.arrive(v_free.index(before), count=1)
+        acc = acc * gl.convert_layout(alpha, gl.SliceLayout(1, OUTPUT))[:, None]
+        p = packed(gl.convert_layout(fresh, WEIGHTS), v_room.dtype)
+    return acc, p, mc, total, e, strips, best
+
+
+@gluon.jit
+def _pass_by(i, until, n, k_ready, k_free, v_ready, v_free, STAGES: gl.constexpr):
+    """Blocks that other groups need and this one does not."""
+    for at in range(i, until):
+        stage = (n + at) % STAGES
+        phase = ((n + at) // STAGES) & 1
+        mbarrier.wait(k_ready.index(stage), phase)
+        mbarrier.arrive(k_free.index(stage), count=1)
+        mbarrier.wait(v_ready.index(stage), phase)
+        mbarrier.arrive(v_free.index(stage), count=1)
+
+
+@gluon.jit
+def _attend(
+    group: gl.constexpr,
+    OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+    stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+    q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+    D: gl.constexpr, BN: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr,
+    ENTROPY: gl.constexpr, TOP: gl.constexpr, LEAD: gl.constexpr, TOLD: gl.constexpr, SHARED: gl.constexpr,
+):  # fmt: skip
+    """One group of warps: 64 queries of each job against all blocks that they see."""
+    SCORES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
+    OUTPUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, D, 16])
+    WEIGHTS: gl.constexpr = gl.DotOperandLayout(0, OUTPUT, 2)
+    ROWS: gl.constexpr = gl.SliceLayout(1, SCORES)
+    n = 0
+    turn = 0
+    w = gl.program_id(0)
+    if SHARED:
+        mbarrier.wait(q_ready.index(0), 0)
+    while w < jobs:
+        bh, block = job(w, BLOCKS, CHUNK)
+        b = bh // H
+        h = bh % H
+        row = block * GROUPS * 64
+        first, last, all_from, all_to = reach(
+            BOUNDS, bh, block, row, GROUPS * 64, T, S, shift_lo, shift_hi, BLOCKS, TOLD
+        )
+        last_block = (last + BN - 1) // BN - 1
+        blocks = gl.where(last > first, last_block + 1 - first // BN, 0)
+        # the same for this group's queries, counted from the right end: it has to do with blocks `skip` to `stop`, and
+        # every query sees all keys of those from `right` to `left`
+        row += group * 64
+        first, last, all_from, all_to = reach(BOUNDS, bh, block, row, 64, T, S, shift_lo, shift_hi, BLOCKS, TOLD)
+        skip = gl.minimum(last_block + 1 - (last + BN - 1) // BN, blocks)
+        stop = gl.where(last > first, gl.minimum(last_block + 1 - first // BN, blocks), skip)
+        right = gl.minimum(gl.maximum(last_block + 1 - all_to // BN, skip + 1), stop)
+        left = gl.minimum(gl.maximum(last_block + 1 - (all_from + BN - 1) // BN, right), stop)
+
+        rows = row + gl.arange(0, 64, layout=ROWS)
+        inside = rows < T
+        lo = gl.maximum(rows + shift_lo, 0)
+        hi = gl.minimum(rows + shift_hi, S)
+        if TOLD:
+            at = b * stride_eb + h * stride_eh + rows
+            lo = gl.maximum(lo, gl.load(LO + at, mask=inside, other=0))
+            hi = gl.minimum(hi, gl.load(HI + at, mask=inside, other=0))
+        hi = gl.where(inside, gl.maximum(hi, lo), lo)
+
+        acc = gl.zeros([64, D], gl.float32, OUTPUT)
+        total = gl.zeros([64], gl.float32, ROWS)
+        e = gl.zeros([64], gl.float32, ROWS)
+        mc = gl.full([64], NOTHING, gl.float32, ROWS)
+        nothing = gl.full([64, BN], NEVER, gl.float32, SCORES)
+        if LEAD:
+            strips = of_classes(in_halves(nothing)[0])
+            best = gl.full_like(gl.max(strips, axis=1), 0, dtype=gl.int32)
+        else:
+            strips = apart(nothing)[0][0] if TOP == 1 else of_classes(nothing)
+            best = gl.full_like(strips, -1, dtype=gl.int32)
+        two = turn % 2
+        q = q_room.index(two * GROUPS + group).reshape([64, D])
+        if not SHARED:
+            mbarrier.wait(q_ready.index(two), (turn // 2) & 1)
+        _pass_by(0, skip, n, k_ready, k_free, v_ready, v_free, STAGES)
+        if stop > skip:
+            stage = (n + skip) % STAGES
+            mbarrier.wait(k_ready.index(stage), ((n + skip) // STAGES) & 1)
+            s = warpgroup_mma(
+                q, k_room.index(stage).reshape([BN, D]).permute((1, 0)), gl.zeros([64, BN], gl.float32, SCORES),
+                use_acc=False, is_async=True)  # fmt: skip
+            s = warpgroup_mma_wait(0, deps=(s,))
+            mbarrier.arrive(k_free.index(stage), count=1)
+            weights, mc, total, e, strips, best, alpha = _softmax(
+                s, mc, total, e, strips, best, lo, hi, (last_block - skip) * BN, c, BN, ENTROPY, TOP, LEAD, True, SCORES
+            )
+            p = packed(gl.convert_layout(weights, WEIGHTS), v_room.dtype)
+            acc, p, mc, total, e, strips, best = _steps(
+                skip + 1, right, n, acc, p, mc, total, e, strips, best, q, lo, hi, last_block, c, k_room, v_room,
+                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, LEAD, True, SCORES, OUTPUT, WEIGHTS
+            )  # fmt: skip
+            acc, p, mc, total, e, strips, best = _steps(
+                right, left, n, acc, p, mc, total, e, strips, best, q, lo, hi, last_block, c, k_room, v_room,
+                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, LEAD, False, SCORES, OUTPUT, WEIGHTS
+            )  # fmt: skip
+            acc, p, mc, total, e, strips, best = _steps(
+                left, stop, n, acc, p, mc, total, e, strips, best, q, lo, hi, last_block, c, k_room, v_room,
+                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, LEAD, True, SCORES, OUTPUT, WEIGHTS
+            )  # fmt: skip
+            stage = (n + stop - 1) % STAGES
+            mbarrier.wait(v_ready.index(stage), ((n + stop - 1) // STAGES) & 1)
+            weights = as_halves(p, v_room.dtype, WEIGHTS)
+            acc = warpgroup_mma(weights, v_room.index(stage).reshape([BN, D]), acc, is_async=True)
+            acc = warpgroup_mma_wait(0, deps=(acc,))
+            mbarrier.arrive(v_free.index(stage), count=1)
+        mbarrier.arrive(q_free.index(two), count=1)
+        _pass_by(stop, blocks, n, k_ready, k_free, v_ready, v_free, STAGES)
+        n += blocks
+
+        nowhere = mc <= NOTHING
+        whole = gl.where(nowhere, 1.0, total)
+        at = bh.to(gl.int64) * T + rows
+        logs = gl.log2(whole)
+        gl.store(LSE + at, gl.where(nowhere, float("-inf"), (mc + logs) * LN2), mask=inside)
+        if ENTROPY:
+            gl.store(ENT + at, gl.where(nowhere, 0.0, (logs - e / whole) * LN2), mask=inside)
+        if TOP > 1:
+            lane = gl.arange(0, LANES, layout=gl.SliceLayout(0, gl.SliceLayout(1, strips.type.layout)))
+            sub = gl.arange(0, SUBS, layout=gl.SliceLayout(0, gl.SliceLayout(2, strips.type.layout)))
+            line = row + gl.arange(0, 64, layout=gl.SliceLayout(1, gl.SliceLayout(2, strips.type.layout)))
+            place = (bh.to(gl.int64) * T + line)[:, None, None] * (SUBS * LANES)
+            place = place + (sub * LANES)[None, :, None] + lane[None, None, :]
+            gl.store(STRIPS + place, strips, mask=(line < T)[:, None, None])
+        if TOP == 1:
+            if LEAD:
+                most, found = lead(strips, best)
+            else:
+                most = gl.max(strips, axis=1)
+                found = gl.min(gl.where((strips == most[:, None]) & (best >= 0), best, 2147483647), axis=1)
+                found = gl.where(most > NEVER * 0.5, found, -1)
+            line = row + gl.arange(0, 64, layout=most.type.layout)
+            place = bh.to(gl.int64) * T + line
+            weight = gl.minimum(gl.exp2(most * c - gl.convert_layout(mc + logs, most.type.layout)), 1.0)
+            gl.store(STRIPS + place, gl.where(found >= 0, weight, 0.0), mask=line < T)
+            gl.store(BEST + place, found.to(gl.int64), mask=line < T)
+        share = gl.convert_layout(gl.where(nowhere, 0.0, 1.0 / whole), gl.SliceLayout(1, OUTPUT))
+        line = row + gl.arange(0, 64, layout=gl.SliceLayout(1, OUTPUT))
+        wide = gl.arange(0, D, layout=gl.SliceLayout(0, OUTPUT))
+        base = OUT + b.to(gl.int64) * stride_ob + h.to(gl.int64) * stride_oh
+        spot = line.to(gl.int64)[:, None] * stride_om + wide[None, :]
+        gl.store(base + spot, (acc * share[:, None]).to(OUT.dtype.element_ty), mask=(line < T)[:, None])
+        turn += 1
+        if SHARED:
+            mbarrier.wait(q_ready.index(turn % 2), (turn // 2) & 1)
+            w = told(which, turn)
+        else:
+            w += gl.num_programs(0)
+
+
+SIZES = (
+    "H GROUP T S shift_lo shift_hi BLOCKS CHUNK jobs stride_ob stride_oh stride_om stride_eb stride_eh".split()
+)  # one kernel serves all of them: nothing is compiled again for another length
+
+
+@gluon.jit(do_not_specialize=SIZES)
+def forward(
+    Q, K, V, OUT, LSE, ENT, STRIPS, BEST, TAKEN, LO, HI, BOUNDS,
+    H, GROUP, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+    D: gl.constexpr, BN: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr,
+    ENTROPY: gl.constexpr, TOP: gl.constexpr, LEAD: gl.constexpr, TOLD: gl.constexpr, SHARED: gl.constexpr,
+):  # fmt: skip
+    """All jobs of GROUPS x 64 queries of one head. Q, K, V describe (B, H, length, D); c = scale x log2 e > 0.
+    TOP 1: the largest weight of each row and its place, with LEAD where to look for it, see `lead`; more: maxima of
+    classes of keys. SHARED: a program takes the next job that nobody has, counted by TAKEN."""
+    dtype: gl.constexpr = K.dtype
+    q_room = gl.allocate_shared_memory(dtype, [2 * GROUPS, 1, 1, 64, D], Q.layout)
+    k_room = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BN, D], K.layout)
+    v_room = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BN, D], V.layout)
+    which = gl.allocate_shared_memory(gl.int32, [2, 1], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    q_ready = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    q_free = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
+    k_ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    k_free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    v_ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    v_free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for two in gl.static_range(2):
+        mbarrier.init(q_ready.index(two), count=1)
+        mbarrier.init(q_free.index(two), count=GROUPS)
+    for stage in gl.static_range(STAGES):
+        mbarrier.init(k_ready.index(stage), count=1)
+        mbarrier.init(v_ready.index(stage), count=1)
+        mbarrier.init(k_free.index(stage), count=GROUPS)
+        mbarrier.init(v_free.index(stage), count=GROUPS)
+    if GROUPS == 2:
+        gl.warp_specialize([
+            (_attend, (
+                0, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD, SHARED)),
+            (_attend, (
+                1, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD, SHARED)),
+            (fetch, (
+                Q, K, V, TAKEN, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS,
+                STAGES, TOLD, SHARED)),
+        ], [4, 1], [240, 24])  # fmt: skip
+    else:
+        gl.warp_specialize([
+            (_attend, (
+                0, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD, SHARED)),
+            (_attend, (
+                1, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD, SHARED)),
+            (_attend, (
+                2, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD, SHARED)),
+            (fetch, (
+                Q, K, V, TAKEN, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS,
+                STAGES, TOLD, SHARED)),
+        ], [4, 4, 1], [160, 160, 32])  # fmt: skip

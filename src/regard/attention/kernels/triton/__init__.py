@@ -1,0 +1,1 @@
+"""Attention in Triton, on any GPU: kernels with their launchers; dispatch says which one serves a request."""
