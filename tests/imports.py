@@ -49,10 +49,10 @@ ATTENTION = (
 )
 TEXT = ("examples", "words", "corpora", "tokenizers", "store", "batches", "grammar", "__init__")
 TRAINING = (
+    "metrics",
     "objectives",
     "recipe",
     "events",
-    "metrics",
     "schedules",
     "config",
     "distributed",

@@ -17,7 +17,8 @@ from regard.text.batches.lm_batches import Lanes, Read, Stream
 from regard.text.batches.plan import Batches
 from regard.text.store.columns import Columns, Flat
 from regard.text.tokenizers.specials import SpecialIds
-from regard.training.objectives.base import Better, Carry, Grade, Loss, Measured, Output
+from regard.training.metrics import Grade
+from regard.training.objectives.base import Better, Carry, Loss, Measured, Output
 from regard.training.recipe import Prepared, Recipe
 
 SPECIAL = SpecialIds(pad=0, cls=1, sep=2)

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.errors import DtypeError, RegardError, SettingError, ShapeError
-from regard.training.metrics import accuracy, bits_per_character, bleu, chrf, confusion, f1, perplexity
-from regard.training.objectives.base import Grade
+from regard.training.metrics import Grade, accuracy, bits_per_character, bleu, chrf, confusion, f1, perplexity
 
 LABELS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=40)
 CATS = ["The black cat sleeps on the mat.", "He took a train to the city."]

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from regard.training.distributed import World
     from regard.training.events.log import LogFile, read_log
     from regard.training.loop import Loop
-    from regard.training.objectives.base import Grade, Loss, Measured, Objective, Output
+    from regard.training.metrics import Grade
+    from regard.training.objectives.base import Loss, Measured, Objective, Output
     from regard.training.objectives.classification import Classify
     from regard.training.objectives.elmo import PredictNeighbours, TagWords
     from regard.training.objectives.lm import PredictNext

@@ -13,9 +13,16 @@ import torch
 from torch import Tensor
 
 from regard.errors import DtypeError, SettingError, ShapeError, unknown
-from regard.training.objectives.base import Grade
 
 AVERAGES = ("macro", "micro", "weighted", "binary")
+
+
+@dataclass(frozen=True)
+class Grade:
+    """A metric of texts; `signature` says how it was computed, where that matters (sacrebleu)."""
+
+    value: float
+    signature: str = ""
 
 
 def perplexity(nll: float, tokens: float) -> float:

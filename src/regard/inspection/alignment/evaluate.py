@@ -18,7 +18,7 @@ from regard.inspection.alignment.links import links as links_in
 from regard.text.examples import Links, Translation
 
 if TYPE_CHECKING:
-    from regard.training.objectives.base import Grade
+    from regard.training.metrics import Grade
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Literal, Protocol, TypeVar
 from torch import Tensor, nn
 
 from regard.text.batches.batch import Batch
+from regard.training.metrics import Grade
 
 B_contra = TypeVar("B_contra", bound=Batch, contravariant=True)
 Carry = Mapping[str, Tensor]
@@ -43,14 +44,6 @@ class Output:
     given: str
     got: str
     expected: str | None = None
-
-
-@dataclass(frozen=True)
-class Grade:
-    """A metric of texts; `signature` says how it was computed, where that matters (sacrebleu)."""
-
-    value: float
-    signature: str = ""
 
 
 class Objective(Protocol[B_contra]):

@@ -18,7 +18,8 @@ from regard.text.batches.batch import MaskedBatch
 from regard.text.store.columns import Flat
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training import metrics
-from regard.training.objectives.base import Better, Carry, Grade, Loss, Measured, Objective, Output
+from regard.training.metrics import Grade
+from regard.training.objectives.base import Better, Carry, Loss, Measured, Objective, Output
 
 PORTION = 1 << 22  # tokens counted at once
 

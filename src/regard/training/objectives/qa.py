@@ -14,7 +14,8 @@ from regard.models.predictions import Logits
 from regard.text.batches.batch import AnswerBatch
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training import metrics
-from regard.training.objectives.base import Better, Carry, Grade, Loss, Measured, Objective, Output
+from regard.training.metrics import Grade
+from regard.training.objectives.base import Better, Carry, Loss, Measured, Objective, Output
 
 LONGEST = 30  # tokens of an answer
 

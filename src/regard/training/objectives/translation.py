@@ -17,7 +17,8 @@ from regard.text.examples import IGNORED
 from regard.text.tokenizers.oov import compacted, spelled
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training import metrics
-from regard.training.objectives.base import Better, Carry, Grade, Loss, Measured, Objective, Output
+from regard.training.metrics import Grade
+from regard.training.objectives.base import Better, Carry, Loss, Measured, Objective, Output
 
 
 @dataclass(frozen=True)
