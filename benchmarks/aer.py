@@ -26,7 +26,7 @@ import torch  # noqa: E402
 from regard.adapters import ModelAdapter, adapter  # noqa: E402
 from regard.errors import PlaceError  # noqa: E402
 from regard.inspection.alignment.align import Aligning, both_ways  # noqa: E402
-from regard.inspection.alignment.evaluate import Agreement, Gold, measure  # noqa: E402
+from regard.inspection.alignment.evaluate import Agreement, Gold, evaluate_links  # noqa: E402
 from regard.inspection.alignment.extract import BOTH, Pair, Reading, across, own_place, word_maps  # noqa: E402
 from regard.inspection.alignment.links import as_it_is, balanced, links_of  # noqa: E402
 from regard.inspection.alignment.symmetrize import METHODS  # noqa: E402
@@ -57,7 +57,7 @@ def read(found: ModelAdapter, pairs: list[Pair], gold: list[Gold]) -> dict[str, 
     rows = []
     for reading, maps in zip(readings, word_maps(found, pairs, readings), strict=True):
         for name, shares in SHARES.items():
-            got = measure((links_of(shares(matrix)) for matrix in maps), gold)
+            got = evaluate_links((links_of(shares(matrix)) for matrix in maps), gold)
             rows.append({"place": reading.place, "by": reading.by, "shift": reading.shift, "words": name, **told(got)})
     return {"own place": own_place(found, places), "readings": rows}
 
@@ -67,9 +67,12 @@ def merged(forth: ModelAdapter, back: ModelAdapter, pairs: list[Pair], gold: lis
     there = Aligning()(forth, pairs)
     other = Aligning()(back, [(target, source) for source, target in pairs])
     turned: Iterable[Links] = [tuple((i, j) for j, i in one.links) for one in other]
-    found = {"forth": told(measure([one.links for one in there], gold)), "back": told(measure(turned, gold))}
+    found = {
+        "forth": told(evaluate_links([one.links for one in there], gold)),
+        "back": told(evaluate_links(turned, gold)),
+    }
     for method in METHODS:
-        found[method] = told(measure([one.links for one in both_ways(there, other, method)], gold))
+        found[method] = told(evaluate_links([one.links for one in both_ways(there, other, method)], gold))
     return found
 
 

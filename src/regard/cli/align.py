@@ -73,7 +73,7 @@ def align(
     from regard.cli.progress_ui import progress_bar
     from regard.inspection.alignment.align import BEST, Aligning, Alignments, both_ways
     from regard.inspection.alignment.align import align as aligned
-    from regard.inspection.alignment.evaluate import measure
+    from regard.inspection.alignment.evaluate import evaluate_links
     from regard.inspection.alignment.links import as_it_is, balanced
 
     truths = None if gold is None else _gold(gold, first)
@@ -85,7 +85,7 @@ def align(
             _same_length(found, read, gold, truths)
         if back is not None:
             read = both_ways(read, _same_length(found, read, back, _read(back)), merge)
-        made = Alignments(read, None if truths is None else measure([one.links for one in read], truths))
+        made = Alignments(read, None if truths is None else evaluate_links([one.links for one in read], truths))
     else:
         if run is None or source is None or target is None:
             raise SettingError("not all of RUN SRC TGT", "all three, or --found FILE", where="regard align")

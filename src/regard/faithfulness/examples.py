@@ -15,7 +15,7 @@ from regard.text.corpora.labels import Classified
 from regard.text.corpora.tables import Table
 from regard.text.examples import Translation
 from regard.training.run import recorded
-from regard.training.tasks import classification
+from regard.training.tasks.classification import BuiltInLabelled, Classification
 
 TABLES = (".tsv", ".csv", ".jsonl")
 
@@ -34,9 +34,9 @@ def read_examples(path: Path, asker: ModelAdapter, most: int | None) -> Sequence
 def built_in_examples(run: Run | None, asker: ModelAdapter, most: int) -> Sequence[Example]:
     """Of the kind that this run was trained on, none of which it has seen."""
     recipe = None if run is None else recorded(run)
-    if isinstance(recipe, classification.Classification):
+    if isinstance(recipe, Classification):
         data = recipe.data
-        view = data.view if isinstance(data, classification.BuiltIn) else "opinion"
+        view = data.view if isinstance(data, BuiltInLabelled) else "opinion"
         return list(grammar.Drawn(getattr(grammar, view), most, SPLIT))
     kind = "translates" if asker.decides.endswith("translation") else "reads"
     return [_example(one, asker.decides) for one in built_in(run, kind, most)]

@@ -27,7 +27,7 @@ from regard.inspection.attribution.gradients import (
     weights_through,
 )
 from regard.inspection.attribution.norms import sent_norms
-from regard.inspection.attribution.rollout import Layer, rollout
+from regard.inspection.attribution.rollout import RolloutLayer, rollout
 
 STEPS = 16  # of integrated gradients
 TEXT, OTHER = range(2)  # streams: the text, and what attends to it
@@ -173,7 +173,7 @@ def rollout_map(asker: ModelAdapter, looked: Looked) -> Tensor:
     """Attention rollout to each token of the text, where the decision is read, summing to 1: (B, S). Where no single
     query decides, the mean over all real ones."""
     layers = [
-        Layer(
+        RolloutLayer(
             weights, TEXT if asker.attends_from_text(place) else OTHER, TEXT if asker.attends_to_text(place) else OTHER
         )
         for place, weights in looked.every

@@ -6,6 +6,7 @@ A mean over nothing is nan, because nobody knows it; F1 over nothing is 0, as sc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import exp, inf, log, nan
 from typing import Any
 

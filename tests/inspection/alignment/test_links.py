@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.errors import CorpusError
-from regard.inspection.alignment.evaluate import Gold, measure, read_gold
+from regard.inspection.alignment.evaluate import Gold, evaluate_links, read_gold
 from regard.inspection.alignment.links import balanced, links_of, pharaoh
 
 
@@ -33,10 +33,10 @@ def test_balance_leaves_alone_what_is_fair_and_survives_a_word_that_nobody_looke
 def test_the_error_rate_is_its_formula() -> None:
     gold = read_gold("0-0 1-2 1p1", "here")
     assert gold == Gold.of({(0, 0), (1, 2)}, {(1, 1)})
-    got = measure([((0, 0), (1, 1), (2, 2))], [gold])
+    got = evaluate_links([((0, 0), (1, 1), (2, 2))], [gold])
     assert (got.precision, got.recall) == (2 / 3, 1 / 2)
     assert got.aer == pytest.approx(1 - (1 + 2) / (3 + 2))
-    perfect = measure([((0, 0), (1, 2))], [gold])
+    perfect = evaluate_links([((0, 0), (1, 2))], [gold])
     assert (perfect.precision, perfect.recall, perfect.aer) == (1, 1, 0)
 
 

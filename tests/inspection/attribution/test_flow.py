@@ -9,7 +9,7 @@ from tests.inspection.measures.records import ids, place, record, translated
 from regard.attention.masks import Causal
 from regard.errors import RecordError, SettingError
 from regard.inspection.attribution.flow import flow as flow_to
-from regard.inspection.attribution.rollout import Layer, layers_of, rollout
+from regard.inspection.attribution.rollout import RolloutLayer, layers_of, rollout
 
 close = torch.testing.assert_close
 
@@ -19,8 +19,8 @@ def flow(layers: list[torch.Tensor], token: int, residual: float = 0.5) -> torch
     return flow_to(whole(layers), token, residual)[0]
 
 
-def whole(layers: list[torch.Tensor]) -> list[Layer]:
-    return [Layer(one.mean(0) if one.dim() == 3 else one) for one in layers]
+def whole(layers: list[torch.Tensor]) -> list[RolloutLayer]:
+    return [RolloutLayer(one.mean(0) if one.dim() == 3 else one) for one in layers]
 
 
 def mixing(layer: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ from tests.inspection.measures.records import bert, gpt, heard, ids, place, reco
 from regard.attention import capture
 from regard.attention.masks import Causal, Padding
 from regard.errors import RecordError, SettingError, ShapeError
-from regard.inspection.attribution.rollout import Layer, layers_of, rollout
+from regard.inspection.attribution.rollout import RolloutLayer, layers_of, rollout
 from regard.inspection.record.record import Record
 
 close = torch.testing.assert_close
@@ -15,7 +15,7 @@ close = torch.testing.assert_close
 
 def alone(*weights: torch.Tensor, residual: float = 0.5) -> torch.Tensor:
     """Rollout of one text that looks at itself."""
-    return rollout([Layer(one) for one in weights], residual)[0][0]
+    return rollout([RolloutLayer(one) for one in weights], residual)[0][0]
 
 
 def maps(*places) -> list[torch.Tensor]:
@@ -103,7 +103,7 @@ def test_each_text_of_a_batch_as_it_is_alone() -> None:
 def test_a_question_sees_what_is_in_the_vectors() -> None:
     *lower, last = random_layers()
     question = last[:, :1]
-    found = rollout([*(Layer(one) for one in lower), Layer(question, 1, 0)])[1]
+    found = rollout([*(RolloutLayer(one) for one in lower), RolloutLayer(question, 1, 0)])[1]
     close(found[0], question @ alone(*lower) / 2)  # the other half is what the question was before
     close(found[1], torch.full((2, 1, 1), 0.5))
 
@@ -123,7 +123,9 @@ def test_a_decoder_heard_is_that_of_its_record() -> None:
     layers = []
     for name in found:
         reads = name.startswith("encoder")
-        layers.append(Layer(found[name].weights.mean(1), int(not reads), int(not reads and not name.endswith("cross"))))
+        layers.append(
+            RolloutLayer(found[name].weights.mean(1), int(not reads), int(not reads and not name.endswith("cross")))
+        )
     recorded = rollout(layers_of(translated(source, target, model)))[1]
     for origin, shares in rollout(layers)[1].items():
         close(shares[0], recorded[origin], atol=1e-3, rtol=0)

@@ -7,7 +7,7 @@ import torch
 from pydantic import ValidationError
 
 from regard.errors import CorpusError, SettingError, StoreError
-from regard.models.config.scores import SCORES
+from regard.models.config.names import SCORES
 from regard.text.tokenizers.kinds import Words
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.recipe import Train

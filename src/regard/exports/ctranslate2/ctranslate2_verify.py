@@ -23,10 +23,9 @@ from regard.exports.ctranslate2.vocabulary import Vocabularies
 from regard.models.gpt import GPT
 from regard.text.store.fields import DocumentFields
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.tasks.language import BuiltIn as Stories
-from regard.training.tasks.language import Language
+from regard.training.tasks.language import BuiltInText, Language
 from regard.training.tasks.translation import Translation
-from regard.training.tasks.translation.data import BuiltIn as Pairs
+from regard.training.tasks.translation.data import BuiltInPairs
 
 TEXTS, LONGEST = 8, 32
 FAR, TINY = 1e-4, 1e-3  # how much ln p may differ in float32, of its size and at all
@@ -155,7 +154,7 @@ class VerifyTranslator(Verification):
 def stretches(recipe: Language, model: GPT, tokenizer: Tokenizer, run: Path) -> list[Prompt]:
     """Stretches of validation text, each half to be read; of any tokens where the run's text is not at hand."""
     size = min(LONGEST, model.longest or LONGEST)
-    if isinstance(recipe.data, Stories):
+    if isinstance(recipe.data, BuiltInText):
         few = recipe.data.model_copy(update={"examples": 1, "valid": TEXTS})
         stream = few.read(run, DocumentFields(tokenizer)).valid
         assert stream is not None
@@ -173,7 +172,7 @@ def stretches(recipe: Language, model: GPT, tokenizer: Tokenizer, run: Path) -> 
 
 def pairs(recipe: Translation, source: Tokenizer, target: Tokenizer) -> list[Prompt]:
     """Validation sentences; any tokens where the run's text is not at hand."""
-    if isinstance(recipe.data, Pairs):
+    if isinstance(recipe.data, BuiltInPairs):
         drawn = list(recipe.data.drawn("valid", TEXTS))
         read = source.ids_batch([pair.source for pair in drawn])
         written = target.ids_batch([pair.target for pair in drawn])

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.adapters import ModelAdapter, adapter
 from regard.decoding.translate import Tell
 from regard.errors import SettingError
-from regard.inspection.alignment.evaluate import Agreement, Gold, measure
+from regard.inspection.alignment.evaluate import Agreement, Gold, evaluate_links
 from regard.inspection.alignment.extract import By, Pair, Reading, across, best_reading, own_place, word_maps
 from regard.inspection.alignment.links import THRESHOLD, balanced, links, links_of, told
 from regard.inspection.alignment.symmetrize import merged, turned_about
@@ -124,7 +124,7 @@ def align(
     made = how(found, pairs, tell)
     if back is not None:
         made = both_ways(made, how(_adapter(back), [(target, source) for source, target in pairs], tell), merge)
-    return Alignments(made, None if gold is None else measure([one.links for one in made], gold), chosen, half)
+    return Alignments(made, None if gold is None else evaluate_links([one.links for one in made], gold), chosen, half)
 
 
 def _adapter(model: nn.Module | str | os.PathLike[str] | ModelAdapter) -> ModelAdapter:

@@ -1,6 +1,6 @@
 """How word links agree with gold ones (precision, recall, alignment error rate), and how well a translator translates.
 
-measure([links], [gold]).aer
+evaluate_links([links], [gold]).aer
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Agreement:
         return 1 - (self.in_sure + self.in_possible) / total if total else 0.0
 
 
-def measure(found: Iterable[Links], gold: Iterable[Gold]) -> Agreement:
+def evaluate_links(found: Iterable[Links], gold: Iterable[Gold]) -> Agreement:
     """Found links beside the gold ones of the same sentences."""
     counts = [0, 0, 0, 0]
     for links, truth in zip(found, gold, strict=True):
@@ -126,7 +126,7 @@ def agreement_of(translator: Translator, pairs: Sequence[Translation]) -> Agreem
     read = translator.read([(pair.source, pair.target) for pair in pairs])
     if any(one.weights is None for one in read):
         return None
-    return measure((links_in(translator, one) for one in read), (Gold.of(pair.links or ()) for pair in pairs))
+    return evaluate_links((links_in(translator, one) for one in read), (Gold.of(pair.links or ()) for pair in pairs))
 
 
 def _names(lengths: Sequence[int]) -> list[str]:

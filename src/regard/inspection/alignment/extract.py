@@ -15,7 +15,7 @@ from regard.attention.capture import Heard, capture
 from regard.attention.observe import Observe
 from regard.decoding.translate import Tell, Translator
 from regard.errors import PlaceError, SettingError
-from regard.inspection.alignment.evaluate import Agreement, Gold, measure
+from regard.inspection.alignment.evaluate import Agreement, Gold, evaluate_links
 from regard.inspection.alignment.links import THRESHOLD, balanced, links_of
 from regard.inspection.attribution.norms import sent_norms
 from regard.inspection.attribution.word_pooling import between_words
@@ -192,7 +192,7 @@ def best_reading(
     readings = _candidates(subject, pairs, like)
     best: tuple[Reading, Agreement] | None = None
     for reading, maps in zip(readings, word_maps(subject, pairs, readings), strict=True):
-        got = measure((links_of(shares(matrix), threshold) for matrix in maps), gold)
+        got = evaluate_links((links_of(shares(matrix), threshold) for matrix in maps), gold)
         if best is None or got.aer < best[1].aer:
             best = reading, got
     assert best is not None

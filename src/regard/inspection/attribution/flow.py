@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from regard.errors import RecordError, SettingError
-from regard.inspection.attribution.rollout import Layer, expect_layers
+from regard.inspection.attribution.rollout import RolloutLayer, expect_layers
 
 UNIT = 2**40  # capacities are whole numbers of 1 / UNIT, so that a pipe is either full or not
 MOST = 64  # tokens
 
 
-def flow(layers: Sequence[Layer], token: int, residual: float = 0.5, most: int = MOST) -> dict[int, Tensor]:
+def flow(layers: Sequence[RolloutLayer], token: int, residual: float = 0.5, most: int = MOST) -> dict[int, Tensor]:
     """From an output token, one of the last layer's queries, to every input token: (N,) for each stream.
 
     Layers first to last, with weights (T, S). More than `most` tokens are refused.

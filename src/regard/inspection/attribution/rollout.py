@@ -20,7 +20,7 @@ from regard.inspection.record.record import Record
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class RolloutLayer:
     """Attention weights (..., T, S) of one place, the mean over its heads, and the streams of its queries and keys."""
 
     weights: Tensor
@@ -28,7 +28,7 @@ class Layer:
     keys: int = 0
 
 
-def layers_of(record: Record, places: Sequence[str] | None = None) -> list[Layer]:
+def layers_of(record: Record, places: Sequence[str] | None = None) -> list[RolloutLayer]:
     """The places of a record, all or the named ones, in model order, as layers in float64.
 
     A stream goes by the number of a side (token axis) of the record.
@@ -48,7 +48,7 @@ def layers_of(record: Record, places: Sequence[str] | None = None) -> list[Layer
             if lengths.setdefault(stream, count) != count:
                 came = f"{count} tokens at {place.name}"
                 raise RecordError(came, f"{lengths[stream]}, as at the other places", where="layers_of")
-    return [Layer(mean_weights(place), queries, keys) for place, queries, keys in found]
+    return [RolloutLayer(mean_weights(place), queries, keys) for place, queries, keys in found]
 
 
 def mean_weights(place: Place) -> Tensor:
@@ -59,7 +59,7 @@ def mean_weights(place: Place) -> Tensor:
     return total / place.heads
 
 
-def expect_layers(layers: Sequence[Layer], residual: float, where: str) -> dict[int, int]:
+def expect_layers(layers: Sequence[RolloutLayer], residual: float, where: str) -> dict[int, int]:
     """The number of tokens of each stream, if the layers fit together and `residual` is a share."""
     if not 0 <= residual <= 1:
         raise SettingError(f"residual={residual}", "a share from 0 to 1", where=where)
@@ -98,7 +98,7 @@ Shares = dict[int, dict[int, Tensor]]
 """By stream, and by the stream of the inputs: how much of each input is in each vector, (..., T, N)."""
 
 
-def rollout(layers: Sequence[Layer], residual: float = 0.5) -> Shares:
+def rollout(layers: Sequence[RolloutLayer], residual: float = 0.5) -> Shares:
     """What the vectors of every stream are made of after these layers, first to last.
 
     `residual`: what share of a vector is what it was before. The shares of a vector, over all inputs, sum to one; a

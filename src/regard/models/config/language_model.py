@@ -13,7 +13,7 @@ from regard.attention.layers import FeedForward
 from regard.attention.positions import Rotary, Sinusoidal
 from regard.models.attentive_rnn_lm import AttentiveLM, LookBack
 from regard.models.blocks import Gated, Style, gelu
-from regard.models.config.scores import SCORES, ScoreName
+from regard.models.config.names import SCORES, CellName, NormName, ScoreName
 from regard.models.copy_gates import Average, Copy, Gate, Sentinel
 from regard.models.embedding import Words
 from regard.models.gpt import GPT, Positions
@@ -22,9 +22,7 @@ from regard.models.rnn_lm import RecurrentLM
 from regard.models.window_lm import WindowLM
 
 PositionName = Literal["learned", "sinusoidal", "rotary"]
-NormName = Literal["layer", "rms"]
 FeedName = Literal["relu", "gelu", "gelu-tanh", "swiglu"]
-CellName = Literal["rnn", "gru", "lstm"]
 CopyName = Literal["none", "average", "gate", "sentinel"]
 
 FEEDS: dict[str, Callable[[bool], Callable[[int, int], nn.Module]]] = {

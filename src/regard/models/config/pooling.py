@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from regard.errors import SettingError
-from regard.models.config.scores import SCORES, ScoreName
+from regard.models.config.names import SCORES, ScoreName
 from regard.models.pooling import Alone, BothWays, PoolingClassifier
 
 StatesName = Literal["words", "alone", "both-ways"]

@@ -15,6 +15,7 @@ from regard.attention.scores import Additive, Bilinear, Cosine, Dot, ScaledDot, 
 from regard.attention.windows import LocalM, LocalP
 from regard.errors import SettingError
 from regard.models.blocks import Gated, Style, gelu
+from regard.models.config.names import CellName, NormName
 from regard.models.decoders import Bahdanau, Bottleneck, Decoder, FedLuong, Luong
 from regard.models.embedding import Words
 from regard.models.pointer import PointerGenerator
@@ -22,12 +23,10 @@ from regard.models.rnn_encoder import Reader
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Positions, Size, Transformer, transformer
 
-CellName = Literal["rnn", "gru", "lstm"]
 QueryName = Literal["state", "state and word"]
 LuongScore = Literal["dot", "scaled-dot", "bilinear", "concat", "cosine"]
 WindowName = Literal["global", "local-m", "local-p"]
 OrderName = Literal["post", "pre"]
-NormName = Literal["layer", "rms"]
 ActivationName = Literal["relu", "gelu", "swiglu"]
 PositionsName = Literal["sinusoidal", "rotary", "sinusoidal and rotary"]
 

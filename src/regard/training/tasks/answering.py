@@ -28,7 +28,7 @@ from regard.training.tasks.holdout import Split, kept_back, stored
 from regard.training.tasks.tokenizers import AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
 
 
-class BuiltIn(Section):
+class BuiltInQuestions(Section):
     """Questions of the built-in grammar about passages of a few facts: who did it, where it was."""
 
     kind: Literal["built-in"] = "built-in"
@@ -100,7 +100,7 @@ class Answering(Recipe):
     """Where in a passage the answer to a question stands."""
 
     task: Literal["answering"] = "answering"
-    data: Annotated[BuiltIn | Table, Field(discriminator="kind")] = BuiltIn()
+    data: Annotated[BuiltInQuestions | Table, Field(discriminator="kind")] = BuiltInQuestions()
     tokenizer: AnyTokenizer = Sized()
     model: Bert = Bert()
     objective: Longest = Longest()

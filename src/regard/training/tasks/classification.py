@@ -15,8 +15,8 @@ from regard.errors import SettingError
 from regard.models.bert_heads import OnText
 from regard.models.bert_heads import Pooling as PoolingName
 from regard.models.config.bert import SequenceClassifierConfig
+from regard.models.config.names import ScoreName
 from regard.models.config.pooling import PoolingClassifierConfig, StatesName
-from regard.models.config.scores import ScoreName
 from regard.text import grammar
 from regard.text.batches.batch import LabelledBatch
 from regard.text.batches.collate import Label
@@ -45,7 +45,7 @@ class Numbers(Section):
 Names = list[str] | Literal["numbers"] | Numbers | None
 
 
-class BuiltIn(Section):
+class BuiltInLabelled(Section):
     """Opinions of the built-in grammar, in English or French: which clause decides is what there is to learn."""
 
     kind: Literal["built-in"] = "built-in"
@@ -135,7 +135,7 @@ class Classification(Recipe):
     """A label for each text, or pair of texts."""
 
     task: Literal["classification"] = "classification"
-    data: Annotated[BuiltIn | Table, Field(discriminator="kind")] = BuiltIn()
+    data: Annotated[BuiltInLabelled | Table, Field(discriminator="kind")] = BuiltInLabelled()
     tokenizer: AnyTokenizer = Sized()
     model: Annotated[Pooling | Bert, Field(discriminator="kind")] = Pooling()
     objective: Smoothing = Smoothing()

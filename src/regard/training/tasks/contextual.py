@@ -29,7 +29,7 @@ from regard.training.tasks.smoothing import Smoothing
 from regard.training.tasks.tokenizers import AnyTokenizer, Sized, tokenizer_of
 
 
-class BuiltIn(Section):
+class BuiltInSentences(Section):
     """Sentences of the built-in grammar, words and signs apart: single ones, or those of stories."""
 
     kind: Literal["built-in"] = "built-in"
@@ -100,7 +100,7 @@ class Contextual(Recipe):
     """Words in context: what stands after each, and what stood before it."""
 
     task: Literal["contextual"] = "contextual"
-    data: Annotated[BuiltIn | TextFile, Field(discriminator="kind")] = BuiltIn()
+    data: Annotated[BuiltInSentences | TextFile, Field(discriminator="kind")] = BuiltInSentences()
     tokenizer: AnyTokenizer = Sized()
     model: Elmo = Elmo()
     objective: Smoothing = Smoothing()

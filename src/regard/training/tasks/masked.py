@@ -32,7 +32,7 @@ from regard.training.tasks.holdout import Split, kept_back, rows
 from regard.training.tasks.tokenizers import AnyTokenizer, Sized, tokenizer_of
 
 
-class BuiltIn(Section):
+class BuiltInDocuments(Section):
     """Stories of the built-in grammar, about the same people each, and reviews: opinions about the same two things.
 
     `reviews`: so many of the documents are reviews, without the labels of their opinions.
@@ -124,7 +124,7 @@ class Masked(Recipe):
     """What is hidden in a text, and which texts follow each other."""
 
     task: Literal["masked"] = "masked"
-    data: Annotated[BuiltIn | TextFile, Field(discriminator="kind")] = BuiltIn()
+    data: Annotated[BuiltInDocuments | TextFile, Field(discriminator="kind")] = BuiltInDocuments()
     tokenizer: AnyTokenizer = Sized()
     model: Model = Model()
     objective: Masks = Masks()

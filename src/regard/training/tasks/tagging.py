@@ -41,7 +41,7 @@ from regard.training.tasks.tokenizers import AnyTokenizer, Sized, kept_tokenizer
 Names = list[str] | None
 
 
-class BuiltIn(Section):
+class BuiltInTagged(Section):
     """Parts of speech of the built-in grammar's sentences, in English or French."""
 
     kind: Literal["built-in"] = "built-in"
@@ -127,7 +127,7 @@ class Tagging(Recipe):
     """A tag for each word."""
 
     task: Literal["tagging"] = "tagging"
-    data: Annotated[BuiltIn | Conll, Field(discriminator="kind")] = BuiltIn()
+    data: Annotated[BuiltInTagged | Conll, Field(discriminator="kind")] = BuiltInTagged()
     tokenizer: AnyTokenizer = Sized()
     model: Annotated[Elmo | Static | Bert, Field(discriminator="kind")] = Elmo()
     objective: Smoothing = Smoothing()

@@ -17,14 +17,14 @@ from regard.training.objectives.lm import PredictNext
 from regard.training.objectives.stateful_lm import ReadOn
 from regard.training.recipe import Prepared, Recipe
 from regard.training.tasks.language.batches import InBlocks, InLanes
-from regard.training.tasks.language.data import BuiltIn, Text, TextFile
+from regard.training.tasks.language.data import BuiltInText, Text, TextFile
 from regard.training.tasks.language.models import AnyModel, Attentive, Gpt, Recurrent, Window
 from regard.training.tasks.smoothing import Smoothing
 from regard.training.tasks.tokenizers import AnyTokenizer, Characters, tokenizer_of
 
 __all__ = [
     "Attentive",
-    "BuiltIn",
+    "BuiltInText",
     "Gpt",
     "InBlocks",
     "InLanes",
@@ -40,7 +40,7 @@ class Language(Recipe):
     """What comes next, at every place of a text."""
 
     task: Literal["language"] = "language"
-    data: Annotated[BuiltIn | TextFile, Field(discriminator="kind")] = BuiltIn()
+    data: Annotated[BuiltInText | TextFile, Field(discriminator="kind")] = BuiltInText()
     tokenizer: AnyTokenizer = Characters()
     model: Annotated[AnyModel, Field(discriminator="kind")] = Gpt()
     objective: Smoothing = Smoothing()

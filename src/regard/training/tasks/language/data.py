@@ -34,7 +34,7 @@ class Text:
         return self.characters / max(1, len(self.valid or self.train) - 1)  # all but the first are targets
 
 
-class BuiltIn(Section):
+class BuiltInText(Section):
     """Stories of the built-in grammar, a sentence a line: words and signs apart, or prose as one writes it."""
 
     kind: Literal["built-in"] = "built-in"

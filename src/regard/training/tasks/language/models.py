@@ -8,16 +8,14 @@ from pydantic import Field
 
 from regard.models.config.language_model import (
     AttentiveLMConfig,
-    CellName,
     CopyName,
     FeedName,
     GPTConfig,
-    NormName,
     PositionName,
     RecurrentLMConfig,
     WindowLMConfig,
 )
-from regard.models.config.scores import ScoreName
+from regard.models.config.names import CellName, NormName, ScoreName
 from regard.training.recipe import Count, Positive, Section, Share
 
 

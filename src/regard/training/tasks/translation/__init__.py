@@ -20,7 +20,7 @@ from regard.training.recipe import Count, Prepared, Recipe, Section
 from regard.training.tasks.batching import in_buckets
 from regard.training.tasks.smoothing import Smoothing
 from regard.training.tasks.tokenizers import AnyTokenizer, Sized, tokenizer_of
-from regard.training.tasks.translation.data import BuiltIn, InFiles, Table, drawn_once, texts
+from regard.training.tasks.translation.data import BuiltInPairs, InFiles, Table, drawn_once, texts
 from regard.training.tasks.translation.models import AnyModel, BahdanauModel, PointerModel
 
 
@@ -40,7 +40,7 @@ class Translation(Recipe):
     """A sentence in another language. Without `target_tokenizer` both sides share one vocabulary."""
 
     task: Literal["translation"] = "translation"
-    data: Annotated[BuiltIn | InFiles | Table, Field(discriminator="kind")] = BuiltIn()
+    data: Annotated[BuiltInPairs | InFiles | Table, Field(discriminator="kind")] = BuiltInPairs()
     tokenizer: AnyTokenizer = Sized()
     target_tokenizer: AnyTokenizer | None = None
     model: Annotated[AnyModel, Field(discriminator="kind")] = BahdanauModel()

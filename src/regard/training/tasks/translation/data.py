@@ -19,7 +19,7 @@ from regard.training.recipe import Count, InputPath, Section, Share
 from regard.training.tasks.holdout import Split, kept_back, stored
 
 
-class BuiltIn(Section):
+class BuiltInPairs(Section):
     """Pairs of the built-in grammar, from English into French or back."""
 
     kind: Literal["built-in"] = "built-in"
@@ -42,7 +42,7 @@ class BuiltIn(Section):
 
 
 @lru_cache(maxsize=1)
-def drawn_once(data: BuiltIn) -> list[Translation]:
+def drawn_once(data: BuiltInPairs) -> list[Translation]:
     """The pairs to train on, for the tokenizers and the columns, which all go through them. Whoever is done with them
     clears this cache."""
     return list(data.drawn("train", data.examples))

@@ -6,14 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from regard.models.config.names import CellName, NormName
 from regard.models.config.translation import (
     ActivationName,
     BahdanauConfig,
     BottleneckConfig,
-    CellName,
     LuongConfig,
     LuongScore,
-    NormName,
     OrderName,
     PointerConfig,
     PositionsName,

@@ -15,3 +15,6 @@ SCORES: dict[str, Callable[[int], scores.Score]] = {
     "additive": lambda width: scores.Additive(width, width),
     "cosine": lambda width: scores.Cosine(),
 }
+
+CellName = Literal["rnn", "gru", "lstm"]
+NormName = Literal["layer", "rms"]
