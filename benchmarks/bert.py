@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from homonyms import SEEDS as SPLITS
-from homonyms import Seen, score, seen, told
+from homonyms import SEEDS as SPLITS, Seen, score, seen, told
 
 from regard.inspection.embeddings import Embedder
 from regard.training.config.recipes import read_recipe

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from regard.errors import RegardError
     from regard.faithfulness.audit import audit
     from regard.hub import load
-    from regard.inspection.intervene import intervene
+    from regard.inspection.interventions import intervene
     from regard.page.view import look
 
 __version__ = "0.1.0"
@@ -70,7 +70,7 @@ _HOMES: dict[str, Home] = {
     "hub": ("regard.hub", None),
     "load": ("regard.hub.convert", "load"),
     "look": ("regard.page.view", "look"),
-    "intervene": ("regard.inspection.intervene", "intervene"),
+    "intervene": ("regard.inspection.interventions", "intervene"),
     "audit": ("regard.faithfulness.audit", "audit"),
     "RegardError": ("regard.errors", "RegardError"),
 }

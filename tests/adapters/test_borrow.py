@@ -20,7 +20,7 @@ from regard.attention import capture
 from regard.errors import RegardError
 from regard.faithfulness.audit import audit
 from regard.inspection.atlas.head_atlas import atlas
-from regard.inspection.intervene import intervene
+from regard.inspection.interventions import intervene
 from regard.page.view import look
 
 transformers = pytest.importorskip("transformers")

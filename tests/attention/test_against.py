@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from attention.cases import HERE, share, size
 from regard.attention import DenseBias, Observe, attend, masks, scores

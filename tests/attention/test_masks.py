@@ -5,8 +5,7 @@ from random import Random
 
 import pytest
 import torch
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from torch import Tensor
 
 from attention.cases import Lead, any_masks, simple_masks, size_or_none

@@ -5,8 +5,7 @@ from dataclasses import fields
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor
 
 from attention.cases import ALL, Request, requests, size_or_none

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor, nn
 
 from attention.cases import SCORES, Largest, Request, assert_same, near, requests, seeded

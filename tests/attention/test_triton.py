@@ -323,12 +323,8 @@ def test_hoppers_forward_pass_runs_on_tensor_cores_and_in_registers(width: int, 
 
 
 def test_hoppers_passes_and_their_launches_agree_on_sizes() -> None:
-    from regard.attention.kernels.hopper import argmax
-    from regard.attention.kernels.hopper import ptx as lanes
-    from regard.attention.kernels.hopper import statistics as hopper
-    from regard.attention.kernels.hopper import topk as notes
-    from regard.attention.kernels.triton import statistics as general
-    from regard.attention.kernels.triton import statistics_pass as launch
+    from regard.attention.kernels.hopper import argmax, ptx as lanes, statistics as hopper, topk as notes
+    from regard.attention.kernels.triton import statistics as general, statistics_pass as launch
 
     assert lanes.KEYS.value == launch.KEYS
     assert notes.NOTES.value * notes.NOTE_BYTES.value * 32 == launch.NOTED  # of a warp's lanes

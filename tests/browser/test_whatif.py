@@ -9,7 +9,7 @@ import pytest
 
 from browser.conftest import SHOTS, Opened
 from page.small import TEXT, classifying, translating
-from regard.inspection.intervene import Change, changed
+from regard.inspection.interventions import Change, changed
 from regard.inspection.record.collect import collect
 from regard.page.serve.app import make_app
 from regard.page.serve.limits import Limits

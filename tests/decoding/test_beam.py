@@ -8,8 +8,7 @@ from math import inf
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from decoding.toys import END, Toy, begin, every_text
 from regard.decoding import Beam, Greedy, LengthPenalty, Rules, Written

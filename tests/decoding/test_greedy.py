@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from decoding.toys import END, Toy, begin
 from regard.decoding import Greedy, Rules, Written, greedy_decode

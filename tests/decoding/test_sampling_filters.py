@@ -6,8 +6,7 @@ from math import inf, log
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.decoding import sampling
 

@@ -10,7 +10,7 @@ from trust.toys import PAIRS, TEXTS, bert, cases, classifier, rows, translating
 from regard.attention import Observe, capture
 from regard.attention.scores import Additive
 from regard.faithfulness.counterfactual import Trial
-from regard.inspection.intervene import intervene
+from regard.inspection.interventions import intervene
 
 
 def turned(weights: Tensor) -> Tensor:

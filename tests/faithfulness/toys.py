@@ -27,8 +27,7 @@ from regard.models.pointer import PointerGenerator
 from regard.models.pooling import BothWays, PoolingClassifier
 from regard.models.rnn_encoder import Reader
 from regard.models.seq2seq import Seq2Seq
-from regard.models.transformer import Size as Sizes
-from regard.models.transformer import transformer
+from regard.models.transformer import Size as Sizes, transformer
 from regard.text.corpora.labels import Labels
 from regard.text.tokenizers.kinds import Words
 from regard.text.tokenizers.tokenizer import Tokenizer

@@ -8,7 +8,7 @@ import torch
 from page.small import TEXT, classifying, continuing, filling, translating
 from regard.attention import capture
 from regard.errors import RecordError
-from regard.inspection.intervene import Change, changed, edited, intervene
+from regard.inspection.interventions import Change, changed, edited, intervene
 from regard.inspection.record.collect import collect
 
 

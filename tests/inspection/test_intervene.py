@@ -21,9 +21,8 @@ from regard.attention.layers import Fused, MultiHead, Separate
 from regard.attention.masks import Causal, Padding
 from regard.attention.positions import Rotary
 from regard.errors import DtypeError, PlaceError, SettingError, ShapeError
-from regard.inspection.intervene import count_anew, intervene, is_changed
-from regard.models.bert import Bert
-from regard.models.bert import Size as BertSize
+from regard.inspection.interventions import count_anew, intervene, is_changed
+from regard.models.bert import Bert, Size as BertSize
 from regard.models.blocks import MODERN
 from regard.models.gpt import GPT
 from regard.models.pooling import PoolingClassifier

@@ -7,8 +7,7 @@ from math import isnan, log, nan, sqrt
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch import Tensor
 
 from regard.errors import ShapeError

@@ -15,7 +15,7 @@ from regard.attention.masks import Past
 from regard.attention.observe import Observe
 from regard.attention.scores import Additive, Bilinear, Cosine, Dot
 from regard.errors import SettingError
-from regard.inspection.intervene import intervene
+from regard.inspection.interventions import intervene
 from regard.models.attentive_rnn_lm import AttentiveLM, LookBack
 from regard.models.copy_gates import Average, Gate, Sentinel
 from regard.models.embedding import Words

@@ -12,7 +12,7 @@ from regard.attention.layers import Fused, MultiHead, Separate
 from regard.attention.masks import Causal
 from regard.attention.positions import Rotary
 from regard.errors import PlaceError, SettingError
-from regard.inspection.intervene import intervene
+from regard.inspection.interventions import intervene
 from regard.models.pruning import group_of, multi_heads, without
 from regard.models.transformer import Size, transformer
 

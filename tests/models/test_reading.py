@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from models.readers import EXTRA, KINDS, UNKNOWN, VOCABULARY, shares, tokens, written
 from regard.text.examples import IGNORED

@@ -10,10 +10,8 @@ from regard.adapters.causal_lm import CausalLMAdapter
 from regard.adapters.encoder import ClassifierAdapter, MaskedLMAdapter
 from regard.adapters.translator import TranslatorAdapter
 from regard.decoding.translate import Translator
-from regard.models.bert import Bert, MaskedLM
-from regard.models.bert import Size as BertSize
-from regard.models.bert_heads import OnText
-from regard.models.bert_heads import Reading as States
+from regard.models.bert import Bert, MaskedLM, Size as BertSize
+from regard.models.bert_heads import OnText, Reading as States
 from regard.models.gpt import GPT
 from regard.models.transformer import Size, transformer
 from regard.text import Tokenizer

@@ -8,8 +8,7 @@ from threading import Event
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from page.serve.fakes import HEADS, place_of
 from regard.errors import RecordError, SettingError

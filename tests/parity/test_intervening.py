@@ -13,7 +13,7 @@ from parity.theirs import tiny, tokens
 from regard.attention import attend, capture
 from regard.errors import PlaceError
 from regard.hub import attention_interface
-from regard.inspection.intervene import intervene
+from regard.inspection.interventions import intervene
 
 BERT = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}
 GPT2 = {"n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 32}

@@ -8,14 +8,14 @@ from torch import Tensor
 
 from regard.training.estimate import cells, estimate, steps_of
 from regard.training.recipe import SGD, MovingAverage, Train
-from regard.training.tasks.language import BuiltIn, Gpt, InBlocks, Language
+from regard.training.tasks.language import BuiltInText, Gpt, InBlocks, Language
 
 
 @pytest.fixture
 def language() -> Language:
     return Language(
         name="small",
-        data=BuiltIn(examples=20, valid=0),
+        data=BuiltInText(examples=20, valid=0),
         model=Gpt(layers=2, heads=2, width=16),
         batches=InBlocks(size=32, rows=8),
     )

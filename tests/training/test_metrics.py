@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.errors import DtypeError, RegardError, SettingError, ShapeError
 from regard.training.metrics import Grade, accuracy, bits_per_character, bleu, chrf, confusion, f1, perplexity

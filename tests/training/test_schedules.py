@@ -5,8 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.training.recipe import Constant, Cosine, InverseRoot, Linear, Noam, Plateau
 from regard.training.schedules import Kind, drops, schedule

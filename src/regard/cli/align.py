@@ -71,8 +71,7 @@ def align(
     """Print the word links of each pair as 0-0 1-2, read off the attention that a model pays while it is made to write
     the given translation; with --gold, their precision, recall and alignment error rate."""
     from regard.cli.progress_ui import progress_bar
-    from regard.inspection.alignment.align import BEST, Aligning, Alignments, both_ways
-    from regard.inspection.alignment.align import align as aligned
+    from regard.inspection.alignment.align import BEST, Aligning, Alignments, align as aligned, both_ways
     from regard.inspection.alignment.evaluate import evaluate_links
     from regard.inspection.alignment.links import as_it_is, balanced
 

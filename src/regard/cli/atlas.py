@@ -46,8 +46,7 @@ def atlas(
     from regard.adapters import adapter
     from regard.cli.progress_ui import progress_bar
     from regard.inspection.atlas.export import expect_writable
-    from regard.inspection.atlas.head_atlas import PROBES, passages_for
-    from regard.inspection.atlas.head_atlas import atlas as named
+    from regard.inspection.atlas.head_atlas import PROBES, atlas as named, passages_for
     from regard.training.distributed import join
 
     path = out or run / "atlas.json"

@@ -82,8 +82,7 @@ def _train(folder: Path, steps: int | None, quiet: bool) -> float:
     from regard.cli.progress_ui import Screen
     from regard.runs.run import is_run
     from regard.training.config.recipes import read_recipe
-    from regard.training.run import recorded
-    from regard.training.run import train as train_run
+    from regard.training.run import recorded, train as train_run
     from regard.training.tasks import TASKS
 
     begun = is_run(folder)

@@ -78,7 +78,7 @@ class Screen:
             self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def hear(self, event: Event) -> None:
-        from regard.training.events import event as events
+        from regard.training import events
 
         match event:
             case events.Started():

@@ -41,11 +41,11 @@ def prune(
         raise unknown(by, WAYS, kind="--by", where="regard prune")
     from regard.cli.process_tuning import prepare_machine
     from regard.cli.progress_ui import progress_bar
-    from regard.inspection.heads import pruning
+    from regard.inspection.heads.pruning import By, prune as pruned
 
     prepare_machine()
     with progress_bar("heads", hidden=as_json) as tell:
-        found = pruning.prune(run, out, keep, cast(pruning.By, by), file, batches, tell=tell)
+        found = pruned(run, out, keep, cast(By, by), file, batches, tell=tell)
     if as_json:
         typer.echo(json.dumps({"run": str(run), "out": str(out), "by": by, **asdict(found)}))
         return

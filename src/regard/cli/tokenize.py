@@ -144,22 +144,22 @@ def verify(
 
 
 def _kind(name: KindName, size: int | None, cased: bool) -> Kind:
-    from regard.text.tokenizers import kinds
+    from regard.text.tokenizers.kinds import BPE, ByteBPE, Characters, Unigram, WordPiece, Words
 
     if cased and name is not KindName.wordpiece:
         raise SettingError(f"--cased with --kind {name.value}", "it with wordpiece alone", where="--cased")
     if name is KindName.characters:
         if size is not None:
             raise SettingError(f"--size {size} with characters", "no size: all characters are kept", where="--size")
-        return kinds.Characters()
+        return Characters()
     pieces = 8000 if size is None else size
     if name is KindName.wordpiece:
-        return kinds.WordPiece(pieces, lowercase=not cased)
+        return WordPiece(pieces, lowercase=not cased)
     sized: dict[KindName, Callable[[int], Kind]] = {
-        KindName.bpe: kinds.BPE,
-        KindName.byte_bpe: kinds.ByteBPE,
-        KindName.unigram: kinds.Unigram,
-        KindName.words: kinds.Words,
+        KindName.bpe: BPE,
+        KindName.byte_bpe: ByteBPE,
+        KindName.unigram: Unigram,
+        KindName.words: Words,
     }
     return sized[name](pieces)
 

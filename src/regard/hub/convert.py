@@ -29,8 +29,7 @@ from regard.hub.weight_map import bring_in, carry_out
 from regard.runs import toml
 from regard.runs.build import TOKENIZER, build_model
 from regard.runs.run import RECIPE, VERSION, Run, open_run
-from regard.runs.weights import FILE as WEIGHTS
-from regard.runs.weights import save_weights, weights_of
+from regard.runs.weights import FILE as WEIGHTS, save_weights, weights_of
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 

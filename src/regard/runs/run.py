@@ -22,8 +22,7 @@ from regard.runs import toml
 from regard.runs.build import Settings, Where, build_model, load_tokenizers, section
 from regard.runs.checkpoint import AVERAGE, WEIGHTS, Checkpoint, newest_whole, steps_in
 from regard.runs.toml import NONE, Keys
-from regard.runs.weights import FILE as WEIGHT_FILE
-from regard.runs.weights import fill, load_weights
+from regard.runs.weights import FILE as WEIGHT_FILE, fill, load_weights
 from regard.text.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

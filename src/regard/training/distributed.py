@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 import torch
-from torch import Tensor, nn
-from torch import distributed as dist
+from torch import Tensor, distributed as dist, nn
 
 from regard.errors import SettingError, TrainingError
 

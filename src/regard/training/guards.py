@@ -16,9 +16,9 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+import regard.text
 from regard.errors import TrainingError
 from regard.files import write_whole
-from regard.text.batches import batch as kinds
 from regard.text.batches.batch import Batch
 from regard.training.estimate import shape_of
 from regard.training.recipe import Recipe
@@ -86,6 +86,6 @@ def read_batch(path: Path) -> Batch:
     """A batch that `save_batch` kept: objective.loss(model, read_batch(path), None) is what happened."""
     with safe_open(path, framework="pt") as file:
         said = json.loads(file.metadata()["batch"])
-    kind = getattr(kinds, said.pop("kind"))
+    kind = getattr(regard.text, said.pop("kind"))
     batch: Batch = kind(**load_file(path), **said)
     return batch

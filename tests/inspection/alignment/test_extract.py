@@ -21,8 +21,7 @@ from regard.inspection.alignment.extract import (
     word_map,
     word_maps,
 )
-from regard.inspection.alignment.links import links_of
-from regard.inspection.alignment.links import word_map as told_map
+from regard.inspection.alignment.links import links_of, word_map as told_map
 from regard.inspection.attribution.norms import norm_based
 from regard.inspection.attribution.word_pooling import between_words
 from regard.inspection.record.collect import collect

@@ -1,8 +1,7 @@
 """Links of two directions made one, against hand-made cases and the published algorithm read word by word."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.errors import SettingError
 from regard.inspection.alignment.symmetrize import METHODS, merged, turned_about

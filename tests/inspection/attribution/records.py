@@ -17,8 +17,7 @@ from regard.inspection.record.token_axis import Side
 from regard.models.bert import Bert, Size
 from regard.models.blocks import Style, gelu
 from regard.models.gpt import GPT
-from regard.models.transformer import Size as Sizes
-from regard.models.transformer import Transformer, transformer
+from regard.models.transformer import Size as Sizes, Transformer, transformer
 
 WORDS = 11
 

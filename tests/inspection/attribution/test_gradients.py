@@ -3,8 +3,7 @@
 import pytest
 import torch
 from tests.inspection.measures.records import bert, gpt, ids, translator
-from tests.models.translators import batch
-from tests.models.translators import translator as recurrent
+from tests.models.translators import batch, translator as recurrent
 from torch import nn
 
 from regard.attention import Observe, capture

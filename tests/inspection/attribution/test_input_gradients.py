@@ -4,8 +4,7 @@ import pytest
 import torch
 from tests.inspection.measures.records import bert, gpt, ids, translator
 from torch import Tensor, nn
-from trust.toys import PAIRS, TEXTS, classifier, rows, translating
-from trust.toys import bert as asked_bert
+from trust.toys import PAIRS, TEXTS, bert as asked_bert, classifier, rows, translating
 
 from regard.errors import PlaceError
 from regard.inspection.attribution.gradients import (

@@ -11,7 +11,7 @@ from models.translators import translator
 from regard.attention.layers import MultiHead
 from regard.errors import SettingError
 from regard.inspection.heads.importance import importance
-from regard.inspection.intervene import intervene
+from regard.inspection.interventions import intervene
 
 
 class Gated(nn.Module):

@@ -22,7 +22,7 @@ from regard.inspection.heads.ablation import ablate
 from regard.inspection.heads.evaluation import Examined, class_probability
 from regard.inspection.heads.importance import importance
 from regard.inspection.heads.pruning import lowest, prune, save_pruned
-from regard.inspection.intervene import intervene
+from regard.inspection.interventions import intervene
 from regard.inspection.record.collect import collect
 from regard.models.pruning import multi_heads
 from regard.runs import Run

@@ -10,7 +10,7 @@ import pytest
 
 from page.serve.fakes import client_of, told
 from page.small import TEXT, classifying, continuing, filling, translating
-from regard.inspection.intervene import Change, changed
+from regard.inspection.interventions import Change, changed
 from regard.inspection.record.collect import collect
 from regard.page.serve import Limits
 

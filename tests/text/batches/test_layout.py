@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.errors import SettingError
 from regard.text.batches.layout import pad_parts, pad_rows, room, shorten, stretch, tensor

@@ -6,8 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard import attend, masks
 from regard.errors import SettingError

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from regard.errors import CorpusError
 from regard.text.corpora import lines as lines_module

@@ -7,8 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from regard.errors import SettingError
 from regard.text import Answers, Classified, Documents, Parallel, TagFile

@@ -8,10 +8,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from tokenizers import Tokenizer as Engine
-from tokenizers import decoders, models, pre_tokenizers
+from hypothesis import given, strategies as st
+from tokenizers import Tokenizer as Engine, decoders, models, pre_tokenizers
 
 from regard.errors import CorpusError, DtypeError, SettingError
 from regard.text.tokenizers.kinds import BPE, ByteBPE, Characters, Kind, Unigram, WordPiece, Words

@@ -4,8 +4,7 @@ import tomllib
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.errors import SettingError
 from regard.runs.toml import DEEPEST, inline, line_of, parsed, written

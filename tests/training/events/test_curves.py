@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.errors import RunError, SettingError
 from regard.training.events.curves import numbers, panels, read_runs, smoothed

@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from regard.errors import DtypeError, RunError
 from regard.training.events.event import Ended, Evaluated, Event, Resumed, Saved, Skipped, Started, Trained

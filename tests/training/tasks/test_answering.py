@@ -9,14 +9,14 @@ import torch
 from regard.models.bert_heads import Span
 from regard.training.objectives.qa import best_span
 from regard.training.recipe import Prepared, Train
-from regard.training.tasks.answering import Answering, Batching, Bert, BuiltIn, Table
+from regard.training.tasks.answering import Answering, Batching, Bert, BuiltInQuestions, Table
 from regard.training.tasks.tokenizers import Sized
 
 MODEL = Bert(layers=1, width=8, heads=2, dropout=0.0)
 
 
 def recipe(**sections) -> Answering:
-    own = {"data": BuiltIn(examples=20, valid=6), "tokenizer": Sized(size=400), "model": MODEL}
+    own = {"data": BuiltInQuestions(examples=20, valid=6), "tokenizer": Sized(size=400), "model": MODEL}
     return Answering(name="test", **{**own, "train": Train(ahead=0), **sections})
 
 

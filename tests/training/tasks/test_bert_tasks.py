@@ -12,12 +12,12 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.config.recipes import write_recipe
 from regard.training.recipe import Train
 from regard.training.tasks import masked, tagging
-from regard.training.tasks.classification import Bert, BuiltIn, Classification, Table
+from regard.training.tasks.classification import Bert, BuiltInLabelled, Classification, Table
 from regard.training.tasks.finetune import READER
 from regard.training.tasks.masked import Masked
 from regard.training.tasks.tokenizers import Sized
 
-SMALL = BuiltIn(examples=30, valid=10)
+SMALL = BuiltInLabelled(examples=30, valid=10)
 
 
 def recipe(**sections) -> Classification:
@@ -33,7 +33,10 @@ def bert_run(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("bert")
     section = masked.Model(layers=2, width=8, heads=4, positions=50)
     made = Masked(
-        name="bert", data=masked.BuiltIn(examples=20, reviews=0.0, valid=0), tokenizer=Sized(size=80), model=section
+        name="bert",
+        data=masked.BuiltInDocuments(examples=20, reviews=0.0, valid=0),
+        tokenizer=Sized(size=80),
+        model=section,
     ).prepare(folder)
     with torch.no_grad():
         for weight in made.model.parameters():
@@ -67,7 +70,9 @@ def test_a_bert_is_taken_along_and_may_be_gone(tune, bert_run, tmp_path) -> None
     section = made.recipe.model
     assert (section.layers, section.width, section.heads, section.positions) == (2, 8, 4, 50)
     theirs = Masked(
-        name="bert", data=masked.BuiltIn(examples=20), model=masked.Model(layers=2, width=8, heads=4, positions=50)
+        name="bert",
+        data=masked.BuiltInDocuments(examples=20),
+        model=masked.Model(layers=2, width=8, heads=4, positions=50),
     ).assemble(run)
     kept = made.model.reading.bert
     assert kept.encoder.blocks[0].self.project.heads == 4
@@ -99,7 +104,7 @@ def test_what_does_not_fit_is_refused_in_words(bert_run, tmp_path) -> None:
 def test_a_tagger_goes_on_from_a_bert(tune, bert_run, tmp_path) -> None:
     asked = tagging.Tagging(
         name="test",
-        data=tagging.BuiltIn(examples=20, valid=5),
+        data=tagging.BuiltInTagged(examples=20, valid=5),
         model=tagging.Bert(start=bert_run, tune=tune, layer=None if tune else "mix", dropout=0.0),
         train=Train(ahead=0),
     )

@@ -12,10 +12,10 @@ from regard.text.tokenizers.kinds import Words
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.recipe import Train
 from regard.training.tasks import TASKS
-from regard.training.tasks.classification import Batching, BuiltIn, Classification, Pooling, Table
+from regard.training.tasks.classification import Batching, BuiltInLabelled, Classification, Pooling, Table
 from regard.training.tasks.tokenizers import File, Sized, WordPieces
 
-SMALL = BuiltIn(examples=40, valid=10)
+SMALL = BuiltInLabelled(examples=40, valid=10)
 MODEL = Pooling(width=8)
 ROWS = [("fine work", "good"), ("bad work", "bad"), ("so so", "fair"), ("so fine", "good"), ("so bad", "bad")]
 
@@ -183,7 +183,7 @@ def test_every_score_makes_a_model(score, states) -> None:
 
 def test_misspelt_settings_are_refused() -> None:
     with pytest.raises(ValidationError, match="exmples"):
-        BuiltIn(exmples=3)
+        BuiltInLabelled(exmples=3)
     with pytest.raises(ValidationError, match="scaled-dot"):
         Pooling(score="scaled")
 

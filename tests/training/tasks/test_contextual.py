@@ -12,10 +12,10 @@ from regard.models.char_cnn import Looked, Spelled
 from regard.text.batches.batch import PlainBatch
 from regard.training.objectives.elmo import PredictNeighbours, neighbours_of
 from regard.training.recipe import Prepared, Train
-from regard.training.tasks.contextual import Batching, BuiltIn, Contextual, Elmo, TextFile
+from regard.training.tasks.contextual import Batching, BuiltInSentences, Contextual, Elmo, TextFile
 from regard.training.tasks.tokenizers import Sized
 
-SMALL = BuiltIn(examples=30, valid=10)
+SMALL = BuiltInSentences(examples=30, valid=10)
 LINES = ["the cat sees Yellen", "", "a dog", "the dog sees a cat", "the cat", "Möbius sees"]
 
 
@@ -140,10 +140,10 @@ def test_the_same_recipe_gives_the_same_of_everything(tmp_path) -> None:
 
 @pytest.mark.parametrize("view", ["sentence_french", "document", "document_french"])
 def test_other_views(view, tmp_path) -> None:
-    made = recipe(data=BuiltIn(view=view, examples=5, valid=0), model=Elmo(width=4)).prepare(tmp_path)
+    made = recipe(data=BuiltInSentences(view=view, examples=5, valid=0), model=Elmo(width=4)).prepare(tmp_path)
     assert made.valid is None and isinstance(made.model.reader.words, Looked)
     assert next(iter(made.train)).spellings is None
-    assert len(set(recipe(data=BuiltIn(view=view, examples=5)).data.training())) >= 5
+    assert len(set(recipe(data=BuiltInSentences(view=view, examples=5)).data.training())) >= 5
 
 
 def test_a_file_is_read_a_line_a_row(tmp_path) -> None:

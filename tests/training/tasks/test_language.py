@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from regard.errors import CorpusError, StoreError
 from regard.text.corpora.raw_text import Running
 from regard.text.examples import IGNORED
 from regard.training.recipe import Train
-from regard.training.tasks.language import BuiltIn, Gpt, InBlocks, Language, TextFile
+from regard.training.tasks.language import BuiltInText, Gpt, InBlocks, Language, TextFile
 from regard.training.tasks.tokenizers import Characters, Sized
 
 PLAY = "FIRST:\nTo be …\n  or not.\n\nSECOND:\nThat is\tthe question.\n\n\nFIRST:\nThat …\n"
@@ -19,7 +18,7 @@ BATCHES = InBlocks(size=8, rows=4)
 
 
 def recipe(**sections) -> Language:
-    usual = {"data": BuiltIn(examples=5, valid=2), "model": MODEL, "batches": BATCHES}
+    usual = {"data": BuiltInText(examples=5, valid=2), "model": MODEL, "batches": BATCHES}
     return Language(name="test", **{**usual, **sections})
 
 
@@ -62,19 +61,19 @@ def test_a_long_text_comes_in_portions(tmp_path) -> None:
 
 
 def test_stories_are_closed_one_by_one(tmp_path) -> None:
-    prepared = recipe(data=BuiltIn(examples=3, valid=1)).prepare(tmp_path)
+    prepared = recipe(data=BuiltInText(examples=3, valid=1)).prepare(tmp_path)
     tokenizer = prepared.objective.tokenizer
     stream = prepared.train.plan.stream
     assert whole(stream).count(tokenizer.special.end) == 4
     stories = tokenizer.decode(whole(stream), specials=True).split("</s>")[1:-1]
     assert len(stories) == 3 and all(story.endswith(".\n") and " ." not in story for story in stories)
-    apart = recipe(data=BuiltIn(view="document", examples=3, valid=1)).prepare(tmp_path / "apart")
+    apart = recipe(data=BuiltInText(view="document", examples=3, valid=1)).prepare(tmp_path / "apart")
     assert " ." in apart.objective.tokenizer.decode(whole(apart.train.plan.stream))
 
 
 @pytest.mark.parametrize("view", ["document", "document_french", "prose", "prose_french"])
 def test_it_can_be_trained_as_it_is(tmp_path, view) -> None:
-    prepared = recipe(data=BuiltIn(view=view, examples=5, valid=2)).prepare(tmp_path)
+    prepared = recipe(data=BuiltInText(view=view, examples=5, valid=2)).prepare(tmp_path)
     batch = next(iter(prepared.train))
     assert batch.inputs.shape == (4, 8) and batch.documents is not None
     prepared.objective.loss(prepared.model, batch, None).total.backward()
@@ -119,7 +118,7 @@ def test_files_are_mapped_and_a_changed_one_is_refused(tmp_path) -> None:
 
 
 def test_without_validation_there_is_none(tmp_path) -> None:
-    for data in (BuiltIn(examples=3, valid=0), TextFile(train=play(tmp_path / "play.txt"), valid=0.0)):
+    for data in (BuiltInText(examples=3, valid=0), TextFile(train=play(tmp_path / "play.txt"), valid=0.0)):
         prepared = recipe(data=data).prepare(tmp_path / data.kind)
         assert prepared.valid is None and "none for validation" in prepared.notes[0]
         assert 0.5 < prepared.objective.characters_per_token <= 1.1

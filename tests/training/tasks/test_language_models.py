@@ -18,7 +18,16 @@ from regard.training.objectives.stateful_lm import ReadOn
 from regard.training.recipe import AdamW, Evaluate, Keep, Prepared, Train
 from regard.training.run_writer import Keeping
 from regard.training.tasks import TASKS
-from regard.training.tasks.language import Attentive, BuiltIn, InBlocks, InLanes, Language, Recurrent, TextFile, Window
+from regard.training.tasks.language import (
+    Attentive,
+    BuiltInText,
+    InBlocks,
+    InLanes,
+    Language,
+    Recurrent,
+    TextFile,
+    Window,
+)
 from regard.training.tasks.tokenizers import Sized
 
 SMALL = {"width": 8, "hidden": 12}
@@ -33,7 +42,7 @@ MODELS = {
     },
     **{way: Attentive(copying=way, memory=10, **SMALL) for way in ("average", "gate", "sentinel")},
 }
-STORIES = BuiltIn(view="document", examples=12, valid=3)
+STORIES = BuiltInText(view="document", examples=12, valid=3)
 RECIPES = ("window-lm", "recurrent-lm", "attentive-lm", "copying-lm")
 
 

@@ -10,7 +10,7 @@ from regard.training.distributed import World, join
 from regard.training.loop import Loop
 from regard.training.recipe import AdamW, Evaluate, Keep, Train
 from regard.training.run_writer import Keeping
-from regard.training.tasks.language import Attentive, BuiltIn, InLanes, Language
+from regard.training.tasks.language import Attentive, BuiltInText, InLanes, Language
 from regard.training.tasks.tokenizers import Sized
 from training.together import Diary, close, run, weights
 
@@ -21,7 +21,7 @@ def train(folder: Path, shard: str, lanes: int, world: World) -> dict[str, float
     torch.set_num_threads(1)
     recipe = Language(
         name="test",
-        data=BuiltIn(view="document", examples=12, valid=3),
+        data=BuiltInText(view="document", examples=12, valid=3),
         tokenizer=Sized(size=90),
         model=Attentive(copying="sentinel", memory=10, width=8, hidden=8),
         batches=InLanes(size=8, lanes=lanes),

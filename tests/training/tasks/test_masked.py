@@ -10,10 +10,10 @@ from regard.errors import SettingError
 from regard.text.batches.seeded_rng import Epoch
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.recipe import Prepared, Train
-from regard.training.tasks.masked import Batching, BuiltIn, Masked, Masks, Model, TextFile
+from regard.training.tasks.masked import Batching, BuiltInDocuments, Masked, Masks, Model, TextFile
 from regard.training.tasks.tokenizers import Sized
 
-SMALL = BuiltIn(examples=30, valid=10)
+SMALL = BuiltInDocuments(examples=30, valid=10)
 MODEL = Model(layers=1, width=8, heads=2, dropout=0.0)
 
 
@@ -126,7 +126,7 @@ def test_what_a_model_says(prepared) -> None:
 
 @pytest.mark.parametrize("language", ["english", "french"])
 def test_stories_and_reviews_have_their_share(language) -> None:
-    alone, mixed = (BuiltIn(language=language, examples=20, reviews=share) for share in (0.0, 0.4))
+    alone, mixed = (BuiltInDocuments(language=language, examples=20, reviews=share) for share in (0.0, 0.4))
     stories, both = list(alone.training()), list(mixed.training())
     even = "even though" if language == "english" else "même si"
     assert not any(even in one.lower() for one in stories)

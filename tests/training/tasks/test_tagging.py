@@ -16,10 +16,10 @@ from regard.training.config.recipes import read_recipe, write_recipe
 from regard.training.recipe import Prepared, Train
 from regard.training.tasks import contextual
 from regard.training.tasks.contextual import Contextual
-from regard.training.tasks.tagging import READER, BuiltIn, Conll, Elmo, Static, Tagging
+from regard.training.tasks.tagging import READER, BuiltInTagged, Conll, Elmo, Static, Tagging
 from regard.training.tasks.tokenizers import Sized
 
-SMALL = BuiltIn(examples=30, valid=10)
+SMALL = BuiltInTagged(examples=30, valid=10)
 CONLL = "the DET\ncat NOUN\nsees VERB\nMöbius PROPN\n\na DET\ndog NOUN\n\nthe DET\ndog NOUN\n\n"
 
 
@@ -40,7 +40,9 @@ def elmo_run(tmp_path_factory) -> Path:
     """A run as training leaves it, of an ELMo that has learned nothing yet."""
     folder = tmp_path_factory.mktemp("elmo")
     section = contextual.Elmo(input="characters", width=6, layers=1)
-    theirs = Contextual(name="elmo", data=contextual.BuiltIn(examples=20), tokenizer=Sized(size=50), model=section)
+    theirs = Contextual(
+        name="elmo", data=contextual.BuiltInTagged(examples=20), tokenizer=Sized(size=50), model=section
+    )
     made = theirs.prepare(folder)
     with torch.no_grad():
         for weight in made.model.parameters():

@@ -133,9 +133,9 @@ def test_unknown_words_have_one_number_on_both_sides(tmp_path: Path) -> None:
 
 
 def test_the_other_way_round_turns_pairs_and_links() -> None:
-    from regard.training.tasks.translation.data import BuiltIn
+    from regard.training.tasks.translation.data import BuiltInPairs
 
-    there, back = (next(BuiltIn(direction=way).drawn("test", 1)) for way in ("en-fr", "fr-en"))
+    there, back = (next(BuiltInPairs(direction=way).drawn("test", 1)) for way in ("en-fr", "fr-en"))
     assert (there.source, there.target) == (back.target, back.source)
     assert {(j, i) for i, j in there.links or ()} == set(back.links or ())
 

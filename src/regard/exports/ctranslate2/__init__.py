@@ -50,8 +50,7 @@ def export(run: Path, folder: Path, quantization: str | None = None) -> Checked:
 
 
 def _verification(run: Run) -> Verification:
-    from regard.exports.ctranslate2 import ctranslate2_verify as verify
-    from regard.exports.ctranslate2 import vocabulary
+    from regard.exports.ctranslate2 import ctranslate2_verify as verify, vocabulary
 
     recipe = recorded(run)
     run.expect_whole(WHERE)

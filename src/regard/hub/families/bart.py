@@ -19,14 +19,13 @@ from regard.hub.families.family import Family, built
 from regard.hub.families.gpt2 import activation
 from regard.hub.folder import Config
 from regard.hub.weight_map import Row, both, layered, stacked
-from regard.models import blocks
-from regard.models.blocks import Embedded, Style, readers, writers
+from regard.models.blocks import Embedded, Style, gelu, readers, writers
 from regard.models.encoder import Encoder
 from regard.models.transformer import Transformer
 
 SKIPPED = 2
 FEEDS: dict[str, Callable[[int, int], nn.Module]] = {
-    "gelu": blocks.gelu,
+    "gelu": gelu,
     "relu": FeedForward,
     "swish": lambda width, hidden: FeedForward(width, hidden, nn.SiLU()),
     "silu": lambda width, hidden: FeedForward(width, hidden, nn.SiLU()),

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.attention.observe import Attended, Observe
 from regard.errors import DtypeError, PlaceError, SettingError, ShapeError
-from regard.inspection.intervene import answered
+from regard.inspection.interventions import answered
 
 Change = Callable[[str, Tensor], Tensor]
 """What takes the place of a tensor that passes at a named point."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.attention.observe import Attended, Observe
 from regard.inspection.heads.evaluation import Number
-from regard.inspection.intervene import Weights, answered, intervene
+from regard.inspection.interventions import Weights, answered, intervene
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.attention.observe import Attended, Observe
 from regard.errors import SettingError
-from regard.inspection.intervene import answered
+from regard.inspection.interventions import answered
 
 
 def importance(

@@ -25,8 +25,7 @@ from regard.inspection.heads.importance import importance
 from regard.models.pruning import group_of, multi_heads, without
 from regard.runs.build import TARGET_TOKENIZER, TOKENIZER
 from regard.runs.run import RECIPE, Run
-from regard.runs.weights import FILE as WEIGHTS
-from regard.runs.weights import save_weights, weights_of
+from regard.runs.weights import FILE as WEIGHTS, save_weights, weights_of
 from regard.training.config.recipes import write_recipe
 from regard.training.recipe import Recipe
 from regard.training.run import recorded

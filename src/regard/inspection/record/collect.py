@@ -21,7 +21,7 @@ from regard.attention.observe import Attended, Observe
 from regard.attention.tap import places_of
 from regard.errors import PlaceError, SettingError
 from regard.inspection.attribution.norms import joining, value_norms
-from regard.inspection.intervene import count_anew, is_changed
+from regard.inspection.interventions import count_anew, is_changed
 from regard.inspection.record.build import kept_of, observing, statistics_of
 from regard.inspection.record.mask_codec import Unkept
 from regard.inspection.record.place import Kept, Place, Slopes

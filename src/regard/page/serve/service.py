@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from regard.adapters import ModelAdapter
 from regard.errors import RegardError, SettingError
 from regard.inspection.head_labels import noted, notes_of
-from regard.inspection.intervene import changed
+from regard.inspection.interventions import changed
 from regard.inspection.record.collect import RecordSpec, collect
 from regard.inspection.record.record import Record
 from regard.page import tiles

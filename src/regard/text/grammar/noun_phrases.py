@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from regard.text.grammar import nouns
-from regard.text.grammar import particles as small
+from regard.text.grammar import nouns, particles as small
 from regard.text.grammar.lexicon import Noun
 from regard.text.grammar.particles import Pronoun
 from regard.text.grammar.phrases import (

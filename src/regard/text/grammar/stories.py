@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from regard.text.examples import Document
-from regard.text.grammar import nouns
-from regard.text.grammar import particles as small
+from regard.text.grammar import nouns, particles as small
 from regard.text.grammar.clauses import saying
 from regard.text.grammar.copula import being, described_as
 from regard.text.grammar.frames import Clause, acting, alone, giving, placed, with_pronoun

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, trainers
-from tokenizers import Tokenizer as Engine
+from tokenizers import AddedToken, Regex, Tokenizer as Engine, decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.errors import CorpusError, SettingError
 from regard.text.tokenizers.specials import BERT, PLAIN

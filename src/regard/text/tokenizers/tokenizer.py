@@ -16,8 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Encoding as RawEncoding
-from tokenizers import Tokenizer as Engine
+from tokenizers import Encoding as RawEncoding, Tokenizer as Engine
 
 from regard.errors import DtypeError, SettingError, unknown
 from regard.files import write_whole

@@ -12,8 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from regard.errors import SettingError
-from regard.models.bert_heads import OnText
-from regard.models.bert_heads import Pooling as PoolingName
+from regard.models.bert_heads import OnText, Pooling as PoolingName
 from regard.models.config.bert import SequenceClassifierConfig
 from regard.models.config.names import ScoreName
 from regard.models.config.pooling import PoolingClassifierConfig, StatesName

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from regard.errors import SettingError
 from regard.runs.build import TOKENIZER
-from regard.text.tokenizers import kinds
+from regard.text.tokenizers.kinds import BPE, ByteBPE, Characters, Kind, Unigram, WordPiece, Words
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.recipe import Count, InputPath, Section
 
@@ -22,12 +22,12 @@ class Sized(Section):
     size: Count = 8000
 
     @property
-    def learned(self) -> kinds.Kind:
-        sorts: dict[str, Callable[[int], kinds.Kind]] = {
-            "words": kinds.Words,
-            "bpe": kinds.BPE,
-            "byte-bpe": kinds.ByteBPE,
-            "unigram": kinds.Unigram,
+    def learned(self) -> Kind:
+        sorts: dict[str, Callable[[int], Kind]] = {
+            "words": Words,
+            "bpe": BPE,
+            "byte-bpe": ByteBPE,
+            "unigram": Unigram,
         }
         return sorts[self.kind](self.size)
 
@@ -40,8 +40,8 @@ class WordPieces(Section):
     lowercase: bool = True
 
     @property
-    def learned(self) -> kinds.Kind:
-        return kinds.WordPiece(self.size, self.lowercase)
+    def learned(self) -> Kind:
+        return WordPiece(self.size, self.lowercase)
 
 
 class Characters(Section):
@@ -50,8 +50,8 @@ class Characters(Section):
     kind: Literal["characters"] = "characters"
 
     @property
-    def learned(self) -> kinds.Kind:
-        return kinds.Characters()
+    def learned(self) -> Kind:
+        return Characters()
 
 
 class File(Section):
