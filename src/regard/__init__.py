@@ -21,10 +21,10 @@ if TYPE_CHECKING:
         windows,
     )
     from regard.errors import RegardError
-    from regard.faithfulness.audit import audit
+    from regard.faithfulness import audit
     from regard.hub import load
-    from regard.inspection.interventions import intervene
-    from regard.page.view import look
+    from regard.inspection import intervene
+    from regard.page import look
 
 __version__ = "0.1.0"
 

@@ -1,23 +1,30 @@
-"""Doors: packages whose public names load when they are first used, so that importing them costs nothing."""
+"""Packages whose public names load when they are first used, so that importing the package costs nothing."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-Home = tuple[str, str | None]  # a module, and the name in it; None where the module itself is the public thing
+Exports = tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]
 
 
-def door(package: str, homes: Mapping[str, Home], namespace: dict[str, Any]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package (PEP 562): loads a name from its home and keeps it in the package's namespace."""
+def lazy_exports(package: str, names: Mapping[str, Sequence[str]]) -> Exports:
+    """The `__getattr__`, `__dir__` (PEP 562) and `__all__` of a package.
+
+    `names`: the public names by the submodule that defines them; under "" the submodules that are public themselves.
+
+    >>> __getattr__, __dir__, __all__ = lazy_exports(__name__, {"beam": ("Beam",), "": ("constraints",)})
+    """
+    homes = {name: module for module, own in names.items() for name in own}
+    public = sorted(homes)
 
     def __getattr__(name: str) -> Any:
         if name not in homes:
-            offered = ", ".join(sorted(namespace["__all__"]))
-            raise AttributeError(f"module {package!r} has no attribute {name!r}; it offers {offered}")
-        module_name, attribute = homes[name]
-        module = import_module(module_name)
-        found = module if attribute is None else getattr(module, attribute)
-        namespace[name] = found
-        return found
+            raise AttributeError(f"module {package!r} has no attribute {name!r}; it offers {', '.join(public)}")
+        if not homes[name]:
+            return import_module(f"{package}.{name}")
+        return getattr(import_module(f"{package}.{homes[name]}"), name)
 
-    return __getattr__
+    def __dir__() -> list[str]:
+        return public
+
+    return __getattr__, __dir__, public

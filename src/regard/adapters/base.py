@@ -27,7 +27,7 @@ from torch import Tensor
 from regard.adapters.borrow import borrowed
 from regard.adapters.case import Case, Example, Row
 from regard.adapters.tokens import TokenRow
-from regard.decoding.translate import Translator
+from regard.decoding import Translator
 from regard.errors import SettingError
 
 Kind = Literal["translates", "continues", "fills", "reads"]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import SettingError
-from regard.text.tokenizers.specials import SpecialIds
+from regard.text import SpecialIds
 
 T = TypeVar("T")
 

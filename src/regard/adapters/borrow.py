@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.hub.attention_interface import NAME, enable
+from regard.hub import NAME, enable
 
 AUDIBLE = (NAME, "sdpa")  # attention implementations of transformers whose weights can be captured
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from regard.text.examples import Labelled, Translation
+from regard.text import Labelled, Translation
 
 Example = str | tuple[str, str] | Labelled | Translation
 """A text; two texts, or a sentence and its translation; the same with what is known of them."""

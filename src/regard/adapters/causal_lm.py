@@ -26,8 +26,8 @@ from regard.adapters.case import Case, Example, ReadText, Row
 from regard.adapters.readout import only_at, output_layer, picked
 from regard.adapters.tokens import TokenRow
 from regard.errors import SettingError
-from regard.models.predictions import Logits
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.models import Logits
+from regard.text import Tokenizer
 
 
 @dataclass(frozen=True, eq=False)

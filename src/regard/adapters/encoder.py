@@ -16,16 +16,10 @@ from regard.adapters.bert_inputs import Rows, framed, padded, padded_rows, rows_
 from regard.adapters.case import Case, Example, ReadText, Row, texts_of, words_at
 from regard.adapters.readout import Readout, find_readout, readout_of
 from regard.adapters.tokens import NO_WORD, Piece, TokenRow
-from regard.attention.pooling import AttentionPooling
+from regard.attention import AttentionPooling
 from regard.errors import PlaceError, SettingError
-from regard.models.bert import Bert
-from regard.models.bert_heads import Reading, Summary
-from regard.models.predictions import Logits
-from regard.text.corpora.labels import Labels, Scale
-from regard.text.examples import Translation
-from regard.text.tokenizers.oov import compacted, opened
-from regard.text.tokenizers.spelling import spelled_words
-from regard.text.tokenizers.tokenizer import Encoding, Tokenizer
+from regard.models import Bert, Logits, Reading, Summary
+from regard.text import Encoding, Labels, Scale, Tokenizer, Translation, compacted, opened, spelled_words
 
 QUESTION = 1  # the number of the axis of a learned query
 

@@ -25,20 +25,12 @@ from regard.adapters.transformers_model import (
     TransformersSeq2Seq,
 )
 from regard.adapters.translator import TranslatorAdapter
-from regard.decoding.translate import Translator
+from regard.decoding import Translator
 from regard.errors import PlaceError, SettingError
-from regard.hub.convert import load
-from regard.hub.provenance import origin, run_of
-from regard.models.bert import Bert, MaskedLM
-from regard.models.bert_heads import OnText
-from regard.models.elmo import ELMo, Tagger
-from regard.models.pooling import PoolingClassifier
-from regard.models.seq2seq import Seq2Seq
-from regard.models.transformer import Transformer
-from regard.runs.build import TOKENIZER
-from regard.runs.run import Run
-from regard.text.corpora.labels import Labels, Scale
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.hub import load, origin, run_of
+from regard.models import Bert, ELMo, MaskedLM, OnText, PoolingClassifier, Seq2Seq, Tagger, Transformer
+from regard.runs import TOKENIZER, Run
+from regard.text import Labels, Scale, Tokenizer
 
 A = TypeVar("A", bound=ModelAdapter)
 

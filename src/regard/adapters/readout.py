@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from regard.adapters.base import ModelAdapter
 from regard.adapters.case import Row
-from regard.attention.capture import Heard, hearing
-from regard.attention.observe import Observe
-from regard.models.embedding import Softmax
+from regard.attention import Heard, Observe, hearing
+from regard.models import Softmax
 
 Readout = Literal["first", "last"] | None
 

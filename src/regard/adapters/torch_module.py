@@ -12,7 +12,7 @@ from torch import nn
 from regard.adapters.base import ModelAdapter, Output, Pass
 from regard.adapters.tokens import TokenRow
 from regard.errors import SettingError
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text import Tokenizer
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,7 +31,7 @@ from regard.adapters.case import Case, Example, ReadText, Row, texts_of, words_a
 from regard.adapters.readout import Readout, find_readout, only_at, picked, readout_of
 from regard.adapters.tokens import NO_WORD, Piece, TokenRow
 from regard.errors import SettingError
-from regard.text.words import numbers, spaced
+from regard.text import numbers, spaced
 
 _CROSS = ("encoder_attn", "EncDecAttention", "crossattention", "cross_attn")  # how models call cross-attention
 _GIVEN = ("input_ids", "token_type_ids")  # one text has no padding, so there is no mask to give

@@ -28,11 +28,9 @@ from regard.adapters.bert_inputs import padded
 from regard.adapters.case import Case, Example, ReadText, Row, tokens_of, words_at
 from regard.adapters.readout import only_at, output_layer, picked
 from regard.adapters.tokens import NO_WORD, TokenRow
-from regard.decoding.translate import Translator
+from regard.decoding import Translator
 from regard.errors import SettingError
-from regard.text.examples import Translation
-from regard.text.tokenizers.oov import opened
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text import Tokenizer, Translation, opened
 
 UNKNOWN = 16  # words outside the vocabulary of a sentence that a copying model is asked about
 

@@ -14,8 +14,7 @@ import typer
 from regard.errors import CorpusError, SettingError
 
 if TYPE_CHECKING:
-    from regard.inspection.alignment.align import Aligned, Alignments
-    from regard.inspection.alignment.evaluate import Gold
+    from regard.inspection import Aligned, Alignments, Gold
 
 T = TypeVar("T")
 
@@ -71,9 +70,16 @@ def align(
     """Print the word links of each pair as 0-0 1-2, read off the attention that a model pays while it is made to write
     the given translation; with --gold, their precision, recall and alignment error rate."""
     from regard.cli.progress_ui import progress_bar
-    from regard.inspection.alignment.align import BEST, Aligning, Alignments, align as aligned, both_ways
-    from regard.inspection.alignment.evaluate import evaluate_links
-    from regard.inspection.alignment.links import as_it_is, balanced
+    from regard.inspection import (
+        BEST,
+        Aligning,
+        Alignments,
+        align as aligned,
+        as_it_is,
+        balanced,
+        both_ways,
+        evaluate_links,
+    )
 
     truths = None if gold is None else _gold(gold, first)
     if found is not None:
@@ -108,14 +114,14 @@ def _pairs(source: Path, target: Path) -> list[tuple[str, str]]:
 
 def _gold(path: Path, first: int) -> list[Gold]:
     from regard.cli.inputs import lines_of
-    from regard.inspection.alignment.evaluate import read_gold
+    from regard.inspection import read_gold
 
     return [read_gold(line, f"{path}:{number}", first) for number, line in enumerate(lines_of(path), start=1)]
 
 
 def _read(path: Path) -> list[Aligned]:
     """Links from a file."""
-    from regard.inspection.alignment.align import Aligned
+    from regard.inspection import Aligned
 
     found = []
     for one in _gold(path, 0):
@@ -125,7 +131,7 @@ def _read(path: Path) -> list[Aligned]:
 
 
 def _print(made: Alignments, as_json: bool) -> None:
-    from regard.inspection.alignment.links import pharaoh
+    from regard.inspection import pharaoh
 
     if made.chosen is not None:
         best, there = made.chosen

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from regard.inspection.atlas.head_atlas import Atlas
-    from regard.inspection.atlas.label_heads import Head
+    from regard.inspection.atlas import Atlas, Head
 
 TITLES = ("place", "head", "looks at", "weight", "in 95%", "to beat", "largest", "for example")
 WIDE = 120  # columns of a terminal in which examples have room
@@ -45,9 +44,8 @@ def atlas(
     prepare_machine()
     from regard.adapters import adapter
     from regard.cli.progress_ui import progress_bar
-    from regard.inspection.atlas.export import expect_writable
-    from regard.inspection.atlas.head_atlas import PROBES, atlas as named, passages_for
-    from regard.training.distributed import join
+    from regard.inspection.atlas import PROBES, atlas as named, expect_writable, passages_for
+    from regard.training import join
 
     path = out or run / "atlas.json"
     expect_writable(path)
@@ -72,8 +70,7 @@ def _tell(found: Atlas, path: Path) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from regard.inspection.atlas.export import LEGEND
-    from regard.inspection.atlas.label_heads import UNKNOWN
+    from regard.inspection.atlas import LEGEND, UNKNOWN
 
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

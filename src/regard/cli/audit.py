@@ -11,8 +11,8 @@ import typer
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
-    from regard.faithfulness.report import Report
-    from regard.inspection.statistics import Estimate
+    from regard.faithfulness import Report
+    from regard.inspection import Estimate
 
 KEPT = "audit.json"
 COLUMNS = {  # test: how it is called in the table
@@ -62,11 +62,9 @@ def audit(
 
     prepare_machine()
     from regard.cli.progress_ui import progress_bar
-    from regard.faithfulness.adversary import PUBLISHED, QUICK
-    from regard.faithfulness.audit import audit as audited
-    from regard.faithfulness.run_tests import Settings
-    from regard.runs.run import open_run
-    from regard.training.distributed import join
+    from regard.faithfulness import PUBLISHED, QUICK, Settings, audit as audited
+    from regard.runs import open_run
+    from regard.training import join
 
     opened = open_run(run)
     kept = None if opened is None else run / KEPT
@@ -90,7 +88,7 @@ def _tell(found: Report, path: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from regard.faithfulness.pages.glossary import called
+    from regard.faithfulness import called
 
     console = Console(highlight=False)
     tests = [test for test in COLUMNS if any(one.test == test for one in found.findings)]

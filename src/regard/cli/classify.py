@@ -23,7 +23,7 @@ def classify(
     as_json: Annotated[bool, typer.Option("--json", help="Print every probability, an object a line.")] = False,
 ) -> None:
     """Print the likeliest label of each text and how likely it is; or, where labels are numbers, the estimate."""
-    from regard.inspection.classify import Classifier
+    from regard.inspection import Classifier
 
     texts = texts_of(text)
     others = None if other is None else texts_of(other)

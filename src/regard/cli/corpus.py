@@ -31,7 +31,7 @@ def corpus(
     The splits never share a pair, whatever the seed; `names` holds names that no other split contains.
     """
     from regard.cli.progress_ui import progress_bar
-    from regard.text.grammar.corpus_files import write
+    from regard.text.grammar import write
 
     processes = workers or (os.cpu_count() or 1 if pairs >= WORTH_IT else 1)
     started = time.perf_counter()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from regard.training.events.curves import Run
+    from regard.training.events import Run
 
 FIGURE = Path("curves.png")
 
@@ -35,9 +35,7 @@ def curves(
 
     Steps that were done again after an interruption count once.
     """
-    from regard.training.events.curves import numbers, panels, read_runs
-    from regard.training.events.log import plain
-    from regard.training.events.plot_curves import draw
+    from regard.training.events import draw, numbers, panels, plain, read_runs
 
     runs = read_runs(paths)
     names = panels(runs, metrics or ())

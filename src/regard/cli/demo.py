@@ -14,9 +14,9 @@ from regard.cli.process_tuning import prepare_machine
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from regard.decoding.translate import Translator
-    from regard.inspection.alignment.evaluate import Judged
-    from regard.text.examples import Translation
+    from regard.decoding import Translator
+    from regard.inspection import Judged
+    from regard.text import Translation
 
 RECIPE = "bahdanau"
 SHOWN = 3  # best translations, and as many worst
@@ -51,7 +51,7 @@ def demo(
     console.print(OPENING)
     seconds = _train(out / "run", steps, as_json)
     from regard.cli.progress_ui import progress_bar
-    from regard.inspection.alignment.evaluate import judge
+    from regard.inspection import judge
     from regard.runs import Run
     from regard.text import grammar
 
@@ -80,9 +80,8 @@ def demo(
 def _train(folder: Path, steps: int | None, quiet: bool) -> float:
     """Train, or go on; how many seconds the training has taken in all."""
     from regard.cli.progress_ui import Screen
-    from regard.runs.run import is_run
-    from regard.training.config.recipes import read_recipe
-    from regard.training.run import recorded, train as train_run
+    from regard.runs import is_run
+    from regard.training import read_recipe, recorded, train as train_run
     from regard.training.tasks import TASKS
 
     begun = is_run(folder)
@@ -104,8 +103,7 @@ def _worth_showing(pairs: list[Translation]) -> Translation:
 
 
 def _draw(translator: Translator, pair: Translation, out: Path) -> Path:
-    from regard.inspection.alignment.links import word_map
-    from regard.inspection.map_figure import draw_map
+    from regard.inspection import draw_map, word_map
 
     [read] = translator.read([(pair.source, pair.target)])
     words = pair.source.split(), pair.target.split()
@@ -114,10 +112,10 @@ def _draw(translator: Translator, pair: Translation, out: Path) -> Path:
 
 def _pages(translator: Translator, pairs: list[Translation], judged: Judged, folder: Path) -> Path:
     """A page for each of some translations, longest first: right ones, and those that are most unlike the reference."""
-    from regard.adapters.translator import TranslatorAdapter
-    from regard.inspection.record.collect import collect
-    from regard.page.render import Exhibit, save_gallery
-    from regard.training.metrics import chrf
+    from regard.adapters import TranslatorAdapter
+    from regard.inspection import collect
+    from regard.page import Exhibit, save_gallery
+    from regard.training import chrf
 
     adapter = TranslatorAdapter(translator, RECIPE)
     scored = [
@@ -145,7 +143,7 @@ def _show(
     console: Console, translator: Translator, pairs: list[Translation], judged: Judged, shown: Translation
 ) -> None:
     from regard.cli.matrix import matrix_table
-    from regard.inspection.alignment.links import word_map
+    from regard.inspection import word_map
 
     console.print("\n[bold]Sentences it has never seen[/bold]")
     short = [at for at, pair in enumerate(pairs) if 5 <= len(pair.source.split()) <= 14]

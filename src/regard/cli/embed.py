@@ -12,7 +12,7 @@ import typer
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
-    from regard.inspection.embeddings import Embedded, Layer, Pool
+    from regard.inspection import Embedded, Layer, Pool
 
 
 def embed(
@@ -33,7 +33,7 @@ def embed(
     as_json: Annotated[bool, typer.Option("--json", help="Print words and vectors, a JSON object a text.")] = False,
 ) -> None:
     """Give each word of a text its vector there, or each text one; a word of several pieces has their mean."""
-    from regard.inspection.embeddings import Embedder, joined, save_embedded
+    from regard.inspection import Embedder, joined, save_embedded
 
     chosen, texts = _layer(layer), _texts(text)
     if out is not None and out.suffix not in (".npz", ".safetensors"):

@@ -13,7 +13,7 @@ import typer
 from regard.errors import SettingError, unknown
 
 if TYPE_CHECKING:
-    from regard.exports.atomic_export import Checked
+    from regard.exports import Checked
 
 
 def _hf(run: Path, folder: Path) -> None:

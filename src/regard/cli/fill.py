@@ -22,7 +22,7 @@ def fill(
     as_json: Annotated[bool, typer.Option("--json", help="Print everything, an object a line.")] = False,
 ) -> None:
     """Print the likeliest words behind each [MASK] of a text, and how likely they are."""
-    from regard.inspection.fill_mask import Filler
+    from regard.inspection import Filler
 
     texts = [line for line in texts_of(text) if line.strip()]
     if not texts:

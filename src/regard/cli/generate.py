@@ -12,7 +12,7 @@ from regard.cli.inputs import tell_unknown, texts_of
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
-    from regard.decoding.search import Search
+    from regard.decoding import Search
 
 LENGTH = 200
 
@@ -54,9 +54,8 @@ def generate(
     opened.expect_task("language")
     model: Any = opened.model()
     tokenizer = opened.tokenizer
-    from regard.decoding.generate import continued, unsaid
-    from regard.decoding.search import Rules
-    from regard.models.packed_linear import packed
+    from regard.decoding import Rules, continued, unsaid
+    from regard.models import packed
 
     room = _room(model, max((len(ids) for ids in tokenizer.ids_batch(prompts)), default=0))
     rules = Rules(tokenizer.special.end, length or max(1, min(LENGTH, room)), banned=unsaid(tokenizer))
@@ -74,8 +73,7 @@ def generate(
 
 
 def _search(drawing: dict[str, Any], beam: int | None, count: int) -> Search:
-    from regard.decoding.beam import Beam
-    from regard.decoding.sampling import Sample
+    from regard.decoding import Beam, Sample
 
     told = {name: value for name, value in drawing.items() if value is not None}
     if beam is None:

@@ -13,7 +13,7 @@ import typer
 from regard.errors import CorpusError
 
 if TYPE_CHECKING:
-    from regard.text.tokenizers.tokenizer import Tokenizer
+    from regard.text import Tokenizer
 
 NAME = re.compile(r"\S+\.(txt|tsv|csv|jsonl?|md|gz|[a-z]{2})")  # no text, by its looks
 NAMED = 5  # unknown words

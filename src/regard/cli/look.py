@@ -52,7 +52,7 @@ def look(
     """Put a text to a model and save what it attends to: a page to explore, a picture, or numbers."""
     from regard.cli.inputs import lines_of
     from regard.cli.process_tuning import prepare_machine
-    from regard.page.view import expect_ending, look as looked
+    from regard.page import expect_ending, look as looked
 
     prepare_machine()
     expect_ending(out)

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.training.events.event import Evaluated, Event, Resumed, Trained
-    from regard.training.objectives.base import Output
+    from regard.training import Output
+    from regard.training.events import Evaluated, Event, Resumed, Trained
 
 
 @contextmanager

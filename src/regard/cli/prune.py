@@ -12,7 +12,7 @@ import typer
 from regard.errors import unknown
 
 if TYPE_CHECKING:
-    from regard.inspection.heads.pruning import Pruned
+    from regard.inspection.heads import Pruned
 
 
 WAYS = {"importance": "importance of each head, by gradients", "ablation": "the rise of the loss without each head"}
@@ -41,7 +41,7 @@ def prune(
         raise unknown(by, WAYS, kind="--by", where="regard prune")
     from regard.cli.process_tuning import prepare_machine
     from regard.cli.progress_ui import progress_bar
-    from regard.inspection.heads.pruning import By, prune as pruned
+    from regard.inspection.heads import By, prune as pruned
 
     prepare_machine()
     with progress_bar("heads", hidden=as_json) as tell:

@@ -36,7 +36,7 @@ def score(
     if target is not None:
         told = _translations(opened, text, target, beam, length_penalty, hidden=as_json)
     else:
-        from regard.training.scoring import Cache, score_text
+        from regard.training import Cache, score_text
 
         told = score_text(opened, text, None if cache is None else Cache(cache, flatness, share))
     if as_json:
@@ -52,10 +52,10 @@ def _translations(run: Run, source: Path, target: Path, beam: int, alpha: float,
     from dataclasses import asdict
 
     from regard.cli.progress_ui import progress_bar
-    from regard.decoding.beam import Beam, LengthPenalty
-    from regard.inspection.alignment.evaluate import judge
-    from regard.text.corpora.translations import Parallel
-    from regard.training.metrics import perplexity
+    from regard.decoding import Beam, LengthPenalty
+    from regard.inspection import judge
+    from regard.text import Parallel
+    from regard.training import perplexity
 
     pairs = list(Parallel(source, target))
     translator = run.translator()

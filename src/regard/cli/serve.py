@@ -38,7 +38,7 @@ def serve(
 
     prepare_machine()
     from regard.adapters import adapter
-    from regard.inspection.record.record import Record
+    from regard.inspection import Record
     from regard.page.serve import is_loopback, serve as serve_page
 
     given = {name: Record.load(path) for name, path in named(records or ())}

@@ -17,10 +17,7 @@ from regard.cli.progress_ui import progress_bar
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
-    from regard.text import Corpus
-    from regard.text.corpora.lines import Lines, Skipped
-    from regard.text.store.fields import Fields
-    from regard.text.tokenizers.kinds import Kind
+    from regard.text import Corpus, Fields, Kind, Lines, Skipped
 
 app = typer.Typer(
     help="Learn a tokenizer, try it on text, tokenise a corpus.", no_args_is_help=True, rich_markup_mode=None
@@ -56,7 +53,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Learn a tokenizer from files of text."""
-    from regard.text.tokenizers.tokenizer import Tokenizer
+    from regard.text import Tokenizer
 
     value = _kind(kind, size, cased)
     _writable(out)
@@ -84,7 +81,7 @@ def text(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
 ) -> None:
     """Print the pieces of each line of a text."""
-    from regard.text.tokenizers.tokenizer import Tokenizer
+    from regard.text import Tokenizer
 
     loaded = Tokenizer.load(tokenizer)
     lines = _lines(file)
@@ -114,7 +111,7 @@ def store(
     as_json: AsJson = False,
 ) -> None:
     """Tokenise files once into a store; a build that was stopped goes on where it was."""
-    from regard.text.store.store import Store
+    from regard.text import Store
 
     corpus, fields = _reading(reading, tokenizer, target, files)
     with progress_bar("examples tokenised") as progress:
@@ -135,7 +132,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Read a store through and compare every checksum."""
-    from regard.text.store.store import Store
+    from regard.text import Store
 
     found = Store.open(folder)
     found.verify()
@@ -144,7 +141,7 @@ def verify(
 
 
 def _kind(name: KindName, size: int | None, cased: bool) -> Kind:
-    from regard.text.tokenizers.kinds import BPE, ByteBPE, Characters, Unigram, WordPiece, Words
+    from regard.text import BPE, ByteBPE, Characters, Unigram, WordPiece, Words
 
     if cased and name is not KindName.wordpiece:
         raise SettingError(f"--cased with --kind {name.value}", "it with wordpiece alone", where="--cased")
@@ -167,9 +164,7 @@ def _kind(name: KindName, size: int | None, cased: bool) -> Kind:
 def _reading(
     reading: Reading, tokenizer: Path, target: Path | None, files: list[Path]
 ) -> tuple[Corpus[Any], Fields[Any]]:
-    from regard.text import Chain, Documents, Parallel
-    from regard.text.store.fields import DocumentFields, TranslationFields
-    from regard.text.tokenizers.tokenizer import Tokenizer
+    from regard.text import Chain, DocumentFields, Documents, Parallel, Tokenizer, TranslationFields
 
     loaded = Tokenizer.load(tokenizer)
     if reading is Reading.documents:
@@ -182,7 +177,7 @@ def _reading(
 
 
 def _lines(path: Path) -> Lines:
-    from regard.text.corpora.lines import Lines
+    from regard.text import Lines
 
     return Lines(Path("/dev/stdin") if str(path) == "-" else path)
 

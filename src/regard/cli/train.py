@@ -14,9 +14,8 @@ from regard.cli.process_tuning import prepare_machine
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
-    from regard.training.estimate import Estimate
-    from regard.training.events.event import Ended
-    from regard.training.recipe import Recipe
+    from regard.training import Estimate, Recipe
+    from regard.training.events import Ended
 
 
 def train(
@@ -46,7 +45,7 @@ def train(
         _show_plan(chosen, as_json)
         return
     from regard.cli.progress_ui import Screen
-    from regard.training.run import train as train_run
+    from regard.training import train as train_run
 
     with Screen(hidden=as_json or _rank() > 0) as screen:
         ended = train_run(chosen, folder, resume=resume, listeners=[screen], tell=screen.say)
@@ -60,8 +59,7 @@ def _rank() -> int:
 
 
 def _chosen(recipe: str | None, sets: list[str], out: Path | None, resume: bool) -> tuple[Recipe, Path]:
-    from regard.training.config.recipes import read_recipe
-    from regard.training.run import agrees, recorded
+    from regard.training import agrees, read_recipe, recorded
     from regard.training.tasks import TASKS
 
     given = None if recipe is None else read_recipe(recipe, sets, tasks=TASKS)
@@ -78,7 +76,7 @@ def _chosen(recipe: str | None, sets: list[str], out: Path | None, resume: bool)
 
 
 def _list_recipes(as_json: bool) -> None:
-    from regard.training.config.recipes import read_recipe, shipped
+    from regard.training import read_recipe, shipped
     from regard.training.tasks import TASKS
 
     found = {name: read_recipe(name, tasks=TASKS).description for name in shipped()}
@@ -94,8 +92,7 @@ def _list_recipes(as_json: bool) -> None:
 def _show_plan(recipe: Recipe, as_json: bool) -> None:
     from dataclasses import asdict
 
-    from regard.training.config.recipes import text_of
-    from regard.training.run import dry_run
+    from regard.training import dry_run, text_of
 
     plan = dry_run(recipe)
     if as_json:

@@ -12,8 +12,7 @@ from regard.cli.process_tuning import prepare_machine
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
-    from regard.decoding.search import Rules
-    from regard.decoding.translate import Translated, Translator
+    from regard.decoding import Rules, Translated, Translator
 
 
 def translate(
@@ -38,7 +37,7 @@ def translate(
     prepare_machine()
     from regard.cli.inputs import tell_unknown, texts_of
     from regard.cli.progress_ui import progress_bar
-    from regard.decoding.beam import Beam, LengthPenalty
+    from regard.decoding import Beam, LengthPenalty
     from regard.runs import Run
 
     lines = texts_of(text)
@@ -82,7 +81,7 @@ def _rules(
 def _print(
     translator: Translator, one: Translated | None, number: int, rank: int, alignment: bool, as_json: bool
 ) -> None:
-    from regard.inspection.alignment.links import links, pharaoh, told
+    from regard.inspection import links, pharaoh, told
 
     if one is None:
         typer.echo(json.dumps({"line": number, "text": ""}) if as_json else "")

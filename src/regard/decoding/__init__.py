@@ -4,29 +4,28 @@ Greedy, Sample and Beam are searches; Rules say what may be written, Written is 
 from a prefix, `forced` goes through a given text (teacher forcing); `continued` and Translator take text and give text.
 """
 
-from regard.decoding.beam import Beam, LengthPenalty
-from regard.decoding.generate import Continuation, continued, unsaid
-from regard.decoding.greedy import Greedy, greedy_decode
-from regard.decoding.sampling import Sample
-from regard.decoding.score import forced
-from regard.decoding.search import Rules, Search, Stepper, Written
-from regard.decoding.translate import Tell, Translated, Translator
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Beam",
-    "Continuation",
-    "Greedy",
-    "LengthPenalty",
-    "Rules",
-    "Sample",
-    "Search",
-    "Stepper",
-    "Tell",
-    "Translated",
-    "Translator",
-    "Written",
-    "continued",
-    "forced",
-    "greedy_decode",
-    "unsaid",
-]
+from regard.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from regard.decoding.beam import Beam as Beam, LengthPenalty as LengthPenalty
+    from regard.decoding.generate import Continuation as Continuation, continued as continued, unsaid as unsaid
+    from regard.decoding.greedy import Greedy as Greedy, greedy_decode as greedy_decode
+    from regard.decoding.sampling import Sample as Sample
+    from regard.decoding.score import forced as forced
+    from regard.decoding.search import Rules as Rules, Search as Search, Stepper as Stepper, Written as Written
+    from regard.decoding.translate import Tell as Tell, Translated as Translated, Translator as Translator
+
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__,
+    {
+        "beam": ("Beam", "LengthPenalty"),
+        "generate": ("Continuation", "continued", "unsaid"),
+        "greedy": ("Greedy", "greedy_decode"),
+        "sampling": ("Sample",),
+        "score": ("forced",),
+        "search": ("Rules", "Search", "Stepper", "Written"),
+        "translate": ("Tell", "Translated", "Translator"),
+    },
+)

@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.decoding.hypotheses import Choice, Live, likeliest
 from regard.decoding.search import Ids, Rules
 from regard.errors import SettingError
-from regard.text.batches.layout import pad_rows
+from regard.text import pad_rows
 
 
 class Permit:

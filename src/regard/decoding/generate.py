@@ -13,9 +13,7 @@ from torch import Tensor
 from regard.decoding.sampling import Sample
 from regard.decoding.search import Rules, Search, Written
 from regard.errors import SettingError
-from regard.text.batches.layout import pad_rows
-from regard.text.tokenizers.oov import Opened, compacted, opened, spelled
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text import Opened, Tokenizer, compacted, opened, pad_rows, spelled
 
 ROWS = 64  # prompts that go on together
 

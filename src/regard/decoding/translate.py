@@ -18,9 +18,7 @@ from regard.decoding.beam import Beam
 from regard.decoding.score import forced
 from regard.decoding.search import Rules, Search, Written
 from regard.errors import SettingError
-from regard.text.batches.layout import pad_rows
-from regard.text.tokenizers.oov import Opened, compacted, opened, spelled
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text import Opened, Tokenizer, compacted, opened, pad_rows, spelled
 
 Tell = Callable[[int], None]
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.faithfulness.counterfactual import Elsewhere, Trial
-from regard.inspection.statistics import jsd, shared, tvd
+from regard.inspection import jsd, shared, tvd
 
 PENALTY = 500.0
 

@@ -18,16 +18,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.adapters import ModelAdapter, adapter
-from regard.adapters.case import Case, Example
+from regard.adapters import Case, Example, ModelAdapter, adapter
 from regard.errors import SettingError
 from regard.faithfulness.examples import built_in_examples, read_examples
 from regard.faithfulness.journal import Journal, clear
 from regard.faithfulness.report import Report, expect_writable, summarise
 from regard.faithfulness.run_tests import Settings, examine
-from regard.hub.provenance import run_of
-from regard.inspection.atlas.examples import BUILT_IN, expect_built_in
-from regard.training.distributed import World
+from regard.hub import run_of
+from regard.inspection.atlas import BUILT_IN, expect_built_in
+from regard.training import World
 
 Tell = Callable[[int], None]
 """Told how many more decisions are done."""

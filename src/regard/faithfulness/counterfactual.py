@@ -17,10 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.adapters.base import ModelAdapter
-from regard.adapters.case import Row
-from regard.inspection.attribution.gradients import weights_through
-from regard.inspection.statistics import tvd
+from regard.adapters import ModelAdapter, Row
+from regard.inspection import tvd, weights_through
 
 
 class Replay:

@@ -6,16 +6,12 @@ from collections.abc import Collection, Sequence
 from itertools import islice
 from pathlib import Path
 
-from regard.adapters.base import ModelAdapter
-from regard.adapters.case import Example
-from regard.inspection.atlas.examples import SPLIT, Passage, built_in, read_passages
-from regard.runs.run import Run
-from regard.text import grammar
-from regard.text.corpora.labels import Classified
-from regard.text.corpora.tables import Table
-from regard.text.examples import Translation
-from regard.training.run import recorded
-from regard.training.tasks.classification import BuiltInLabelled, Classification
+from regard.adapters import Example, ModelAdapter
+from regard.inspection.atlas import SPLIT, Passage, built_in, read_passages
+from regard.runs import Run
+from regard.text import Classified, Table, Translation, grammar
+from regard.training import recorded
+from regard.training.tasks import BuiltInLabelled, Classification
 
 TABLES = (".tsv", ".csv", ".jsonl")
 

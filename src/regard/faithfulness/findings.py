@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from regard.inspection.statistics import Estimate
+from regard.inspection import Estimate
 
 Status = Literal["explains", "points", "does not explain", "not known"]
 MOVED = 0.05  # how far the output must move, by total variation, to count as moved

@@ -14,20 +14,19 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor
 
-from regard.adapters.base import ModelAdapter
-from regard.adapters.case import Row
-from regard.attention.capture import capture
-from regard.attention.observe import Observe
+from regard.adapters import ModelAdapter, Row
+from regard.attention import Observe, capture
 from regard.errors import PlaceError
-from regard.inspection.attribution.gradients import (
+from regard.inspection import (
+    RolloutLayer,
     gradient_times_input,
     gradients,
     integrated_inputs,
+    rollout,
+    sent_norms,
     vectors_through,
     weights_through,
 )
-from regard.inspection.attribution.norms import sent_norms
-from regard.inspection.attribution.rollout import RolloutLayer, rollout
 
 STEPS = 16  # of integrated gradients
 TEXT, OTHER = range(2)  # streams: the text, and what attends to it

@@ -13,7 +13,7 @@ from regard.faithfulness.findings import DIFFERENT, VERSION, Finding, Findings, 
 from regard.faithfulness.pages.page import page
 from regard.faithfulness.run_tests import RANDOM, Settings
 from regard.files import write_whole
-from regard.inspection.statistics import Bootstrap, Estimate
+from regard.inspection import Bootstrap, Estimate
 
 
 class Report(Findings):

@@ -16,14 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.adapters.base import ModelAdapter
-from regard.adapters.case import Case
+from regard.adapters import Case, ModelAdapter
 from regard.errors import SettingError
 from regard.faithfulness.adversary import QUICK, Search, adversary
 from regard.faithfulness.counterfactual import Trial, flipped, flipping, moved, order_of, permuted, uniform
 from regard.faithfulness.maps import Looked, Seen, attention_maps, input_gradient, look, method_maps
 from regard.faithfulness.token_erasure import SIZES, Answers, agreements, erasing, left_out, planted
-from regard.inspection.statistics import LARGEST_JSD, jsd
+from regard.inspection import LARGEST_JSD, jsd
 
 
 @dataclass(frozen=True)

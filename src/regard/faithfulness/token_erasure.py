@@ -15,9 +15,8 @@ from random import Random
 import torch
 from torch import Tensor
 
-from regard.adapters.base import ModelAdapter
-from regard.adapters.case import Row
-from regard.inspection.statistics import kendall_tau, tvd
+from regard.adapters import ModelAdapter, Row
+from regard.inspection import kendall_tau, tvd
 
 TOKENS = 4096  # padding included, that are put to the model at once
 

@@ -3,19 +3,25 @@
 
 from typing import TYPE_CHECKING
 
-from regard.lazy import Home, door
+from regard.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from regard.hub.attention_interface import enable
-    from regard.hub.convert import export_checkpoint, import_checkpoint, load, save
+    from regard.hub.attention_interface import NAME as NAME, enable as enable
+    from regard.hub.convert import (
+        export_checkpoint as export_checkpoint,
+        import_checkpoint as import_checkpoint,
+        load as load,
+        save as save,
+    )
+    from regard.hub.families.family import built as built
+    from regard.hub.provenance import origin as origin, run_of as run_of
 
-__all__ = ["load", "save", "import_checkpoint", "export_checkpoint", "enable"]
-
-_HOMES: dict[str, Home] = {name: ("regard.hub.convert", name) for name in __all__}
-_HOMES["enable"] = ("regard.hub.attention_interface", "enable")
-
-__getattr__ = door(__name__, _HOMES, globals())
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__,
+    {
+        "attention_interface": ("NAME", "enable"),
+        "convert": ("export_checkpoint", "import_checkpoint", "load", "save"),
+        "families.family": ("built",),
+        "provenance": ("origin", "run_of"),
+    },
+)

@@ -14,12 +14,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.attention.attend import attend
+from regard.attention import Attended, Observe, attend, report
 from regard.attention.biases import DenseBias
 from regard.attention.masks import Dense, Everything, Mask, Window
-from regard.attention.observe import Attended, Observe
 from regard.attention.scores import ScaledDot
-from regard.attention.tap import report
 from regard.errors import BackendError, SettingError
 
 NAME = "regard"

@@ -26,11 +26,19 @@ from regard.hub.folder import Config, read_config, read_tensors, special_tokens,
 from regard.hub.provenance import remember
 from regard.hub.transformers_fallback import knows, load_theirs
 from regard.hub.weight_map import bring_in, carry_out
-from regard.runs import toml
-from regard.runs.build import TOKENIZER, build_model
-from regard.runs.run import RECIPE, VERSION, Run, open_run
-from regard.runs.weights import FILE as WEIGHTS, save_weights, weights_of
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.runs import (
+    FILE as WEIGHTS,
+    RECIPE,
+    TOKENIZER,
+    VERSION,
+    Run,
+    build_model,
+    open_run,
+    save_weights,
+    toml,
+    weights_of,
+)
+from regard.text import Tokenizer
 
 
 def load(folder: str | os.PathLike[str]) -> nn.Module:

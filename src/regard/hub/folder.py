@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.errors import CheckpointError, SettingError
 from regard.files import write_whole
-from regard.runs.weights import save_weights
+from regard.runs import save_weights
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 HOW = (

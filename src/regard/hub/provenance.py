@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from torch import nn
 
-from regard.runs.run import Run
+from regard.runs import Run
 
 _SOURCES: WeakKeyDictionary[nn.Module, Run | Path] = WeakKeyDictionary()
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.attention.layers import Fused
 from regard.errors import CheckpointError
-from regard.runs.weights import fill, weights_of
+from regard.runs import fill, weights_of
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.adapters.encoder import ClassifierAdapter
-from regard.adapters.factory import run_adapter
+from regard.adapters import ClassifierAdapter, run_adapter
 from regard.errors import SettingError
 
 ROWS = 32  # texts read at once

@@ -20,13 +20,11 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from regard.adapters.encoder import EncoderAdapter
-from regard.adapters.factory import run_adapter
+from regard.adapters import EncoderAdapter, run_adapter
 from regard.errors import SettingError
 from regard.files import write_whole
-from regard.models.bert_heads import Summary
-from regard.text.tokenizers.tokenizer import Encoding
-from regard.text.words import spaced
+from regard.models import Summary
+from regard.text import Encoding, spaced
 
 ROWS = 32  # texts read at once
 Layer = int | Literal["mix", "all"]

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import torch
 
-from regard.adapters.encoder import MaskedLMAdapter
-from regard.adapters.factory import run_adapter
+from regard.adapters import MaskedLMAdapter, run_adapter
 from regard.errors import SettingError
-from regard.models.predictions import Logits
+from regard.models import Logits
 
 ROWS = 32  # texts read at once
 

@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from regard.adapters.base import ModelAdapter
+from regard.adapters import ModelAdapter
 from regard.errors import RecordError
-from regard.hub.provenance import origin
+from regard.hub import origin
 from regard.inspection.atlas.head_atlas import Atlas
 from regard.inspection.record.record import Record
 

@@ -20,11 +20,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from regard.adapters.base import ModelAdapter
-from regard.attention.inputs import Prepared
-from regard.attention.observe import Attended, Observe
-from regard.attention.tap import Hear, Listener, listening, places_of, taps_of
-from regard.attention.torch_hooks import overheard
+from regard.adapters import ModelAdapter
+from regard.attention import Attended, Hear, Listener, Observe, Prepared, listening, overheard, places_of, taps_of
 from regard.errors import DtypeError, PlaceError, SettingError, ShapeError, unknown
 
 Function = Callable[[Tensor], Tensor]

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.text.examples import Links
+from regard.text import Links
 
 SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "regard", "font.family": "sans-serif"}
 

@@ -15,11 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from regard.attention.copy_attention import most_held
+from regard.attention import Attended, Observe, Tap, most_held
 from regard.attention.masks import Documents, Mask, Past
-from regard.attention.observe import Attended, Observe
 from regard.attention.scores import Dot, Score, as_score
-from regard.attention.tap import Tap
 from regard.errors import SettingError
 from regard.models.copy_gates import Copy
 from regard.models.embedding import Softmax, Words

@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from regard.attention import AttentionPooling
 from regard.attention.masks import Padding
-from regard.attention.pooling import AttentionPooling
 from regard.errors import SettingError
 from regard.models.bert import Bert
 from regard.models.elmo import ScalarMix

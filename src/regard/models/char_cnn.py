@@ -15,7 +15,7 @@ from torch.nn.functional import pad
 
 from regard.errors import ShapeError
 from regard.models.embedding import Words
-from regard.text.tokenizers.spelling import PAD, SPECIAL
+from regard.text import PAD, SPECIAL
 
 FILTERS = ((1, 16), (2, 32), (3, 64), (4, 64))  # so many letters at once, so many patterns of them
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from regard.attention.scores import wide
-from regard.text.examples import IGNORED
+from regard.text import IGNORED
 
 Say = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 """What is made of states (..., D), the vectors of all words (V, D) and a bias (V,): torch's `linear` makes logits."""

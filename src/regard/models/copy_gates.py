@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from regard.attention.observe import Attended
+from regard.attention import Attended
 from regard.errors import SettingError
 
 

@@ -11,7 +11,7 @@ import triton.language as tl  # type: ignore[import-untyped]
 from torch import Tensor
 
 from regard.attention.kernels.devices import on_device
-from regard.text.examples import IGNORED
+from regard.text import IGNORED
 
 WARPS = 16
 LANES = 32 * WARPS  # each takes 16 bytes at a time

@@ -19,11 +19,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from regard.attention import Attended, Observe, Tap
 from regard.attention.kernels.recurrent import PreparedKeys, steps_refuse
 from regard.attention.masks import Padding
-from regard.attention.observe import Attended, Observe
 from regard.attention.scores import Additive, Score
-from regard.attention.tap import Tap
 from regard.attention.windows import LocalM, LocalP
 from regard.errors import SettingError
 from regard.models import bahdanau_loop

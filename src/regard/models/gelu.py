@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from regard.attention import compiled_half
 from regard.attention.layers import FeedForward
-from regard.attention.residual import compiled_half
 
 
 class GeluFeed(FeedForward):

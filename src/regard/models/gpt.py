@@ -14,11 +14,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from regard.attention.kv_cache import Cache
+from regard.attention import Cache, Residual, compiled_half
 from regard.attention.layers import Dropout
 from regard.attention.masks import Causal, Documents, Everything, Mask, Padding
 from regard.attention.positions import Learned, Rotary, Sinusoidal
-from regard.attention.residual import Residual, compiled_half
 from regard.errors import SettingError, ShapeError
 from regard.models.blocks import GPT2, Style, readers
 from regard.models.chunked_cross_entropy import Say

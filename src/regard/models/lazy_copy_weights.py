@@ -8,10 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention.attend import whole_map
-from regard.attention.copy_attention import log_mass
-from regard.attention.grid import Grid
-from regard.attention.inputs import Prepared, own_precision
+from regard.attention import Grid, Prepared, log_mass, own_precision, whole_map
 from regard.attention.masks import Documents, Mask, Past
 from regard.attention.scores import Dot, ScaledDot
 

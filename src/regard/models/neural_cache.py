@@ -14,10 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from regard.attention import Attended, Observe, Tap
 from regard.attention.masks import Mask, Window
-from regard.attention.observe import Attended, Observe
 from regard.attention.scores import ScaledDot
-from regard.attention.tap import Tap
 from regard.errors import SettingError
 from regard.models.predictions import Logits, Mixture, Prediction
 from regard.models.rnn import Carry

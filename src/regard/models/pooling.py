@@ -10,8 +10,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from regard.attention import AttentionPooling
 from regard.attention.masks import Padding
-from regard.attention.pooling import AttentionPooling
 from regard.attention.scores import Score
 from regard.errors import SettingError
 from regard.models.cells import recurrent

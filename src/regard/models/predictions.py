@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 
 from regard.attention.scores import wide
 from regard.models.lazy_copy_weights import Looked
-from regard.text.examples import IGNORED
+from regard.text import IGNORED
 
 
 class Prediction(Protocol):

@@ -16,12 +16,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention.kv_cache import Cache
+from regard.attention import Attended, Cache, Listener, Observe, listening
 from regard.attention.layers import DecoderBlock, FeedForward, Fused, MultiHead, Projections, Separate
 from regard.attention.masks import Causal, Padding
-from regard.attention.observe import Attended, Observe
 from regard.attention.positions import Learned, Rotary, Sinusoidal
-from regard.attention.tap import Listener, listening
 from regard.errors import SettingError
 from regard.models.blocks import Embedded, Gated, Style, readers, writers
 from regard.models.embedding import Softmax

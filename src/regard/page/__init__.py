@@ -2,34 +2,21 @@
 
 from typing import TYPE_CHECKING
 
-from regard.lazy import Home, door
+from regard.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from regard.page.render import Exhibit, save_gallery, save_page
-    from regard.page.view import AttentionWidget, View, expect_ending, look
+    from regard.page.render import Exhibit as Exhibit, save_gallery as save_gallery, save_page as save_page
+    from regard.page.view import (
+        AttentionWidget as AttentionWidget,
+        View as View,
+        expect_ending as expect_ending,
+        look as look,
+    )
 
-__all__ = [
-    "AttentionWidget",
-    "Exhibit",
-    "View",
-    "expect_ending",
-    "look",
-    "save_gallery",
-    "save_page",
-]
-
-_HOMES: dict[str, Home] = {
-    "AttentionWidget": ("regard.page.view", "AttentionWidget"),
-    "Exhibit": ("regard.page.render", "Exhibit"),
-    "View": ("regard.page.view", "View"),
-    "expect_ending": ("regard.page.view", "expect_ending"),
-    "look": ("regard.page.view", "look"),
-    "save_gallery": ("regard.page.render", "save_gallery"),
-    "save_page": ("regard.page.render", "save_page"),
-}
-
-__getattr__ = door(__name__, _HOMES, globals())
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__,
+    {
+        "render": ("Exhibit", "save_gallery", "save_page"),
+        "view": ("AttentionWidget", "View", "expect_ending", "look"),
+    },
+)

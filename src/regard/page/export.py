@@ -13,9 +13,7 @@ from torch import Tensor
 
 from regard.errors import RecordError
 from regard.files import write_whole
-from regard.inspection.map_figure import SETTINGS, draw_map
-from regard.inspection.record.place import Place
-from regard.inspection.record.record import Record
+from regard.inspection import SETTINGS, Place, Record, draw_map
 
 LABELLED = 60  # tokens, up to which a map has a word at every row and column
 DOTS = 512  # rows and columns of a map that is drawn without words

@@ -19,9 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention.observe import cells
-from regard.inspection.record.place import Place
-from regard.inspection.record.record import Record
+from regard.attention import cells
+from regard.inspection import Place, Record
 
 MAGIC = b"regard\x01\x00"
 SIDE = 64  # rows and columns of a thumbnail where the map itself is there

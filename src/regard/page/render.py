@@ -15,7 +15,7 @@ from pathlib import Path
 from regard import html
 from regard.errors import RecordError
 from regard.files import write_whole
-from regard.inspection.record.record import Record
+from regard.inspection import Record
 from regard.page.payload import payload
 
 MOST = 256_000_000  # bytes of a payload; a browser that unfolds more than this may run out of memory

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import SettingError
-from regard.inspection.record.place import Place
+from regard.inspection import Place
 from regard.page.payload import finite
 
 BLOCK = 2**21  # numbers that are looked at together

@@ -18,12 +18,21 @@ from torch import Tensor, nn
 
 from regard.adapters import ModelAdapter, adapter
 from regard.errors import RegardError, SettingError, unknown
-from regard.inspection.atlas.head_atlas import Atlas
-from regard.inspection.attribution.head_statistics import HeadStatistics, every_head
-from regard.inspection.attribution.measure import Rerun, expect_measures, measure, pooled
-from regard.inspection.head_labels import noted, notes_of
-from regard.inspection.record.collect import RecordSpec, collect
-from regard.inspection.record.record import MeasureMap, Record
+from regard.inspection import (
+    HeadStatistics,
+    MeasureMap,
+    Record,
+    RecordSpec,
+    Rerun,
+    collect,
+    every_head,
+    expect_measures,
+    measure,
+    noted,
+    notes_of,
+    pooled,
+)
+from regard.inspection.atlas import Atlas
 from regard.page.payload import payload
 from regard.page.render import bundle, page, save_page, static
 

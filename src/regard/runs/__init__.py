@@ -7,17 +7,51 @@ run.provenance                           # which weights: the final ones, an ave
 
 from typing import TYPE_CHECKING
 
-from regard.lazy import Home, door
+from regard.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from regard.runs.run import Provenance, Run
+    from regard.runs import toml as toml
+    from regard.runs.build import (
+        TARGET_TOKENIZER as TARGET_TOKENIZER,
+        TOKENIZER as TOKENIZER,
+        build_model as build_model,
+        load_tokenizers as load_tokenizers,
+    )
+    from regard.runs.checkpoint import (
+        AVERAGE as AVERAGE,
+        FORMAT as FORMAT,
+        WEIGHTS as WEIGHTS,
+        Checkpoint as Checkpoint,
+        checkpoint_at as checkpoint_at,
+        files_in as files_in,
+        steps_in as steps_in,
+    )
+    from regard.runs.run import (
+        RECIPE as RECIPE,
+        VERSION as VERSION,
+        Provenance as Provenance,
+        Run as Run,
+        expect_version as expect_version,
+        is_run as is_run,
+        open_run as open_run,
+        parse_settings as parse_settings,
+    )
+    from regard.runs.weights import (
+        FILE as FILE,
+        fill as fill,
+        load_weights as load_weights,
+        same_shape as same_shape,
+        save_weights as save_weights,
+        weights_of as weights_of,
+    )
 
-__all__ = ["Run", "Provenance"]
-
-_HOMES: dict[str, Home] = {name: ("regard.runs.run", name) for name in __all__}
-
-__getattr__ = door(__name__, _HOMES, globals())
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__,
+    {
+        "": ("toml",),
+        "build": ("TARGET_TOKENIZER", "TOKENIZER", "build_model", "load_tokenizers"),
+        "checkpoint": ("AVERAGE", "Checkpoint", "FORMAT", "WEIGHTS", "checkpoint_at", "files_in", "steps_in"),
+        "run": ("Provenance", "RECIPE", "Run", "VERSION", "expect_version", "is_run", "open_run", "parse_settings"),
+        "weights": ("FILE", "fill", "load_weights", "same_shape", "save_weights", "weights_of"),
+    },
+)

@@ -14,10 +14,10 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from torch import nn
 
 from regard.errors import SettingError, unknown
+from regard.models import without
 from regard.models.config import KINDS, ModelConfig, config_class
-from regard.models.pruning import without
 from regard.runs.toml import NONE, Keys, inline, short
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text import Tokenizer
 
 TOKENIZER = "tokenizer.json"
 TARGET_TOKENIZER = "target-tokenizer.json"  # where a translator writes with another vocabulary than it reads
@@ -85,7 +85,7 @@ def _given(task: str, settings: Settings, tokenizers: Sequence[Tokenizer], where
     """What a configuration needs beside [model]: the vocabulary, the number of classes, the length of a block."""
     source, target = tokenizers[0], tokenizers[-1]
     if task == "translation":
-        from regard.models.config.translation import Vocabularies
+        from regard.models.config import Vocabularies
 
         shared = not section(settings, "target_tokenizer", where)
         return {"words": Vocabularies(len(source), len(target), source.special.unknown, target.special.end, shared)}
@@ -106,8 +106,8 @@ def _given(task: str, settings: Settings, tokenizers: Sequence[Tokenizer], where
 
 def _words(tokenizer: Tokenizer, letters: bool) -> Any:
     """The vocabulary of a model that may read characters."""
-    from regard.models.config.elmo import WordVocabulary
-    from regard.text.tokenizers.spelling import spelled_vocabulary
+    from regard.models.config import WordVocabulary
+    from regard.text import spelled_vocabulary
 
     spellings = spelled_vocabulary(tokenizer) if letters else None
     return WordVocabulary(len(tokenizer), tokenizer.special.unknown or 0, spellings)

@@ -23,11 +23,11 @@ from regard.runs.build import Settings, Where, build_model, load_tokenizers, sec
 from regard.runs.checkpoint import AVERAGE, WEIGHTS, Checkpoint, newest_whole, steps_in
 from regard.runs.toml import NONE, Keys
 from regard.runs.weights import FILE as WEIGHT_FILE, fill, load_weights
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text import Tokenizer
 
 if TYPE_CHECKING:
-    from regard.decoding.translate import Translator
-    from regard.text.corpora.labels import Labels, Scale
+    from regard.decoding import Translator
+    from regard.text import Labels, Scale
 
 VERSION = 1
 RECIPE, STATE = "recipe.toml", "state"
@@ -138,7 +138,7 @@ class Run(os.PathLike[str]):
         """What the outputs of a classifier stand for: classes, or a number on a scale; None for other tasks."""
         if self.task != "classification":
             return None
-        from regard.text.corpora.labels import Labels, Scale
+        from regard.text import Labels, Scale
 
         known = self.section("data").get("labels", NONE)
         if isinstance(known, Mapping):
@@ -157,7 +157,7 @@ class Run(os.PathLike[str]):
 
     def translator(self) -> Translator:
         """The model of a translation run with its tokenizers, ready for text."""
-        from regard.decoding.translate import Translator
+        from regard.decoding import Translator
 
         self.expect_task("translation")
         return Translator(self.model(), self.tokenizer, self.target_tokenizer)

@@ -9,73 +9,60 @@ start there. What comes after, a trained run in use, is the room `runs`.
 
 from typing import TYPE_CHECKING
 
-from regard.lazy import Home, door
+from regard.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from regard.training.config.recipes import read_recipe, write_recipe
-    from regard.training.distributed import World
-    from regard.training.events.log import LogFile, read_log
-    from regard.training.loop import Loop
-    from regard.training.metrics import Grade
-    from regard.training.objectives.base import Loss, Measured, Objective, Output
-    from regard.training.objectives.classification import Classify
-    from regard.training.objectives.elmo import PredictNeighbours, TagWords
-    from regard.training.objectives.lm import PredictNext
-    from regard.training.objectives.stateful_lm import ReadOn
-    from regard.training.objectives.translation import PredictTarget
-    from regard.training.recipe import Prepared, Recipe
-    from regard.training.run import dry_run, train
-    from regard.training.run_writer import Keeping
-    from regard.training.tasks import TASKS
+    from regard.training.config.recipes import (
+        read_recipe as read_recipe,
+        shipped as shipped,
+        text_of as text_of,
+        write_recipe as write_recipe,
+    )
+    from regard.training.distributed import Spread as Spread, World as World, join as join
+    from regard.training.estimate import Estimate as Estimate
+    from regard.training.evaluation import Examiner as Examiner
+    from regard.training.events.log import LogFile as LogFile, read_log as read_log
+    from regard.training.loop import Loop as Loop
+    from regard.training.metrics import Grade as Grade, bleu as bleu, chrf as chrf, perplexity as perplexity
+    from regard.training.objectives.base import (
+        Loss as Loss,
+        Measured as Measured,
+        Objective as Objective,
+        Output as Output,
+    )
+    from regard.training.objectives.classification import Classify as Classify
+    from regard.training.objectives.elmo import PredictNeighbours as PredictNeighbours, TagWords as TagWords
+    from regard.training.objectives.lm import PredictNext as PredictNext
+    from regard.training.objectives.stateful_lm import ReadOn as ReadOn
+    from regard.training.objectives.translation import PredictTarget as PredictTarget
+    from regard.training.precision import Precision as Precision
+    from regard.training.recipe import Evaluate as Evaluate, Prepared as Prepared, Recipe as Recipe
+    from regard.training.run import agrees as agrees, dry_run as dry_run, recorded as recorded, train as train
+    from regard.training.run_writer import Keeping as Keeping
+    from regard.training.scoring import Cache as Cache, score_text as score_text
+    from regard.training.tasks import TASKS as TASKS
 
-__all__ = [
-    "train",
-    "dry_run",
-    "read_recipe",
-    "write_recipe",
-    "TASKS",
-    "Recipe",
-    "Prepared",
-    "Objective",
-    "Loss",
-    "Measured",
-    "Output",
-    "Grade",
-    "Classify",
-    "PredictNext",
-    "ReadOn",
-    "PredictTarget",
-    "PredictNeighbours",
-    "TagWords",
-    "Loop",
-    "World",
-    "Keeping",
-    "LogFile",
-    "read_log",
-]
-
-_HOMES: dict[str, Home] = {
-    name: (f"regard.training.{module}", name)
-    for module, names in {
-        "run": "train dry_run",
-        "reading.recipes": "read_recipe write_recipe",
-        "tasks": "TASKS",
-        "recipe": "Recipe Prepared",
-        "objective": "Objective Loss Measured Output Grade",
-        "objectives": "Classify PredictNext",
-        "reading_on": "ReadOn",
-        "translating": "PredictTarget",
-        "contexts": "PredictNeighbours TagWords",
-        "loop": "Loop",
-        "distributed": "World",
-        "keeping": "Keeping",
-        "telling.log": "LogFile read_log",
-    }.items()
-    for name in names.split()
-}
-
-__getattr__ = door(__name__, _HOMES, globals())
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__,
+    {
+        "config.recipes": ("read_recipe", "shipped", "text_of", "write_recipe"),
+        "distributed": ("Spread", "World", "join"),
+        "estimate": ("Estimate",),
+        "evaluation": ("Examiner",),
+        "events.log": ("LogFile", "read_log"),
+        "loop": ("Loop",),
+        "metrics": ("Grade", "bleu", "chrf", "perplexity"),
+        "objectives.base": ("Loss", "Measured", "Objective", "Output"),
+        "objectives.classification": ("Classify",),
+        "objectives.elmo": ("PredictNeighbours", "TagWords"),
+        "objectives.lm": ("PredictNext",),
+        "objectives.stateful_lm": ("ReadOn",),
+        "objectives.translation": ("PredictTarget",),
+        "precision": ("Precision",),
+        "recipe": ("Evaluate", "Prepared", "Recipe"),
+        "run": ("agrees", "dry_run", "recorded", "train"),
+        "run_writer": ("Keeping",),
+        "scoring": ("Cache", "score_text"),
+        "tasks": ("TASKS",),
+    },
+)

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from regard.runs.checkpoint import Checkpoint
-from regard.runs.weights import weights_of
+from regard.runs import Checkpoint, weights_of
 from regard.training.checkpoint import load_tensors
 from regard.training.distributed import World
 

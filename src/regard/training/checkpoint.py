@@ -23,8 +23,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 
 from regard.errors import CheckpointError
 from regard.files import print_of, sync, write_whole
-from regard.runs.checkpoint import FORMAT, Checkpoint, checkpoint_at, files_in, steps_in
-from regard.runs.weights import same_shape
+from regard.runs import FORMAT, Checkpoint, checkpoint_at, files_in, same_shape, steps_in
 from regard.training.distributed import World
 
 Tell = Callable[[str], None]

@@ -8,9 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.text.batches.batch import Batch
-from regard.text.batches.plan import Batches
-from regard.text.batches.seeded_rng import Epoch
+from regard.text import Batch, Batches, Epoch
 from regard.training.recipe import AdamW, MovingAverage, Prepared, Recipe
 
 LOOKED_AT = 32  # batches of an epoch, evenly spaced, among which the largest is sought

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import SettingError
-from regard.text.batches.batch import Batch
+from regard.text import Batch
 from regard.training.distributed import Spread, World
 from regard.training.objectives.base import Carry, Objective, Output
 from regard.training.precision import Precision

@@ -19,7 +19,7 @@ from torch import Tensor
 import regard.text
 from regard.errors import TrainingError
 from regard.files import write_whole
-from regard.text.batches.batch import Batch
+from regard.text import Batch
 from regard.training.estimate import shape_of
 from regard.training.recipe import Recipe
 

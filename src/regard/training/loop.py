@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from regard.errors import RunError, SettingError, TrainingError, unknown
-from regard.runs.checkpoint import WEIGHTS
-from regard.text.batches.batch import Batch
+from regard.runs import WEIGHTS
+from regard.text import Batch
 from regard.training.averaging import mean_of, put
 from regard.training.distributed import World
 from regard.training.estimate import shape_of

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, device
 
-from regard.text.batches.seeded_rng import Epoch
+from regard.text import Epoch
 from regard.training.checkpoint import Own
 
 

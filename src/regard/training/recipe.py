@@ -18,10 +18,8 @@ from torch import nn
 
 from regard.errors import SettingError
 from regard.models.config import KINDS
-from regard.runs.build import build_model, load_tokenizers
-from regard.text.batches.batch import Batch
-from regard.text.batches.plan import Batches
-from regard.text.batches.seeded_rng import Epoch
+from regard.runs import build_model, load_tokenizers
+from regard.text import Batch, Batches, Epoch
 from regard.training.objectives.base import Objective
 
 _NAME = "text of letters, digits, '.', '_' and '-', a letter or digit first"

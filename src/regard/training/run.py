@@ -21,10 +21,8 @@ from torch import nn
 from regard import __version__
 from regard.errors import RegardError, RunError, SettingError, StoreError
 from regard.files import alone, sync
-from regard.runs.build import TARGET_TOKENIZER, TOKENIZER
-from regard.runs.run import RECIPE, Run
-from regard.runs.weights import load_weights
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.runs import RECIPE, TARGET_TOKENIZER, TOKENIZER, Run, load_weights
+from regard.text import Tokenizer
 from regard.training.config.recipes import recipe_of, write_recipe
 from regard.training.distributed import World, join
 from regard.training.estimate import Estimate, estimate, steps_of

@@ -14,8 +14,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
-from regard.runs.checkpoint import Checkpoint
-from regard.runs.weights import FILE, save_weights, weights_of
+from regard.runs import FILE, Checkpoint, save_weights, weights_of
 from regard.training.checkpoint import Checkpoints, Contents, Tell
 from regard.training.distributed import World, whole
 from regard.training.host_staging import Staging

@@ -11,13 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import SettingError
-from regard.models.neural_cache import NeuralCache
-from regard.runs.run import Run
-from regard.text.batches.batch import BlockBatch
-from regard.text.batches.lm_batches import Blocks, Lanes, Read, Stream
-from regard.text.batches.plan import Batches, Plan
-from regard.text.corpora.raw_text import Running
-from regard.text.store.fields import DocumentFields, columns_of
+from regard.models import NeuralCache
+from regard.runs import Run
+from regard.text import Batches, BlockBatch, Blocks, DocumentFields, Lanes, Plan, Read, Running, Stream, columns_of
 from regard.training.objectives.base import Carry
 from regard.training.objectives.lm import PredictNext
 from regard.training.objectives.stateful_lm import ReadOn

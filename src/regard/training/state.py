@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from regard.errors import SettingError
-from regard.runs.checkpoint import AVERAGE, WEIGHTS, Checkpoint
-from regard.runs.weights import weights_of
-from regard.text.batches.batch import Batch
+from regard.runs import AVERAGE, WEIGHTS, Checkpoint, weights_of
+from regard.text import Batch
 from regard.training import optimisers
 from regard.training.averaging import Moving
 from regard.training.checkpoint import Contents, Own, load_own, load_tensors

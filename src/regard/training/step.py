@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.text.batches.batch import Batch
+from regard.text import Batch
 from regard.training.distributed import whole
 from regard.training.objectives.base import Objective
 from regard.training.optimisers import set_rate

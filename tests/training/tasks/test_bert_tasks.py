@@ -14,7 +14,7 @@ from regard.training.recipe import Train
 from regard.training.tasks import masked, tagging
 from regard.training.tasks.classification import Bert, BuiltInLabelled, Classification, Table
 from regard.training.tasks.finetune import READER
-from regard.training.tasks.masked import Masked
+from regard.training.tasks.masked import BuiltInDocuments, Masked
 from regard.training.tasks.tokenizers import Sized
 
 SMALL = BuiltInLabelled(examples=30, valid=10)
@@ -34,7 +34,7 @@ def bert_run(tmp_path_factory) -> Path:
     section = masked.Model(layers=2, width=8, heads=4, positions=50)
     made = Masked(
         name="bert",
-        data=masked.BuiltInDocuments(examples=20, reviews=0.0, valid=0),
+        data=BuiltInDocuments(examples=20, reviews=0.0, valid=0),
         tokenizer=Sized(size=80),
         model=section,
     ).prepare(folder)
@@ -71,7 +71,7 @@ def test_a_bert_is_taken_along_and_may_be_gone(tune, bert_run, tmp_path) -> None
     assert (section.layers, section.width, section.heads, section.positions) == (2, 8, 4, 50)
     theirs = Masked(
         name="bert",
-        data=masked.BuiltInDocuments(examples=20),
+        data=BuiltInDocuments(examples=20),
         model=masked.Model(layers=2, width=8, heads=4, positions=50),
     ).assemble(run)
     kept = made.model.reading.bert

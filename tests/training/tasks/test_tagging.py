@@ -41,7 +41,7 @@ def elmo_run(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("elmo")
     section = contextual.Elmo(input="characters", width=6, layers=1)
     theirs = Contextual(
-        name="elmo", data=contextual.BuiltInTagged(examples=20), tokenizer=Sized(size=50), model=section
+        name="elmo", data=contextual.BuiltInSentences(examples=20), tokenizer=Sized(size=50), model=section
     )
     made = theirs.prepare(folder)
     with torch.no_grad():

@@ -17,13 +17,10 @@ import torch
 from regard.adapters import adapter
 from regard.errors import RunError, SettingError, unknown
 from regard.exports.atomic_export import Checked, giving
-from regard.models.gpt import GPT
-from regard.models.transformer import Transformer
-from regard.runs.build import TARGET_TOKENIZER, TOKENIZER
-from regard.runs.run import Run
-from regard.training.run import recorded
-from regard.training.tasks.language import Language
-from regard.training.tasks.translation import Translation
+from regard.models import GPT, Transformer
+from regard.runs import TARGET_TOKENIZER, TOKENIZER, Run
+from regard.training import recorded
+from regard.training.tasks import Language, Translation
 
 if TYPE_CHECKING:
     from regard.exports.ctranslate2.ctranslate2_verify import Verification

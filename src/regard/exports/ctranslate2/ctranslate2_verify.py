@@ -13,19 +13,14 @@ import ctranslate2  # type: ignore[import-untyped]
 import numpy as np
 import torch
 
-from regard.adapters.bert_inputs import padded
-from regard.decoding.greedy import Greedy
-from regard.decoding.score import forced
-from regard.decoding.search import Rules
+from regard.adapters import padded
+from regard.decoding import Greedy, Rules, forced
 from regard.errors import CheckpointError
 from regard.exports.atomic_export import Checked
 from regard.exports.ctranslate2.vocabulary import Vocabularies
-from regard.models.gpt import GPT
-from regard.text.store.fields import DocumentFields
-from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.tasks.language import BuiltInText, Language
-from regard.training.tasks.translation import Translation
-from regard.training.tasks.translation.data import BuiltInPairs
+from regard.models import GPT
+from regard.text import DocumentFields, Tokenizer
+from regard.training.tasks import BuiltInPairs, BuiltInText, Language, Translation
 
 TEXTS, LONGEST = 8, 32
 FAR, TINY = 1e-4, 1e-3  # how much ln p may differ in float32, of its size and at all

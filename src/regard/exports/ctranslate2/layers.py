@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.attention.layers import DecoderBlock, FeedForward, Fused, MultiHead, Separate
 from regard.attention.positions import Rotary
-from regard.models.blocks import Gated
+from regard.models import Gated
 
 Block = Any  # an EncoderBlock or a DecoderBlock, or a part of one
 Make = Callable[..., Any]  # of CTranslate2's layer specifications

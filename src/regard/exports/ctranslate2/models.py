@@ -14,9 +14,8 @@ from regard.attention.layers import DecoderBlock
 from regard.attention.positions import Learned, Sinusoidal
 from regard.exports.ctranslate2.layers import Make, activation, array, epsilon, identity, layer, linear, norm
 from regard.exports.ctranslate2.vocabulary import Vocabularies
-from regard.hub.families.family import built
-from regard.models.gpt import GPT
-from regard.models.transformer import Transformer
+from regard.hub import built
+from regard.models import GPT, Transformer
 
 REACH = 4096  # places for which sinusoids are written; CTranslate2 refuses texts that are longer, in words
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from regard.errors import SettingError
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text import Tokenizer
 
 
 @dataclass(frozen=True)

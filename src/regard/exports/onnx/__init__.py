@@ -20,11 +20,9 @@ from regard.exports.onnx.encoder_decoder import halves
 from regard.exports.onnx.export_graph import KINDS, Graph, draw, whole
 from regard.exports.onnx.onnx_verify import check, verify
 from regard.files import write_whole
-from regard.models.seq2seq import Seq2Seq
-from regard.runs.build import TARGET_TOKENIZER, TOKENIZER
-from regard.runs.run import Run
-from regard.training.recipe import Recipe
-from regard.training.run import recorded
+from regard.models import Seq2Seq
+from regard.runs import TARGET_TOKENIZER, TOKENIZER, Run
+from regard.training import Recipe, recorded
 
 __all__ = ["check", "export"]
 

@@ -19,9 +19,7 @@ from regard.attention.kernels.recurrent import PreparedKeys
 from regard.attention.windows import LocalM
 from regard.exports.onnx.export_graph import TEXT, Axes, Graph, example
 from regard.exports.onnx.tracing import traceable
-from regard.models.decoders import Bahdanau, Decoder, FedLuong, Luong, Writing
-from regard.models.rnn_encoder import Source
-from regard.models.seq2seq import Seq2Seq, Standing
+from regard.models import Bahdanau, Decoder, FedLuong, Luong, Seq2Seq, Source, Standing, Writing
 
 SOURCE = ("keys", "values", "hidden")  # what is looked at; `hidden`: where there is no word
 

@@ -17,11 +17,7 @@ from torch.export import Dim
 
 from regard.errors import CheckpointError
 from regard.exports.onnx.tracing import traceable
-from regard.models.bert import MaskedLM
-from regard.models.bert_heads import OnText, OnTokens
-from regard.models.elmo import ELMo, Tagger
-from regard.models.pooling import PoolingClassifier
-from regard.models.rnn_lm import RecurrentLM
+from regard.models import ELMo, MaskedLM, OnText, OnTokens, PoolingClassifier, RecurrentLM, Tagger
 
 Axes = tuple[str, ...]
 Ask = Callable[..., tuple[Tensor, ...]]

@@ -10,20 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.adapters import ModelAdapter, adapter
-from regard.adapters.bert_inputs import padded
-from regard.decoding.greedy import Greedy
-from regard.decoding.search import Rules, Written
+from regard.adapters import ModelAdapter, adapter, padded
+from regard.decoding import Greedy, Rules, Written
 from regard.errors import CheckpointError
 from regard.exports.atomic_export import Checked
 from regard.exports.onnx.export_graph import KINDS, asked
 from regard.exports.onnx.sample_inputs import samples
-from regard.models.bert import Bert
-from regard.models.seq2seq import Seq2Seq
-from regard.runs.run import Run
-from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.recipe import Recipe
-from regard.training.run import recorded
+from regard.models import Bert, Seq2Seq
+from regard.runs import Run
+from regard.text import Tokenizer
+from regard.training import Recipe, recorded
 
 TOLERANCE = 1e-4
 Said = dict[str, np.ndarray]

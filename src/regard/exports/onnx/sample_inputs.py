@@ -6,9 +6,8 @@ import random
 from itertools import cycle, islice
 from typing import Any
 
-from regard.adapters.base import ModelAdapter
-from regard.text import grammar
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.adapters import ModelAdapter
+from regard.text import Tokenizer, grammar
 
 COUNT = 6
 

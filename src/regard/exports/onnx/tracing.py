@@ -14,20 +14,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from regard.attention.attend import plain
-from regard.attention.grid import Grid
-from regard.attention.inputs import Prepared, Where
+from regard.attention import Attended, Grid, Observe, Prepared, Tap, Where, plain
 from regard.attention.kernels import recurrent
 from regard.attention.kernels.recurrent import PreparedKeys
 from regard.attention.masks import Mask, as_mask
-from regard.attention.observe import Attended, Observe
 from regard.attention.scores import as_score
-from regard.attention.tap import Tap
 from regard.attention.windows import LocalM, LocalP
-from regard.models.bert_heads import Summary
-from regard.models.char_cnn import Spelled
-from regard.models.encoder import Encoder
-from regard.models.pooling import PoolingClassifier
+from regard.models import Encoder, PoolingClassifier, Spelled, Summary
 
 State = Tensor | tuple[Tensor, ...]
 ORDER = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2)}  # of our gates, as the operator takes them

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.faithfulness.findings import DIFFERENT, MOVED, Findings
 from regard.faithfulness.pages.glossary import TESTS, called
-from regard.inspection.statistics import Estimate
+from regard.inspection import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from html import escape
 from typing import Literal
 
 from regard.faithfulness.findings import DIFFERENT, Findings, Status
-from regard.inspection.statistics import Estimate
+from regard.inspection import Estimate
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from regard.faithfulness.pages.glossary import (
     told,
     written,
 )
-from regard.inspection.statistics import Estimate
+from regard.inspection import Estimate
 
 
 def table(report: Findings, maps: Sequence[str], tests: Sequence[str]) -> str:

@@ -19,9 +19,7 @@ from regard.hub.families.family import Family, built
 from regard.hub.families.gpt2 import activation
 from regard.hub.folder import Config
 from regard.hub.weight_map import Row, both, layered, stacked
-from regard.models.blocks import Embedded, Style, gelu, readers, writers
-from regard.models.encoder import Encoder
-from regard.models.transformer import Transformer
+from regard.models import Embedded, Encoder, Style, Transformer, gelu, readers, writers
 
 SKIPPED = 2
 FEEDS: dict[str, Callable[[int, int], nn.Module]] = {

@@ -13,8 +13,8 @@ from regard.hub.families.family import Family, built, model_section
 from regard.hub.families.gpt2 import activation
 from regard.hub.folder import Config
 from regard.hub.weight_map import Row, both, layered, stacked
-from regard.models.bert import FEEDS, Bert, MaskedLM
-from regard.models.config.bert import BertConfig
+from regard.models import FEEDS, Bert, MaskedLM
+from regard.models.config import BertConfig
 
 
 def model_config(config: Config) -> BertConfig:

@@ -12,8 +12,8 @@ from regard.hub.families.family import Family, built
 from regard.hub.families.gpt2 import activation
 from regard.hub.folder import Config
 from regard.hub.weight_map import Row, both, layered, stacked, unsaid
-from regard.models.bert import FEEDS, Bert, MaskedLM
-from regard.models.config.bert import BertConfig
+from regard.models import FEEDS, Bert, MaskedLM
+from regard.models.config import BertConfig
 
 EPS = 1e-12
 

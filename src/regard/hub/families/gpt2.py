@@ -12,8 +12,8 @@ from regard.attention.positions import Learned
 from regard.hub.families.family import Family, built, model_section
 from regard.hub.folder import Config
 from regard.hub.weight_map import Row, both, layered
-from regard.models.config.language_model import GPTConfig
-from regard.models.gpt import GPT
+from regard.models import GPT
+from regard.models.config import GPTConfig
 
 FEEDS = {"gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh", "gelu": "gelu", "relu": "relu"}
 

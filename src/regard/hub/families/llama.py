@@ -11,9 +11,8 @@ from regard.hub.families.family import Family, built
 from regard.hub.families.gpt2 import language
 from regard.hub.folder import Config
 from regard.hub.weight_map import Row, both, layered, stacked
-from regard.models.blocks import Gated
-from regard.models.config.language_model import GPTConfig
-from regard.models.gpt import GPT
+from regard.models import GPT, Gated
+from regard.models.config import GPTConfig
 
 LONGEST = 2048  # what their config says where it says nothing
 

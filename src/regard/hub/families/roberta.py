@@ -14,8 +14,8 @@ from regard.hub.families import bert
 from regard.hub.families.family import Family
 from regard.hub.folder import Config
 from regard.hub.weight_map import Row, both, layered, unsaid
-from regard.models.bert import Bert
-from regard.models.config.bert import BertConfig
+from regard.models import Bert
+from regard.models.config import BertConfig
 
 SKIPPED = 2
 

@@ -10,13 +10,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.adapters import ModelAdapter, adapter
-from regard.decoding.translate import Tell
+from regard.decoding import Tell
 from regard.errors import SettingError
 from regard.inspection.alignment.evaluate import Agreement, Gold, evaluate_links
 from regard.inspection.alignment.extract import By, Pair, Reading, across, best_reading, own_place, word_maps
 from regard.inspection.alignment.links import THRESHOLD, balanced, links, links_of, told
 from regard.inspection.alignment.symmetrize import merged, turned_about
-from regard.text.examples import Links
+from regard.text import Links
 
 BEST = "best"
 

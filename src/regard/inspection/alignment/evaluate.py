@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from regard.decoding.search import Search
-from regard.decoding.translate import Tell, Translated, Translator
+from regard.decoding import Search, Tell, Translated, Translator
 from regard.errors import CorpusError
 from regard.inspection.alignment.links import links as links_in
-from regard.text.examples import Links, Translation
+from regard.text import Links, Translation
 
 if TYPE_CHECKING:
-    from regard.training.metrics import Grade
+    from regard.training import Grade
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def judge(
 
     `lengths`: where to cut the sentences into groups, by the words of their sources.
     """
-    from regard.training.metrics import bleu, chrf
+    from regard.training import bleu, chrf
 
     found = [best for best, *_ in translator([pair.source for pair in pairs], search, tell=tell)]
     got, expected = [one.text for one in found], [pair.target for pair in pairs]

@@ -9,11 +9,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from regard.adapters.base import ModelAdapter
-from regard.adapters.tokens import NO_WORD
-from regard.attention.capture import Heard, capture
-from regard.attention.observe import Observe
-from regard.decoding.translate import Tell, Translator
+from regard.adapters import NO_WORD, ModelAdapter
+from regard.attention import Heard, Observe, capture
+from regard.decoding import Tell, Translator
 from regard.errors import PlaceError, SettingError
 from regard.inspection.alignment.evaluate import Agreement, Gold, evaluate_links
 from regard.inspection.alignment.links import THRESHOLD, balanced, links_of

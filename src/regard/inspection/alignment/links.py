@@ -11,10 +11,10 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.decoding.translate import Translated, Translator
+from regard.decoding import Translated, Translator
 from regard.errors import SettingError
 from regard.inspection.attribution.word_pooling import between_words
-from regard.text.examples import Links
+from regard.text import Links
 
 THRESHOLD = 0.2  # a share from which on a source word is linked to its best target word, though that prefers another
 ROUNDS = 3  # of sharing out; further ones change next to nothing

@@ -11,22 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import CorpusError, SettingError
-from regard.runs.run import Run
-from regard.text import grammar
-from regard.text.corpora.labels import TagFile
-from regard.text.corpora.lines import Lines
-from regard.text.corpora.translations import parse_links
-from regard.text.examples import Answered, Document, Labelled, Links, Tagged, Translation
-from regard.text.grammar.corpus_files import as_prose
-from regard.text.grammar.drawn import Drawn
-from regard.text.grammar.rng import Draw
-from regard.text.grammar.sentences import sentence
-from regard.text.words import Span, spaced
-from regard.training.run import recorded
-from regard.training.tasks.answering import Answering
-from regard.training.tasks.classification import Classification
-from regard.training.tasks.masked import Masked
-from regard.training.tasks.translation import Translation as TranslationRecipe
+from regard.runs import Run
+from regard.text import (
+    Answered,
+    Document,
+    Labelled,
+    Lines,
+    Links,
+    Span,
+    TagFile,
+    Tagged,
+    Translation,
+    grammar,
+    parse_links,
+    spaced,
+)
+from regard.text.grammar import Draw, Drawn, as_prose, sentence
+from regard.training import recorded
+from regard.training.tasks import Answering, Classification, Masked, Translation as TranslationRecipe
 
 NOUNS = ("NOUN", "PROPN", "NN")  # how tags of nouns and names begin: universal ones, and Penn's NN, NNS, NNP, NNPS
 

@@ -17,7 +17,7 @@ from torch import nn
 
 from regard.adapters import ModelAdapter, adapter
 from regard.errors import RecordError, SettingError
-from regard.hub.provenance import run_of
+from regard.hub import run_of
 from regard.inspection.atlas.accumulate import STEPS, Plan, Sums, count
 from regard.inspection.atlas.examples import (
     BUILT_IN,
@@ -37,7 +37,7 @@ from regard.inspection.atlas.run_model import Seen, seen
 from regard.inspection.atlas.token_features import scene_of
 
 if TYPE_CHECKING:
-    from regard.training.distributed import World
+    from regard.training import World
 
 
 PROBES = 24

@@ -16,8 +16,7 @@ from math import log
 from typing import NamedTuple
 
 from regard.inspection.atlas.examples import NOUNS, Passage
-from regard.text.examples import Tagged
-from regard.text.words import separated
+from regard.text import Tagged, separated
 
 _DETERMINERS = frozenset(
     "a an the this that these those my your his her its our their some any no every each all both another many "

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from regard.adapters.base import ModelAdapter
-from regard.attention.observe import Attended, Observe
-from regard.attention.tap import Listener, listening, places_of
+from regard.adapters import ModelAdapter
+from regard.attention import Attended, Listener, Observe, listening, places_of
 from regard.errors import SettingError
 from regard.inspection.atlas.examples import Passage
 from regard.inspection.record.collect import RecordSpec, collect

@@ -9,12 +9,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from regard.adapters.tokens import NOWHERE
+from regard.adapters import NOWHERE
 from regard.inspection.atlas.examples import Nouns, Passage
 from regard.inspection.atlas.lexicon import Lexicon, is_function, nouns
 from regard.inspection.attribution.word_pooling import between_words
 from regard.inspection.record.token_axis import Side
-from regard.text.words import Span, numbers, separated, spaced
+from regard.text import Span, numbers, separated, spaced
 
 SPECIAL, SIGN, WORD = range(3)  # what stands for nothing in the text, punctuation, words
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.attention.observe import Attended, Observe
+from regard.attention import Attended, Observe
 from regard.errors import DtypeError, PlaceError, SettingError, ShapeError
 from regard.inspection.interventions import answered
 

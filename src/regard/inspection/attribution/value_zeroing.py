@@ -15,11 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention.capture import capture
+from regard.attention import Attended, Listener, Observe, Tap, capture, listening, places_of, taps_of
 from regard.attention.layers import DecoderBlock, EncoderBlock
 from regard.attention.masks import Dense
-from regard.attention.observe import Attended, Observe
-from regard.attention.tap import Listener, Tap, listening, places_of, taps_of
 from regard.errors import PlaceError, SettingError
 
 TOGETHER = 16  # tokens whose values are taken away side by side

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.adapters.tokens import NO_WORD, NOWHERE
+from regard.adapters import NO_WORD, NOWHERE
 from regard.errors import ShapeError
 from regard.inspection.record.token_axis import Side
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from regard.attention.observe import Attended, Observe
+from regard.attention import Attended, Observe
 from regard.inspection.heads.evaluation import Number
 from regard.inspection.interventions import Weights, answered, intervene
 

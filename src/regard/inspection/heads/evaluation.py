@@ -17,23 +17,17 @@ from torch import Tensor, nn
 
 from regard.errors import SettingError
 from regard.inspection.classify import Classifier
-from regard.runs.build import TARGET_TOKENIZER, TOKENIZER
-from regard.runs.run import Run
-from regard.text.batches.batch import Batch
-from regard.training.distributed import Spread, World
-from regard.training.evaluation import Examiner
-from regard.training.objectives.base import Objective
-from regard.training.precision import Precision
-from regard.training.recipe import Evaluate, Recipe
-from regard.training.run import recorded
-from regard.training.tasks import answering, classification, finetune, language, masked, tagging, translation
+from regard.runs import TARGET_TOKENIZER, TOKENIZER, Run
+from regard.text import Batch
+from regard.training import Evaluate, Examiner, Objective, Precision, Recipe, Spread, World, recorded
+from regard.training.tasks import FILE_SECTIONS, READER, READER_RECIPE
 
 Number = Callable[[], float]
 """Runs a model and says how well it does, or how sure it is: a loss, BLEU, the probability of a class."""
 
 GRADED = 100  # texts that BLEU is measured on
 FEW = 100
-CARRIED = (TOKENIZER, TARGET_TOKENIZER, finetune.READER, finetune.RECIPE)  # what a run needs to read text
+CARRIED = (TOKENIZER, TARGET_TOKENIZER, READER, READER_RECIPE)  # what a run needs to read text
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,17 +91,6 @@ def class_probability(classifier: Classifier, text: str, label: str, other: str 
     return lambda: classifier([text], None if other is None else [other])[0].probabilities[label]
 
 
-KINDS: dict[str, Any] = {
-    "translation": translation.data.Table,
-    "classification": classification.Table,
-    "language": language.TextFile,
-    "masked": masked.TextFile,
-    "tagging": tagging.Conll,
-    "answering": answering.Table,
-}
-"""How each task reads a file."""
-
-
 @contextmanager
 def _prepared(run: Run, file: Path | None) -> Iterator[tuple[Objective[Any], Iterable[Batch]]]:
     """The objective of a run and its held-out batches."""
@@ -137,10 +120,12 @@ def _lightly(recipe: Recipe) -> Recipe:
 
 def _reading(recipe: Recipe, file: Path) -> Recipe:
     """The recipe with a file in the place of its data."""
-    if recipe.task not in KINDS:
-        raise SettingError(f"a file for a run of task {recipe.task!r}", f"one of {', '.join(KINDS)}", where="heads")
+    if recipe.task not in FILE_SECTIONS:
+        raise SettingError(
+            f"a file for a run of task {recipe.task!r}", f"one of {', '.join(FILE_SECTIONS)}", where="heads"
+        )
     data: Any = recipe.data  # type: ignore[attr-defined]
-    given, kind = {"train": file, "valid": file}, KINDS[recipe.task]
+    given, kind = {"train": file, "valid": file}, FILE_SECTIONS[recipe.task]
     known = {name: getattr(data, name) for name in ("labels", "tags") if hasattr(data, name)}
     made = data.model_copy(update=given) if isinstance(data, kind) else kind(**given, **known)
     return recipe.model_copy(update={"data": made})

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from regard.attention.observe import Attended, Observe
+from regard.attention import Attended, Observe
 from regard.errors import SettingError
 from regard.inspection.interventions import answered
 

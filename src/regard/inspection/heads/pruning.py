@@ -22,14 +22,10 @@ from regard.errors import RunError, SettingError
 from regard.inspection.heads.ablation import ablate
 from regard.inspection.heads.evaluation import GRADED, Examined
 from regard.inspection.heads.importance import importance
-from regard.models.pruning import group_of, multi_heads, without
-from regard.runs.build import TARGET_TOKENIZER, TOKENIZER
-from regard.runs.run import RECIPE, Run
-from regard.runs.weights import FILE as WEIGHTS, save_weights, weights_of
-from regard.training.config.recipes import write_recipe
-from regard.training.recipe import Recipe
-from regard.training.run import recorded
-from regard.training.tasks.tokenizers import File
+from regard.models import group_of, multi_heads, without
+from regard.runs import FILE as WEIGHTS, RECIPE, TARGET_TOKENIZER, TOKENIZER, Run, save_weights, weights_of
+from regard.training import Recipe, recorded, write_recipe
+from regard.training.tasks import File
 
 Heads = dict[str, list[int]]
 By = Literal["importance", "ablation"]

@@ -9,10 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from regard.attention.attend import attend
-from regard.attention.inputs import Prepared
+from regard.attention import Attended, Observe, Prepared, attend, cells
 from regard.attention.masks import Causal, Everything, Mask
-from regard.attention.observe import Attended, Observe, cells
 from regard.attention.scores import Additive, Dot
 from regard.errors import SettingError
 from regard.inspection.record.mask_codec import WHOLE, Added, Local, Sight, Unkept

@@ -14,11 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.adapters.base import CANDIDATES, ModelAdapter, Output, Predicted
-from regard.adapters.tokens import TokenRow
-from regard.attention.capture import Heard, hearing
-from regard.attention.observe import Attended, Observe
-from regard.attention.tap import places_of
+from regard.adapters import CANDIDATES, ModelAdapter, Output, Predicted, TokenRow
+from regard.attention import Attended, Heard, Observe, hearing, places_of
 from regard.errors import PlaceError, SettingError
 from regard.inspection.attribution.norms import joining, value_norms
 from regard.inspection.interventions import count_anew, is_changed

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.attention import Prepared
 from regard.attention.biases import Bias
-from regard.attention.inputs import Prepared
 
 WHOLE = 2**22  # numbers: a table of this size may be kept as it is
 ROWS = 64  # of a map that are looked at together

@@ -8,55 +8,54 @@ of a recipe, and their defaults are the defaults of those settings.
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from regard.lazy import Home, door
+from regard.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from torch import nn
 
     from regard.models.config.bert import (
-        BertConfig,
-        MaskedLMConfig,
-        SequenceClassifierConfig,
-        SpanPredictorConfig,
-        TokenClassifierConfig,
+        BertActivation as BertActivation,
+        BertConfig as BertConfig,
+        MaskedLMConfig as MaskedLMConfig,
+        SequenceClassifierConfig as SequenceClassifierConfig,
+        SizeName as SizeName,
+        SpanPredictorConfig as SpanPredictorConfig,
+        TokenClassifierConfig as TokenClassifierConfig,
     )
-    from regard.models.config.elmo import ELMoConfig, ELMoTaggerConfig, WordTaggerConfig, WordVocabulary
-    from regard.models.config.language_model import AttentiveLMConfig, GPTConfig, RecurrentLMConfig, WindowLMConfig
-    from regard.models.config.pooling import PoolingClassifierConfig
+    from regard.models.config.elmo import (
+        ELMoConfig as ELMoConfig,
+        ELMoTaggerConfig as ELMoTaggerConfig,
+        InputName as InputName,
+        WordTaggerConfig as WordTaggerConfig,
+        WordVocabulary as WordVocabulary,
+    )
+    from regard.models.config.language_model import (
+        AttentiveLMConfig as AttentiveLMConfig,
+        CopyName as CopyName,
+        FeedName as FeedName,
+        GPTConfig as GPTConfig,
+        PositionName as PositionName,
+        RecurrentLMConfig as RecurrentLMConfig,
+        WindowLMConfig as WindowLMConfig,
+    )
+    from regard.models.config.names import CellName as CellName, NormName as NormName, ScoreName as ScoreName
+    from regard.models.config.pooling import (
+        PoolingClassifierConfig as PoolingClassifierConfig,
+        StatesName as StatesName,
+    )
     from regard.models.config.translation import (
-        BahdanauConfig,
-        BottleneckConfig,
-        LuongConfig,
-        PointerConfig,
-        TransformerConfig,
-        Vocabularies,
+        ActivationName as ActivationName,
+        BahdanauConfig as BahdanauConfig,
+        BottleneckConfig as BottleneckConfig,
+        LuongConfig as LuongConfig,
+        LuongScore as LuongScore,
+        OrderName as OrderName,
+        PointerConfig as PointerConfig,
+        PositionsName as PositionsName,
+        QueryName as QueryName,
+        TransformerConfig as TransformerConfig,
+        Vocabularies as Vocabularies,
     )
-
-__all__ = [
-    "ModelConfig",
-    "KINDS",
-    "config_class",
-    "GPTConfig",
-    "WindowLMConfig",
-    "RecurrentLMConfig",
-    "AttentiveLMConfig",
-    "BottleneckConfig",
-    "BahdanauConfig",
-    "LuongConfig",
-    "PointerConfig",
-    "TransformerConfig",
-    "Vocabularies",
-    "BertConfig",
-    "MaskedLMConfig",
-    "SequenceClassifierConfig",
-    "TokenClassifierConfig",
-    "SpanPredictorConfig",
-    "ELMoConfig",
-    "ELMoTaggerConfig",
-    "WordTaggerConfig",
-    "PoolingClassifierConfig",
-    "WordVocabulary",
-]
 
 
 class ModelConfig(Protocol):
@@ -88,26 +87,49 @@ KINDS: dict[str, dict[str, str]] = {
 }
 """The kinds of models that each task of a recipe offers, and their configurations; the first kind is the default."""
 
-_HOMES: dict[str, Home] = {
-    name: (f"regard.models.config.{module}", name)
-    for module, names in {
-        "language": "GPTConfig WindowLMConfig RecurrentLMConfig AttentiveLMConfig",
-        "translation": "BottleneckConfig BahdanauConfig LuongConfig PointerConfig TransformerConfig Vocabularies",
-        "bert": "BertConfig MaskedLMConfig SequenceClassifierConfig TokenClassifierConfig SpanPredictorConfig",
-        "elmo": "ELMoConfig ELMoTaggerConfig WordTaggerConfig WordVocabulary",
-        "pooling": "PoolingClassifierConfig",
-    }.items()
-    for name in names.split()
-}
-
-__getattr__ = door(__name__, _HOMES, globals())
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__, __all__ = lazy_exports(
+    __name__,
+    {
+        "bert": (
+            "BertActivation",
+            "BertConfig",
+            "MaskedLMConfig",
+            "SequenceClassifierConfig",
+            "SizeName",
+            "SpanPredictorConfig",
+            "TokenClassifierConfig",
+        ),
+        "elmo": ("ELMoConfig", "ELMoTaggerConfig", "InputName", "WordTaggerConfig", "WordVocabulary"),
+        "language_model": (
+            "AttentiveLMConfig",
+            "CopyName",
+            "FeedName",
+            "GPTConfig",
+            "PositionName",
+            "RecurrentLMConfig",
+            "WindowLMConfig",
+        ),
+        "names": ("CellName", "NormName", "ScoreName"),
+        "pooling": ("PoolingClassifierConfig", "StatesName"),
+        "translation": (
+            "ActivationName",
+            "BahdanauConfig",
+            "BottleneckConfig",
+            "LuongConfig",
+            "LuongScore",
+            "OrderName",
+            "PointerConfig",
+            "PositionsName",
+            "QueryName",
+            "TransformerConfig",
+            "Vocabularies",
+        ),
+    },
+)
+__all__ += ["KINDS", "ModelConfig", "config_class"]
 
 
 def config_class(task: str, kind: str) -> Any:
     """The configuration of a kind of model; both names are known."""
     name = KINDS[task][kind]
-    return globals().get(name) or __getattr__(name)
+    return __getattr__(name)

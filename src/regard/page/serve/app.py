@@ -15,11 +15,9 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from regard import __version__
-from regard.adapters import ModelAdapter
-from regard.adapters.base import Kind
+from regard.adapters import Kind, ModelAdapter
 from regard.errors import RegardError
-from regard.inspection.record.collect import collect
-from regard.inspection.record.record import Record
+from regard.inspection import Record, collect
 from regard.page.render import served_page
 from regard.page.serve.intervention import Intervention, Number, Outcome, Strict
 from regard.page.serve.limits import Limits

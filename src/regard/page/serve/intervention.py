@@ -7,9 +7,7 @@ from typing import Annotated, Any, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
-from regard.inspection.interventions import Change, Edits
-from regard.inspection.record.place import Place
-from regard.inspection.record.record import Record, Step
+from regard.inspection import Change, Edits, Place, Record, Step
 from regard.page.serve.serve_errors import ServeError
 
 SLACK = 1e-6  # of a sum of weights that were rounded

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from regard.adapters import ModelAdapter
 from regard.errors import SettingError
-from regard.inspection.record.record import Record
+from regard.inspection import Record
 from regard.page.serve.app import LOOPBACK, make_app
 from regard.page.serve.limits import Limits
 from regard.page.serve.middleware import too_many_connections

@@ -13,10 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from regard.adapters import ModelAdapter
 from regard.errors import RegardError, SettingError
-from regard.inspection.head_labels import noted, notes_of
-from regard.inspection.interventions import changed
-from regard.inspection.record.collect import RecordSpec, collect
-from regard.inspection.record.record import Record
+from regard.inspection import Record, RecordSpec, changed, collect, noted, notes_of
 from regard.page import tiles
 from regard.page.payload import finite, payload
 from regard.page.serve.intervention import HeadChange, Outcome, forced_prefix, outcome, place_of

@@ -20,8 +20,7 @@ from pydantic import ValidationError
 
 from regard.errors import SettingError, unknown
 from regard.files import write_whole
-from regard.runs import toml
-from regard.runs.run import RECIPE, Run, expect_version, parse_settings
+from regard.runs import RECIPE, Run, expect_version, parse_settings, toml
 from regard.runs.toml import NONE, Keys
 from regard.training.config.schema import Types, changed
 from regard.training.config.source import Set, Written

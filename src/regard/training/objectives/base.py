@@ -11,7 +11,7 @@ from typing import Literal, Protocol, TypeVar
 
 from torch import Tensor, nn
 
-from regard.text.batches.batch import Batch
+from regard.text import Batch
 from regard.training.metrics import Grade
 
 B_contra = TypeVar("B_contra", bound=Batch, contravariant=True)

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
-from regard.models.predictions import Logits
-from regard.text.batches.batch import LabelledBatch
-from regard.text.corpora.labels import Labels, Scale
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.models import Logits
+from regard.text import LabelledBatch, Labels, Scale, Tokenizer
 from regard.training import metrics
 from regard.training.metrics import Grade
 from regard.training.objectives.base import Better, Carry, Loss, Measured, Objective, Output

@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from regard.models.elmo import Neighbours
-from regard.models.predictions import Logits
-from regard.text.batches.batch import PlainBatch, SpelledTaggedBatch
-from regard.text.corpora.labels import Labels
-from regard.text.examples import IGNORED
-from regard.text.tokenizers.oov import spelled
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.models import Logits, Neighbours
+from regard.text import IGNORED, Labels, PlainBatch, SpelledTaggedBatch, Tokenizer, spelled
 from regard.training import metrics
 from regard.training.metrics import Grade
 from regard.training.objectives.base import Better, Carry, Loss, Measured, Objective, Output

@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from torch import Tensor, nn
 
-from regard.decoding.sampling import Sample
-from regard.decoding.search import Rules, Stepper
-from regard.models.chunked_cross_entropy import Surprise
-from regard.text.batches.batch import BlockBatch
-from regard.text.examples import IGNORED
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.decoding import Rules, Sample, Stepper
+from regard.models import Surprise
+from regard.text import IGNORED, BlockBatch, Tokenizer
 from regard.training import metrics
 from regard.training.metrics import Grade
 from regard.training.objectives.base import Better, Carry, Loss, Measured, Objective, Output

@@ -11,12 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.models.bert import Guesses
-from regard.models.chunked_cross_entropy import Surprise
-from regard.models.predictions import Logits
-from regard.text.batches.batch import MaskedBatch
-from regard.text.store.columns import Flat
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.models import Guesses, Logits, Surprise
+from regard.text import Flat, MaskedBatch, Tokenizer
 from regard.training import metrics
 from regard.training.metrics import Grade
 from regard.training.objectives.base import Better, Carry, Loss, Measured, Objective, Output

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from regard.models.bert_heads import Span
-from regard.models.predictions import Logits
-from regard.text.batches.batch import AnswerBatch
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.models import Logits, Span
+from regard.text import AnswerBatch, Tokenizer
 from regard.training import metrics
 from regard.training.metrics import Grade
 from regard.training.objectives.base import Better, Carry, Loss, Measured, Objective, Output

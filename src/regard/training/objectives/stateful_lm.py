@@ -11,12 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.decoding.sampling import Sample
-from regard.decoding.search import Rules, Stepper
-from regard.models.predictions import Mixture, Prediction, sayable
-from regard.text.batches.batch import BlockBatch
-from regard.text.examples import IGNORED
-from regard.text.tokenizers.oov import compacted, spelled
+from regard.decoding import Rules, Sample, Stepper
+from regard.models import Mixture, Prediction, sayable
+from regard.text import IGNORED, BlockBatch, compacted, spelled
 from regard.training import metrics
 from regard.training.objectives.base import Better, Carry, Loss, Measured, Output
 from regard.training.objectives.lm import PredictNext, Starting

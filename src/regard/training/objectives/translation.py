@@ -9,13 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from regard.decoding.greedy import Greedy
-from regard.decoding.search import Rules, Stepper
-from regard.models.predictions import Prediction, sayable
-from regard.text.batches.batch import TranslationBatch
-from regard.text.examples import IGNORED
-from regard.text.tokenizers.oov import compacted, spelled
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.decoding import Greedy, Rules, Stepper
+from regard.models import Prediction, sayable
+from regard.text import IGNORED, Tokenizer, TranslationBatch, compacted, spelled
 from regard.training import metrics
 from regard.training.metrics import Grade
 from regard.training.objectives.base import Better, Carry, Loss, Measured, Objective, Output

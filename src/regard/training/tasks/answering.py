@@ -10,16 +10,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from regard.models.bert_heads import OnSpans
-from regard.text import grammar
-from regard.text.batches.batch import AnswerBatch
-from regard.text.batches.collate import Answer
-from regard.text.batches.plan import Batches
-from regard.text.corpora.answers import Answers
-from regard.text.examples import Answered
-from regard.text.store.columns import Columns
-from regard.text.store.fields import AnsweredFields, columns_of
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.models import OnSpans
+from regard.text import (
+    Answer,
+    AnswerBatch,
+    Answered,
+    AnsweredFields,
+    Answers,
+    Batches,
+    Columns,
+    Tokenizer,
+    columns_of,
+    grammar,
+)
 from regard.training.objectives.qa import LONGEST, FindAnswer
 from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
 from regard.training.tasks.batching import in_buckets

@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from regard.errors import SettingError
-from regard.text.batches.buckets import Buckets
+from regard.text import Buckets
 
 
 class Asked(Protocol):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from regard.models.config.bert import BertActivation, BertConfig, SizeName
+from regard.models.config import BertActivation, BertConfig, SizeName
 from regard.training.recipe import Count, Positive, Section, Share
 
 

@@ -12,19 +12,22 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from regard.errors import SettingError
-from regard.models.bert_heads import OnText, Pooling as PoolingName
-from regard.models.config.bert import SequenceClassifierConfig
-from regard.models.config.names import ScoreName
-from regard.models.config.pooling import PoolingClassifierConfig, StatesName
-from regard.text import grammar
-from regard.text.batches.batch import LabelledBatch
-from regard.text.batches.collate import Label
-from regard.text.batches.plan import Batches
-from regard.text.corpora.labels import Classified, Labels, Scale
-from regard.text.examples import Labelled
-from regard.text.store.columns import Columns
-from regard.text.store.fields import LabelledFields, columns_of
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.models import OnText, Pooling as PoolingName
+from regard.models.config import PoolingClassifierConfig, ScoreName, SequenceClassifierConfig, StatesName
+from regard.text import (
+    Batches,
+    Classified,
+    Columns,
+    Label,
+    Labelled,
+    LabelledBatch,
+    LabelledFields,
+    Labels,
+    Scale,
+    Tokenizer,
+    columns_of,
+    grammar,
+)
 from regard.training.objectives.classification import Classify, Estimate
 from regard.training.recipe import Count, InputPath, Positive, Prepared, Recipe, Section, Share
 from regard.training.tasks.batching import in_buckets

@@ -11,16 +11,19 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from regard.models.config.elmo import ELMoConfig, InputName
-from regard.text import grammar
-from regard.text.batches.batch import PlainBatch
-from regard.text.batches.plain import Plain
-from regard.text.batches.plan import Batches
-from regard.text.corpora.raw_text import Documents
-from regard.text.examples import Document
-from regard.text.store.columns import Columns
-from regard.text.store.fields import DocumentFields, columns_of
-from regard.text.store.oov_fields import SpelledDocuments
+from regard.models.config import ELMoConfig, InputName
+from regard.text import (
+    Batches,
+    Columns,
+    Document,
+    DocumentFields,
+    Documents,
+    Plain,
+    PlainBatch,
+    SpelledDocuments,
+    columns_of,
+    grammar,
+)
 from regard.training.objectives.elmo import PredictNeighbours
 from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
 from regard.training.tasks.batching import in_buckets

@@ -9,17 +9,19 @@ from pydantic import Field
 from safetensors.torch import load_file
 
 from regard.errors import SettingError
-from regard.models.bert import Bert, MaskedLM
-from regard.models.config.bert import SpanPredictorConfig
-from regard.runs.build import TOKENIZER
-from regard.runs.weights import fill, load_weights, save_weights, weights_of
+from regard.models import Bert, MaskedLM
+from regard.models.config import SpanPredictorConfig
+from regard.runs import TOKENIZER, fill, load_weights, save_weights, weights_of
 from regard.training.config.recipes import read_recipe, write_recipe
 from regard.training.recipe import InputPath
 from regard.training.tasks.bert_size import Sizes
 from regard.training.tasks.masked import Masked
 from regard.training.tasks.tokenizers import kept_tokenizer
 
-READER, RECIPE = Path("data", "reader.safetensors"), Path("data", "reader.toml")  # so that a run can be resumed alone
+READER, READER_RECIPE = (
+    Path("data", "reader.safetensors"),
+    Path("data", "reader.toml"),
+)  # so that a run can be resumed alone
 TAKEN = ("size", "layers", "width", "heads", "positions", "hidden", "activation", "segments", "eps")
 
 
@@ -45,7 +47,7 @@ def of_its_size(section: S, folder: Path) -> S:
         return section
     if not (folder / READER).exists():
         _take_along(section.start, folder)
-    theirs = read_recipe(folder / RECIPE, tasks={"masked": Masked})
+    theirs = read_recipe(folder / READER_RECIPE, tasks={"masked": Masked})
     assert isinstance(theirs, Masked)
     sizes = {name: getattr(theirs.model, name) for name in TAKEN}
     for name, value in sizes.items():
@@ -76,5 +78,5 @@ def _take_along(run: Path, folder: Path) -> None:
     load_weights(model, run)
     (folder / READER).parent.mkdir(parents=True, exist_ok=True)
     kept_tokenizer(theirs.tokenizer, run).save(folder / TOKENIZER)
-    write_recipe(theirs, folder / RECIPE)
+    write_recipe(theirs, folder / READER_RECIPE)
     save_weights(weights_of(model.bert), folder / READER)  # last: where it is, the others are

@@ -8,11 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import CorpusError
-from regard.text.corpora.corpus import Corpus
-from regard.text.corpora.lines import Skipped
-from regard.text.store.columns import Columns, Flat
-from regard.text.store.fields import Fields
-from regard.text.store.store import Store
+from regard.text import Columns, Corpus, Fields, Flat, Skipped, Store
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,19 +11,30 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from regard.models.bert import MaskedLM
-from regard.text import grammar
-from regard.text.batches.batch import MaskedBatch
-from regard.text.batches.masking import Fill, Masking, Pieces, WholeWords
-from regard.text.batches.pairs import A_STOP, B_STOP, A, B, FillPairs, Pairs
-from regard.text.batches.plan import Batches
-from regard.text.batches.seeded_rng import Epoch
-from regard.text.corpora.raw_text import Documents
-from regard.text.examples import Document
-from regard.text.store.columns import Columns
-from regard.text.store.fields import DocumentFields, columns_of
-from regard.text.store.store import Store
-from regard.text.words import spaced
+from regard.models import MaskedLM
+from regard.text import (
+    A_STOP,
+    B_STOP,
+    A,
+    B,
+    Batches,
+    Columns,
+    Document,
+    DocumentFields,
+    Documents,
+    Epoch,
+    Fill,
+    FillPairs,
+    MaskedBatch,
+    Masking,
+    Pairs,
+    Pieces,
+    Store,
+    WholeWords,
+    columns_of,
+    grammar,
+    spaced,
+)
 from regard.training.objectives.mlm import GuessHidden, unigram
 from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
 from regard.training.tasks.batching import in_buckets

@@ -13,21 +13,23 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from regard.errors import SettingError
-from regard.models.bert_heads import OnTokens
-from regard.models.config.elmo import ELMoTaggerConfig, InputName, WordTaggerConfig
-from regard.models.elmo import ELMo, Tagger
-from regard.runs.build import TOKENIZER
-from regard.runs.weights import fill, load_weights, save_weights, weights_of
-from regard.text import grammar
-from regard.text.batches.batch import SpelledTaggedBatch
-from regard.text.batches.plain import TagSpelled
-from regard.text.batches.plan import Batches
-from regard.text.corpora.labels import Labels, TagFile
-from regard.text.examples import Tagged
-from regard.text.store.columns import Columns
-from regard.text.store.fields import TaggedFields, columns_of
-from regard.text.store.oov_fields import SpelledTags
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.models import ELMo, OnTokens, Tagger
+from regard.models.config import ELMoTaggerConfig, InputName, WordTaggerConfig
+from regard.runs import TOKENIZER, fill, load_weights, save_weights, weights_of
+from regard.text import (
+    Batches,
+    Columns,
+    Labels,
+    SpelledTaggedBatch,
+    SpelledTags,
+    TagFile,
+    Tagged,
+    TaggedFields,
+    TagSpelled,
+    Tokenizer,
+    columns_of,
+    grammar,
+)
 from regard.training.config.recipes import read_recipe
 from regard.training.objectives.elmo import TagWords
 from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share

@@ -9,9 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from regard.errors import SettingError
-from regard.runs.build import TOKENIZER
-from regard.text.tokenizers.kinds import BPE, ByteBPE, Characters, Kind, Unigram, WordPiece, Words
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.runs import TOKENIZER
+from regard.text import BPE, ByteBPE, Characters as CharacterKind, Kind, Tokenizer, Unigram, WordPiece, Words
 from regard.training.recipe import Count, InputPath, Section
 
 
@@ -51,7 +50,7 @@ class Characters(Section):
 
     @property
     def learned(self) -> Kind:
-        return Characters()
+        return CharacterKind()
 
 
 class File(Section):

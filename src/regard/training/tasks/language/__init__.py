@@ -9,10 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from regard.errors import SettingError
-from regard.text.batches.batch import BlockBatch
-from regard.text.batches.lm_batches import Read, Stream
-from regard.text.batches.plan import Batches
-from regard.text.store.fields import DocumentFields
+from regard.text import Batches, BlockBatch, DocumentFields, Read, Stream
 from regard.training.objectives.lm import PredictNext
 from regard.training.objectives.stateful_lm import ReadOn
 from regard.training.recipe import Prepared, Recipe

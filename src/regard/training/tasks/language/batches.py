@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from regard.models.config.language_model import GPTConfig
-from regard.text.batches.lm_batches import Blocks, Lanes, Stream
+from regard.models.config import GPTConfig
+from regard.text import Blocks, Lanes, Stream
 from regard.training.recipe import Count, Section
 
 

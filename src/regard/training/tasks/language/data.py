@@ -10,12 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from regard.text import grammar
-from regard.text.batches.lm_batches import Stream
-from regard.text.corpora.raw_text import Running
-from regard.text.examples import Document
-from regard.text.grammar.corpus_files import as_prose
-from regard.text.store.fields import DocumentFields, columns_of
+from regard.text import Document, DocumentFields, Running, Stream, columns_of, grammar
+from regard.text.grammar import as_prose
 from regard.training.recipe import Count, InputPath, Section, Share
 from regard.training.tasks.holdout import kept_back, stored
 

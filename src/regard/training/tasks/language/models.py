@@ -6,16 +6,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from regard.models.config.language_model import (
+from regard.models.config import (
     AttentiveLMConfig,
+    CellName,
     CopyName,
     FeedName,
     GPTConfig,
+    NormName,
     PositionName,
     RecurrentLMConfig,
+    ScoreName,
     WindowLMConfig,
 )
-from regard.models.config.names import CellName, NormName, ScoreName
 from regard.training.recipe import Count, Positive, Section, Share
 
 

@@ -8,13 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from regard.runs.build import TARGET_TOKENIZER
-from regard.text.batches.batch import TranslationBatch
-from regard.text.batches.collate import Translate
-from regard.text.batches.plan import Batches
-from regard.text.store.columns import Columns
-from regard.text.store.fields import TranslationFields
-from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.runs import TARGET_TOKENIZER
+from regard.text import Batches, Columns, Tokenizer, Translate, TranslationBatch, TranslationFields
 from regard.training.objectives.translation import PredictTarget
 from regard.training.recipe import Count, Prepared, Recipe, Section
 from regard.training.tasks.batching import in_buckets

@@ -10,11 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from regard.text import grammar
-from regard.text.corpora.corpus import Corpus
-from regard.text.corpora.translations import Parallel, Translations
-from regard.text.examples import Translation
-from regard.text.store.fields import TranslationFields, columns_of
+from regard.text import Corpus, Parallel, Translation, TranslationFields, Translations, columns_of, grammar
 from regard.training.recipe import Count, InputPath, Section, Share
 from regard.training.tasks.holdout import Split, kept_back, stored
 

@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from regard.models.config.names import CellName, NormName
-from regard.models.config.translation import (
+from regard.models.config import (
     ActivationName,
     BahdanauConfig,
     BottleneckConfig,
+    CellName,
     LuongConfig,
     LuongScore,
+    NormName,
     OrderName,
     PointerConfig,
     PositionsName,
