@@ -27,7 +27,7 @@ from regard.models.pointer import PointerGenerator
 from regard.models.pooling import BothWays, PoolingClassifier
 from regard.models.rnn_encoder import Reader
 from regard.models.seq2seq import Seq2Seq
-from regard.models.transformer import Size as Sizes, transformer
+from regard.models.transformer import Size as Sizes, build_transformer
 from regard.text.corpora.labels import Labels
 from regard.text.tokenizers.kinds import Words
 from regard.text.tokenizers.tokenizer import Tokenizer
@@ -80,7 +80,7 @@ def translating(kind: str = "bahdanau") -> TranslatorAdapter:
     model = {
         "bahdanau": lambda: Seq2Seq(Reader(words[0], 8), Bahdanau(6, 8, 8), words[1]),
         "pointer": lambda: PointerGenerator(Reader(words[0], 8), Bahdanau(6, 8, 8), words[1]),
-        "transformer": lambda: transformer(
+        "transformer": lambda: build_transformer(
             SIZE, Sizes(2, 8, 2, 12), Style(feed=gelu)
         ),  # smooth, so that few steps integrate it
     }[kind]()

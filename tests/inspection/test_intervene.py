@@ -26,7 +26,7 @@ from regard.models.bert import Bert, Size as BertSize
 from regard.models.blocks import MODERN
 from regard.models.gpt import GPT
 from regard.models.pooling import PoolingClassifier
-from regard.models.transformer import Size, transformer
+from regard.models.transformer import Size, build_transformer
 
 IDS, LENGTHS = torch.tensor([[3, 5, 7, 2, 9, 4], [8, 6, 2, 0, 0, 0]]), torch.tensor([6, 3])
 TARGET = torch.tensor([[1, 4, 6, 3], [1, 9, 2, 5]])
@@ -39,7 +39,7 @@ def same(weights: Tensor) -> Tensor:
 
 def ours() -> dict[str, Callable[[], Model]]:
     return {
-        "transformer": lambda: (transformer(11, Size(2, 16, 2, 24)), (IDS, LENGTHS, TARGET)),
+        "transformer": lambda: (build_transformer(11, Size(2, 16, 2, 24)), (IDS, LENGTHS, TARGET)),
         "grouped": lambda: (GPT(11, 16, 2, 4, Rotary(4), style=replace(MODERN, key_heads=2)), (IDS,)),
         "bert": lambda: (Bert.of(11, BertSize(2, 16, 2), positions=8), (IDS, LENGTHS)),
         "pooling": lambda: (PoolingClassifier(11, 2, 8), (IDS, LENGTHS)),

@@ -14,7 +14,7 @@ from regard.attention.positions import Rotary
 from regard.errors import PlaceError, SettingError
 from regard.inspection.interventions import intervene
 from regard.models.pruning import group_of, multi_heads, without
-from regard.models.transformer import Size, transformer
+from regard.models.transformer import Size, build_transformer
 
 KINDS = {
     "separate": (lambda: Separate(24, 6), [0, 3, 4]),
@@ -53,7 +53,7 @@ def test_without_heads_is_as_they_were_silent(kind: str) -> None:
 
 def test_a_whole_translator() -> None:
     torch.manual_seed(0)
-    model = transformer(11, Size(2, 16, 4, 24)).eval()
+    model = build_transformer(11, Size(2, 16, 4, 24)).eval()
     ids, lengths, target = torch.randint(3, 11, (2, 6)), torch.tensor([6, 4]), torch.randint(3, 11, (2, 5))
     heads = {"encoder.blocks.1.self": [0, 2], "decoder.0.cross": [1, 2, 3], "decoder.1.self": [3]}
     with torch.no_grad():

@@ -15,7 +15,7 @@ from regard.errors import SettingError
 from regard.models.blocks import MODERN, Embedded, Style, readers, writers
 from regard.models.encoder import Encoder
 from regard.models.predictions import Logits, Sampled
-from regard.models.transformer import BASE, Size, Transformer, transformer
+from regard.models.transformer import BASE, Size, Transformer, build_transformer
 
 SMALL = Size(layers=2, width=8, heads=2, hidden=12)
 WIDTH, HEADS = SMALL.width, SMALL.heads
@@ -33,7 +33,7 @@ close = torch.testing.assert_close
 
 def model_of(form: str = "published", **more: object) -> Transformer:
     torch.manual_seed(0)
-    return large(transformer(**{"vocabulary": WORDS, "size": SMALL, **FORMS[form], **more}))
+    return large(build_transformer(**{"vocabulary": WORDS, "size": SMALL, **FORMS[form], **more}))
 
 
 def said(model: Transformer, source: Tensor, lengths: Tensor, target: Tensor) -> Tensor:
@@ -229,7 +229,7 @@ def test_it_is_torchs_transformer(order: str) -> None:
 def test_the_published_size() -> None:
     """65 million (table 3), as near as 37,000 tokens come to it: biases and norms counted, positions free."""
     with torch.device("meta"):
-        model = transformer(37_000)
+        model = build_transformer(37_000)
     heads, feed, norm = 4 * (512 * 512 + 512), 2 * 512 * 2048 + 2048 + 512, 2 * 512
     expected = 6 * (heads + feed + 2 * norm) + 6 * (2 * heads + feed + 3 * norm) + 37_000 * (512 + 1)
     count = sum(parameter.numel() for parameter in model.parameters())
@@ -258,7 +258,7 @@ def test_it_is_put_together_by_hand_too() -> None:
 
 def test_a_fresh_one_guesses_evenly_and_every_weight_learns() -> None:
     torch.manual_seed(0)
-    model = transformer(500, Size(2, 64, 4, 128))
+    model = build_transformer(500, Size(2, 64, 4, 128))
     logs = said(model.eval(), *batch(rows=4, most=500))
     assert -logs.mean().item() == pytest.approx(math.log(500), abs=1.0)
     model.train()(*batch(rows=4, most=500))[0].surprise(batch(rows=4, most=500)[2]).sum().backward()
@@ -270,14 +270,14 @@ def test_a_gain_changes_how_words_learn_and_nothing_else() -> None:
     made = []
     for gain in (1.0, 8.0):
         torch.manual_seed(0)
-        made.append(transformer(WORDS, SMALL, Style(), gain=gain).double())
+        made.append(build_transformer(WORDS, SMALL, Style(), gain=gain).double())
     one, eight = made
     close(said(eight, *batch()), said(one, *batch()))
     close(eight.embedded.tokens.weight * 8, one.embedded.tokens.weight)
 
 
 def test_queries_begin_as_the_keys_they_look_at() -> None:
-    model = transformer(WORDS, Size(1, 8, 4, 8), replace(MODERN, key_heads=2))
+    model = build_transformer(WORDS, Size(1, 8, 4, 8), replace(MODERN, key_heads=2))
     cross, joint = model.decoder[0].cross.project, model.decoder[0].self.project.joint.weight
     keys = [cross.key.weight[:2], cross.key.weight[2:]]
     assert torch.equal(cross.query.weight, torch.cat([keys[0], keys[0], keys[1], keys[1]]))
@@ -306,6 +306,6 @@ def test_what_cannot_be_is_refused_in_words() -> None:
     with pytest.raises(SettingError, match="looks=2, expected one of the 2 blocks"):
         model_of(looks=2)
     with pytest.raises(SettingError, match="3 heads for a width of 8"):
-        transformer(WORDS, Size(1, 8, 3, 8))
+        build_transformer(WORDS, Size(1, 8, 3, 8))
     with pytest.raises(SettingError, match="layers=0"):
-        transformer(WORDS, Size(0, 8, 2, 8))
+        build_transformer(WORDS, Size(0, 8, 2, 8))

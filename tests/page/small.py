@@ -13,7 +13,7 @@ from regard.decoding.translate import Translator
 from regard.models.bert import Bert, MaskedLM, Size as BertSize
 from regard.models.bert_heads import OnText, Reading as States
 from regard.models.gpt import GPT
-from regard.models.transformer import Size, transformer
+from regard.models.transformer import Size, build_transformer
 from regard.text import Tokenizer
 from regard.text.corpora.labels import Labels
 from regard.text.tokenizers.kinds import Words
@@ -38,7 +38,7 @@ def bert() -> Bert:
 
 
 def translating() -> TranslatorAdapter:
-    model = loud(lambda: transformer(len(TOKENIZER), Size(2, 16, 4, 24)))
+    model = loud(lambda: build_transformer(len(TOKENIZER), Size(2, 16, 4, 24)))
     return TranslatorAdapter(Translator(model, TOKENIZER, TOKENIZER), "translator", "never taught")  # type: ignore[arg-type]
 
 

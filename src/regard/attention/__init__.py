@@ -3,7 +3,7 @@
 from regard.attention.attend import Choice, attend, choose, plain, whole_map
 from regard.attention.biases import DenseBias
 from regard.attention.capture import Heard, capture, hearing
-from regard.attention.copy_attention import log_mass, most_held
+from regard.attention.copy_attention import copied, log_mass, most_held
 from regard.attention.grid import Grid
 from regard.attention.inputs import Prepared, Where, own_precision
 from regard.attention.kernels.recurrent import PreparedKeys
@@ -36,6 +36,7 @@ __all__ = [
     "cells",
     "choose",
     "compiled_half",
+    "copied",
     "hearing",
     "listening",
     "log_mass",

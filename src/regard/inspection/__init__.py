@@ -1,5 +1,5 @@
-"""Looking into models: records of what they attended to, attribution, word alignment, what heads look at (`atlas`), which
-heads matter (`heads`), interventions. Public names load on first use.
+"""Looking into models: records of what they attended to, attribution, word alignment, what heads look at (`atlas`),
+which heads matter (`heads`), interventions. Public names load on first use.
 """
 
 from typing import TYPE_CHECKING
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
         judge as judge,
         read_gold as read_gold,
     )
+    from regard.inspection.alignment.extract import Reading as Reading, word_maps as word_maps
     from regard.inspection.alignment.links import (
         as_it_is as as_it_is,
         balanced as balanced,
         links as links,
+        links_of as links_of,
         pharaoh as pharaoh,
         told as told,
         word_map as word_map,
@@ -80,9 +82,21 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
+        "alignment.extract": (
+            "Reading",
+            "word_maps",
+        ),
         "alignment.align": ("Aligned", "Aligning", "Alignments", "BEST", "align", "both_ways"),
         "alignment.evaluate": ("Gold", "Judged", "evaluate_links", "judge", "read_gold"),
-        "alignment.links": ("as_it_is", "balanced", "links", "pharaoh", "told", "word_map"),
+        "alignment.links": (
+            "as_it_is",
+            "balanced",
+            "links",
+            "links_of",
+            "pharaoh",
+            "told",
+            "word_map",
+        ),
         "attribution.gradients": (
             "gradient_times_input",
             "gradients",

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from regard.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from regard.models.bert import FEEDS as FEEDS, Bert as Bert, Guesses as Guesses, MaskedLM as MaskedLM
+    from regard.models.bert import (
+        FEEDS as FEEDS,
+        SIZES as SIZES,
+        Bert as Bert,
+        Guesses as Guesses,
+        MaskedLM as MaskedLM,
+    )
     from regard.models.bert_heads import (
         OnSpans as OnSpans,
         OnText as OnText,
@@ -18,6 +24,7 @@ if TYPE_CHECKING:
         Summary as Summary,
     )
     from regard.models.blocks import (
+        MODERN as MODERN,
         Embedded as Embedded,
         Gated as Gated,
         Style as Style,
@@ -35,7 +42,7 @@ if TYPE_CHECKING:
         Writing as Writing,
     )
     from regard.models.elmo import ELMo as ELMo, Neighbours as Neighbours, Tagger as Tagger
-    from regard.models.embedding import Softmax as Softmax
+    from regard.models.embedding import Softmax as Softmax, Words as Words
     from regard.models.encoder import Encoder as Encoder
     from regard.models.gpt import GPT as GPT
     from regard.models.neural_cache import NeuralCache as NeuralCache
@@ -48,22 +55,43 @@ if TYPE_CHECKING:
         sayable as sayable,
     )
     from regard.models.pruning import group_of as group_of, multi_heads as multi_heads, without as without
-    from regard.models.rnn_encoder import Source as Source
+    from regard.models.rnn_encoder import Reader as Reader, Source as Source
     from regard.models.rnn_lm import RecurrentLM as RecurrentLM
     from regard.models.seq2seq import Seq2Seq as Seq2Seq, Standing as Standing
-    from regard.models.transformer import Transformer as Transformer
+    from regard.models.transformer import (
+        Size as Size,
+        Transformer as Transformer,
+        build_transformer as build_transformer,
+    )
 
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "bert": ("Bert", "FEEDS", "Guesses", "MaskedLM"),
+        "bert": (
+            "Bert",
+            "FEEDS",
+            "Guesses",
+            "MaskedLM",
+            "SIZES",
+        ),
         "bert_heads": ("OnSpans", "OnText", "OnTokens", "Pooling", "Reading", "Span", "Summary"),
-        "blocks": ("Embedded", "Gated", "Style", "gelu", "readers", "writers"),
+        "blocks": (
+            "Embedded",
+            "Gated",
+            "MODERN",
+            "Style",
+            "gelu",
+            "readers",
+            "writers",
+        ),
         "char_cnn": ("Spelled",),
         "chunked_cross_entropy": ("Surprise",),
         "decoders": ("Bahdanau", "Decoder", "FedLuong", "Luong", "Writing"),
         "elmo": ("ELMo", "Neighbours", "Tagger"),
-        "embedding": ("Softmax",),
+        "embedding": (
+            "Softmax",
+            "Words",
+        ),
         "encoder": ("Encoder",),
         "gpt": ("GPT",),
         "neural_cache": ("NeuralCache",),
@@ -71,9 +99,16 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "pooling": ("PoolingClassifier",),
         "predictions": ("Logits", "Mixture", "Prediction", "sayable"),
         "pruning": ("group_of", "multi_heads", "without"),
-        "rnn_encoder": ("Source",),
+        "rnn_encoder": (
+            "Reader",
+            "Source",
+        ),
         "rnn_lm": ("RecurrentLM",),
         "seq2seq": ("Seq2Seq", "Standing"),
-        "transformer": ("Transformer",),
+        "transformer": (
+            "Size",
+            "Transformer",
+            "build_transformer",
+        ),
     },
 )

@@ -26,7 +26,7 @@ from regard.attention.layers import (
 )
 from regard.attention.positions import Rotary
 from regard.errors import SettingError
-from regard.models.gelu import GeluFeed
+from regard.models.fused_gelu import GeluFeed
 
 
 class Gated(nn.Module):

@@ -1,10 +1,10 @@
 """Training that survives: a recipe in, a run out, one loop for every model. Public names load on first use.
 
-The way through the room: `reading` makes a `recipe` of a file; its task (`tasks`) makes a model, batches and an
-`objective` of it; `loop` trains, one `step` after the other, on a `state` whose parts are `optimisers`, `precision`,
-`averaging`, `randomness` and `progress`; `evaluation` looks how good it is; `keeping` writes each `checkpoint` and the
-`weights`; `distributed` joins several processes; `telling` is for whoever listens. `run` ties a recipe to a folder:
-start there. What comes after, a trained run in use, is the room `runs`.
+The way through the room: `config` makes a `recipe` of a file; its task (`tasks`) makes a model, batches and an objective
+(`objectives`) of it; `loop` trains, one `step` after the other, on a `state` whose parts are `optimisers`, `precision`,
+`averaging`, `randomness` and `progress`; `evaluation` looks how good it is; `run_writer` writes each `checkpoint`;
+`distributed` joins several processes; `events` is for whoever listens. `run` ties a recipe to a folder: start there.
+What comes after, a trained run in use, is the room `runs`.
 """
 
 from typing import TYPE_CHECKING

@@ -30,7 +30,7 @@ from regard.models.embedding import Words
 from regard.models.pointer import PointerGenerator
 from regard.models.rnn_encoder import Reader
 from regard.models.seq2seq import Seq2Seq
-from regard.models.transformer import Size, transformer
+from regard.models.transformer import Size, build_transformer
 from regard.text import Tokenizer
 from regard.text.tokenizers.kinds import BPE
 
@@ -49,7 +49,7 @@ def reads(name: str) -> ModelAdapter:
     torch.manual_seed(0)
     words = [Words(size, WIDTH, TOKENIZER.special.unknown) for _ in range(2)]
     if name == "transformer":
-        return adapter(large(transformer(size, Size(3, 8, 2, 16), looks=1)).float(), TOKENIZER)
+        return adapter(large(build_transformer(size, Size(3, 8, 2, 16), looks=1)).float(), TOKENIZER)
     if name == "pointer":
         model = PointerGenerator(Reader(words[0], STATES), Bahdanau(WIDTH, HIDDEN, STATES, coverage=True), words[1])
     else:

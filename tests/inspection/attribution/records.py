@@ -17,7 +17,7 @@ from regard.inspection.record.token_axis import Side
 from regard.models.bert import Bert, Size
 from regard.models.blocks import Style, gelu
 from regard.models.gpt import GPT
-from regard.models.transformer import Size as Sizes, Transformer, transformer
+from regard.models.transformer import Size as Sizes, Transformer, build_transformer
 
 WORDS = 11
 
@@ -35,7 +35,7 @@ def gpt(layers: int = 2) -> GPT:
 def translator() -> Transformer:
     torch.manual_seed(0)
     smooth = Style(feed=gelu)  # so that integrals along a path need few steps
-    return large(transformer(WORDS, Sizes(layers=2, width=8, heads=2, hidden=12), smooth), 1.0)
+    return large(build_transformer(WORDS, Sizes(layers=2, width=8, heads=2, hidden=12), smooth), 1.0)
 
 
 def large(model, by: float):

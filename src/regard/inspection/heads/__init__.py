@@ -1,15 +1,8 @@
 """Which heads a model needs: switch them off one by one, weigh them by gradients, and cut out the rest."""
 
-from typing import TYPE_CHECKING
+from regard.inspection.heads.ablation import ablate
+from regard.inspection.heads.evaluation import Examined
+from regard.inspection.heads.importance import importance
+from regard.inspection.heads.pruning import By, Pruned, prune
 
-from regard.lazy import lazy_exports
-
-if TYPE_CHECKING:
-    from regard.inspection.heads.pruning import By as By, Pruned as Pruned, prune as prune
-
-__getattr__, __dir__, __all__ = lazy_exports(
-    __name__,
-    {
-        "pruning": ("By", "Pruned", "prune"),
-    },
-)
+__all__ = ["By", "Examined", "Pruned", "ablate", "importance", "prune"]

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         QueryName as QueryName,
         TransformerConfig as TransformerConfig,
         Vocabularies as Vocabularies,
+        WindowName as WindowName,
     )
 
 
@@ -123,6 +124,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "QueryName",
             "TransformerConfig",
             "Vocabularies",
+            "WindowName",
         ),
     },
 )

@@ -21,7 +21,7 @@ from regard.models.embedding import Words
 from regard.models.pointer import PointerGenerator
 from regard.models.rnn_encoder import Reader
 from regard.models.seq2seq import Seq2Seq
-from regard.models.transformer import Positions, Size, Transformer, transformer
+from regard.models.transformer import Positions, Size, Transformer, build_transformer
 
 QueryName = Literal["state", "state and word"]
 LuongScore = Literal["dot", "scaled-dot", "bilinear", "concat", "cosine"]
@@ -196,7 +196,7 @@ class TransformerConfig:
 
     def build(self) -> Transformer:
         sizes = self.words.source if self.words.shared else (self.words.source, self.words.target)
-        return transformer(
+        return build_transformer(
             sizes,
             Size(self.layers, self.width, self.heads, self.hidden),
             self._style,

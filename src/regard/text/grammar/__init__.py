@@ -8,16 +8,21 @@ Read `sentences` for what it can say, `tokens` for how the two languages are kep
 `adjectives` for its words.
 """
 
+from regard.text.grammar.corpus_files import as_prose, write
 from regard.text.grammar.drawn import SPLITS, Drawn, translation
 from regard.text.grammar.lexicon import lemmas
 from regard.text.grammar.opinions import opinion, opinion_french, review, review_french, verdict, verdict_french
+from regard.text.grammar.rng import Draw
+from regard.text.grammar.sentences import sentence
 from regard.text.grammar.stories import document, document_french
 from regard.text.grammar.views import SENSES, question, sense, tagged, tagged_french
 
 __all__ = [
     "SENSES",
     "SPLITS",
+    "Draw",
     "Drawn",
+    "as_prose",
     "document",
     "document_french",
     "lemmas",
@@ -27,9 +32,11 @@ __all__ = [
     "review",
     "review_french",
     "sense",
+    "sentence",
     "tagged",
     "tagged_french",
     "translation",
     "verdict",
     "verdict_french",
+    "write",
 ]

@@ -9,7 +9,7 @@ from torch.nn.functional import gelu, linear
 
 from attention.interpreting import Checks, interpreted
 from regard.models.blocks import gelu as feed
-from regard.models.gelu import GeluFeed, _bent, _bent_back
+from regard.models.fused_gelu import GeluFeed, _bent, _bent_back
 
 checks = Checks(__file__)
 HALF = torch.float16  # the interpreter cuts bfloat16 off where a GPU rounds it
