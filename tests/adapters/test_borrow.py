@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from trust.toys import QUICK, TEXTS, TOKENIZER, bert, classifier, filler, language_model, translating
 
+from faithfulness.toys import QUICK, TEXTS, TOKENIZER, bert, classifier, filler, language_model, translating
 from parity.test_enabling import made
 from parity.test_looking import tokenizer
 from regard import hub

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 import torch
-from trust.toys import QUICK, SIZE, TEXTS, TOKENIZER, language_model, lively, rows
 
+from faithfulness.toys import QUICK, SIZE, TEXTS, TOKENIZER, language_model, lively, rows
 from regard.adapters.case import SHORTEST
 from regard.adapters.causal_lm import CausalLMAdapter
 from regard.attention.scores import Bilinear

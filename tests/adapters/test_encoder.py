@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 import torch
-from trust.toys import SIZE, TEXTS, TOKENIZER, bert, cases, classifier, filler, rows
 
+from faithfulness.toys import SIZE, TEXTS, TOKENIZER, bert, cases, classifier, filler, rows
 from regard.adapters.encoder import ClassifierAdapter
 from regard.errors import SettingError
 from regard.models.pooling import PoolingClassifier

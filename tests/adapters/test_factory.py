@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from trust.toys import SIZE, TOKENIZER, bert, classifier, filler, language_model, translating
 
+from faithfulness.toys import SIZE, TOKENIZER, bert, classifier, filler, language_model, translating
 from regard.adapters import adapter
 from regard.adapters.causal_lm import CausalLMAdapter
 from regard.adapters.encoder import ClassifierAdapter, MaskedLMAdapter

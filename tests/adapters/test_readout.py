@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from trust.toys import PAIRS, TEXTS, bert, classifier, language_model, rows, translating
 
+from faithfulness.toys import PAIRS, TEXTS, bert, classifier, language_model, rows, translating
 from regard.adapters.readout import find_readout, only_at, output_layer, picked, readout_of
 
 

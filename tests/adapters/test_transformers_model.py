@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from trust.toys import QUICK, cases, rows
 
+from faithfulness.toys import QUICK, cases, rows
 from parity.test_enabling import WIDE, made
 from parity.test_looking import tokenizer
 from regard.adapters import adapter

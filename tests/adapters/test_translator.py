@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 import torch
-from trust.toys import PAIRS, SIZE, TOKENIZER, cases, rows, translating
 
+from faithfulness.toys import PAIRS, SIZE, TOKENIZER, cases, rows, translating
 from regard.adapters.translator import UNKNOWN
 from regard.errors import SettingError
 from regard.text.examples import Labelled, Translation

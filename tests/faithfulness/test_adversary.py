@@ -8,8 +8,8 @@ from math import log
 import pytest
 import torch
 from torch import Tensor
-from trust.toys import TEXTS, bert, classifier, row, rows
 
+from faithfulness.toys import TEXTS, bert, classifier, row, rows
 from regard.adapters.case import Row
 from regard.attention.scores import Dot
 from regard.faithfulness.adversary import PUBLISHED, QUICK, Search, adversary

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from trust.toys import QUICK, SIZE, TEXTS, TOKENIZER, bert, classifier
 
+from faithfulness.toys import QUICK, SIZE, TEXTS, TOKENIZER, bert, classifier
 from regard.errors import RunError, SettingError
 from regard.faithfulness.audit import audit
 from regard.faithfulness.report import Report

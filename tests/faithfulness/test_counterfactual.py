@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
-from trust.toys import PAIRS, TEXTS, bert, cases, classifier, rows, translating
 
+from faithfulness.toys import PAIRS, TEXTS, bert, cases, classifier, rows, translating
 from regard.attention import Observe, capture
 from regard.attention.scores import Additive
 from regard.faithfulness.counterfactual import Trial

@@ -8,8 +8,8 @@ from math import ceil
 import pytest
 import torch
 from torch import nn
-from trust.toys import TOKENIZER, classifier, row
 
+from faithfulness.toys import TOKENIZER, classifier, row
 from regard.adapters.encoder import ClassifierAdapter
 from regard.attention.scores import Dot
 from regard.faithfulness.counterfactual import Trial, erased, flipping, order_of, shares

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from trust.toys import classifier, filler, language_model, translating
 
+from faithfulness.toys import classifier, filler, language_model, translating
 from regard.errors import CorpusError
 from regard.faithfulness.examples import built_in_examples, read_examples
 from regard.text.examples import Labelled, Translation

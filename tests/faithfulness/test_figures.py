@@ -9,8 +9,8 @@ from functools import cache
 from xml.etree import ElementTree
 
 import pytest
-from trust import reports
 
+from faithfulness import reports
 from regard.faithfulness.pages import figures
 from regard.faithfulness.pages.figures import (
     VARIABLES,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from trust.toys import Known, classifier, row, rows
 
+from faithfulness.toys import Known, classifier, row, rows
 from regard.faithfulness.token_erasure import Answers, agreements, left_out
 from regard.inspection.statistics import tvd
 

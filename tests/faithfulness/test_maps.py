@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
-from trust.toys import PAIRS, TEXTS, bert, classifier, filler, language_model, rows, translating
 
+from faithfulness.toys import PAIRS, TEXTS, bert, classifier, filler, language_model, rows, translating
 from regard.adapters.base import ModelAdapter
 from regard.adapters.case import Row
 from regard.attention import Observe, capture

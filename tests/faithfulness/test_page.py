@@ -11,8 +11,8 @@ from html import escape
 from html.parser import HTMLParser
 
 import pytest
-from trust import reports
 
+from faithfulness import reports
 from regard.faithfulness.findings import BADGES, Status, Verdict
 from regard.faithfulness.pages import decisions as parts
 from regard.faithfulness.pages.glossary import SIGNS, TESTS, called, short, told

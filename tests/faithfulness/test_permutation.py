@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 import torch
 from torch import Tensor
-from trust.toys import TEXTS, bert, classifier, row, rows
 
+from faithfulness.toys import TEXTS, bert, classifier, row, rows
 from regard.faithfulness.counterfactual import Elsewhere, Trial, flipped, moved, permuted, uniform
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import torch
-from trust.toys import TEXTS, Known, classifier, row, rows
 
+from faithfulness.toys import TEXTS, Known, classifier, row, rows
 from regard.faithfulness import token_erasure as room
 from regard.faithfulness.token_erasure import Answers
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from trust.toys import Known, row
 
+from faithfulness.toys import Known, row
 from regard.adapters.case import Row
 from regard.faithfulness.token_erasure import Answers, erasing, planted, ranked, rationale
 

@@ -7,8 +7,8 @@ from math import log
 
 import pytest
 import torch
-from trust.toys import PAIRS, QUICK, TEXTS, bert, cases, classifier, filler, language_model, translating
 
+from faithfulness.toys import PAIRS, QUICK, TEXTS, bert, cases, classifier, filler, language_model, translating
 from regard.faithfulness.counterfactual import Trial, flipping, moved, order_of, uniform
 from regard.faithfulness.maps import look, method_maps
 from regard.faithfulness.run_tests import RANDOM, Examined, examine

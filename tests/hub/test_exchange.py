@@ -82,7 +82,7 @@ def test_a_trained_run_is_what_transformers_loads(tmp_path: Path) -> None:
     llama = ["norm=rms", "feed=swiglu", "bias=false", "feed_bias=false", "key_heads=2", "tied=false", "hidden=20"]
     recipe = read_recipe("character-gpt", [*small, *(f"model.{one}" for one in llama)], tasks=TASKS)
     train(recipe, tmp_path / "run", tell=lambda text: None)
-    hub.carry(tmp_path / "run", tmp_path / "theirs")
+    hub.export_checkpoint(tmp_path / "run", tmp_path / "theirs")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "theirs").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "theirs")
     assert type(theirs).__name__ == "LlamaForCausalLM" and theirs.config.max_position_embeddings == 64

@@ -24,6 +24,7 @@ from regard.errors import DtypeError, PlaceError, SettingError, ShapeError
 from regard.inspection.interventions import count_anew, intervene, is_changed
 from regard.models.bert import Bert, Size as BertSize
 from regard.models.blocks import MODERN
+from regard.models.decoders import Bahdanau
 from regard.models.gpt import GPT
 from regard.models.pooling import PoolingClassifier
 from regard.models.transformer import Size, build_transformer
@@ -67,6 +68,7 @@ def plainly(monkeypatch: pytest.MonkeyPatch) -> Callable[[nn.Module, tuple[Tenso
     def run(model: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
         with monkeypatch.context() as patched:
             patched.setattr(tap, "attend", partial(attend, backend="plain"))
+            patched.setattr(Bahdanau, "_has_loop", lambda *_: False)  # its steps go one by one
             return said(model, inputs)
 
     return run

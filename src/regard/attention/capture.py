@@ -72,9 +72,15 @@ def capture(model: nn.Module, places: str | Sequence[str] = "*", observe: Observ
 
 
 @contextmanager
-def hearing(model: nn.Module, places: str | Sequence[str], observe: Observe, heard: Heard) -> Iterator[None]:
-    """Let `heard` hear this model until the block ends."""
+def hearing(
+    model: nn.Module, places: str | Sequence[str], observe: Observe, heard: Heard, in_graph: bool = False
+) -> Iterator[None]:
+    """Let `heard` hear this model until the block ends.
+
+    `in_graph`: the outputs that it hears are the very tensors that the model goes on with, so that gradients by them
+    can be taken; a loop with a derivative of its own gives way to its steps.
+    """
     taps = taps_of(model)
     elsewhere: AbstractContextManager[object] = nullcontext() if taps else overheard(model)
-    with listening(Listener(places_of(model, places), observe, heard.add, replaces=False)), elsewhere:
+    with listening(Listener(places_of(model, places), observe, heard.add, replaces=in_graph)), elsewhere:
         yield

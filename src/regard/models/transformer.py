@@ -59,7 +59,7 @@ class Written:
 class Transformer(nn.Module):
     """An encoder, blocks that look back at themselves and across at what was read, and a softmax.
 
-    Transformer(encoder, embedded, writers(6, 512, 8, 2048, Style()))     # or all of it at once: build_transformer(37_000)
+    Transformer(encoder, embedded, writers(6, 512, 8, 2048, Style()))   # or all of it at once: build_transformer(37_000)
 
     `embedded`: the target's words; where it is the encoder's own, both sides share one vocabulary. `output` says words:
     by default its vectors are those of `embedded`. `negatives` and `end`: in training the softmax is taken over the
@@ -170,8 +170,8 @@ def build_transformer(
 ) -> Transformer:
     """A fresh one: one vocabulary for source, target and output, or (source, target), the latter the output's too.
 
-    build_transformer(37_000)                                                                   # Transformer-base
-    build_transformer(8000, Size(3, 256, 4, 700), replace(MODERN, key_heads=2), Rotary(256 // 4))   # as one builds them now
+    build_transformer(37_000)                                                         # Transformer-base
+    build_transformer(8000, Size(3, 256, 4, 700), replace(MODERN, key_heads=2), Rotary(256 // 4))   # a modern one
 
     `positions`: sinusoidal ones by default. Rotary ones tell places within a side alone; (Sinusoidal(256), Rotary(64))
     tells them across too, which finds out sooner where to look. `gain`: words are kept so many times smaller and

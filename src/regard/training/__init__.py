@@ -1,6 +1,6 @@
 """Training that survives: a recipe in, a run out, one loop for every model. Public names load on first use.
 
-The way through the room: `config` makes a `recipe` of a file; its task (`tasks`) makes a model, batches and an objective
+The way through: `config` makes a `recipe` of a file; its task (`tasks`) makes a model, batches and an objective
 (`objectives`) of it; `loop` trains, one `step` after the other, on a `state` whose parts are `optimisers`, `precision`,
 `averaging`, `randomness` and `progress`; `evaluation` looks how good it is; `run_writer` writes each `checkpoint`;
 `distributed` joins several processes; `events` is for whoever listens. `run` ties a recipe to a folder: start there.

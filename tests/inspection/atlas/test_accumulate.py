@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 import torch
 
-from inspection.patterns.planted import lexicon, plan_of, scene, texts
+from inspection.atlas.planted import lexicon, plan_of, scene, texts
 from regard.inspection.atlas.accumulate import KINDS, Plan, Sums, count, samples
 from regard.inspection.atlas.examples import Passage
 from regard.inspection.atlas.head_patterns import NUMBERS, TRAITS

@@ -17,6 +17,7 @@ from regard.inspection.atlas.head_atlas import Atlas, atlas, counted
 from regard.inspection.atlas.label_heads import UNKNOWN
 from regard.inspection.atlas.lexicon import learned
 from regard.inspection.atlas.run_model import seen
+from regard.inspection.record.collect import collect
 from regard.models.bert import SIZES, Bert
 from regard.models.gpt import GPT
 from regard.text import grammar
@@ -51,7 +52,7 @@ def pairs() -> list[tuple[str, str]]:
 
 def test_what_is_seen_are_the_weights_of_every_place() -> None:
     one = Passage(*pairs()[0])
-    record = reader().look(one.text, one.other)
+    record = collect(reader(), one.text, one.other)
     found = list(seen(reader(), one))
     assert [place.place for place in found] == [place.name for place in record.places]
     for place, kept in zip(found, record.places, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from inspection.patterns.planted import side_of
+from inspection.atlas.planted import side_of
 from regard.inspection.atlas.examples import Passage
 from regard.inspection.atlas.head_patterns import TRAITS
 from regard.inspection.atlas.lexicon import learned

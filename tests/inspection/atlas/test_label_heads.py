@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from inspection.patterns.planted import lexicon, named, read, scene, texts
+from inspection.atlas.planted import lexicon, named, read, scene, texts
 from regard.inspection.atlas.examples import Passage
 from regard.inspection.atlas.head_atlas import probes
 from regard.inspection.atlas.head_patterns import TRAITS

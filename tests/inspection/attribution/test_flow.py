@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 import torch
-from tests.inspection.measures.records import ids, place, record, translated
+from tests.inspection.attribution.records import ids, place, record, translated
 
 from regard.attention.masks import Causal
 from regard.errors import RecordError, SettingError

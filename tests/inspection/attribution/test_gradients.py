@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.inspection.measures.records import bert, gpt, ids, translator
+from tests.inspection.attribution.records import bert, gpt, ids, translator
 from tests.models.translators import batch, translator as recurrent
 from torch import nn
 

@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from tests.inspection.measures.records import place
-from tests.inspection.measures.watching import largest
+from tests.inspection.attribution.records import place
+from tests.inspection.attribution.watching import largest
 
 from regard.attention.masks import Causal, Padding, Past, Window
 from regard.errors import RecordError

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from tests.inspection.measures.records import bert, gpt, ids, translator
+from tests.inspection.attribution.records import bert, gpt, ids, translator
 from torch import Tensor, nn
-from trust.toys import PAIRS, TEXTS, bert as asked_bert, classifier, rows, translating
 
+from faithfulness.toys import PAIRS, TEXTS, bert as asked_bert, classifier, rows, translating
 from regard.errors import PlaceError
 from regard.inspection.attribution.gradients import (
     gradient_times_input,

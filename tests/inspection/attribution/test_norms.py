@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.inspection.measures.records import place
+from tests.inspection.attribution.records import place
 
 from regard.attention.layers import MultiHead, Separate
 from regard.attention.masks import Causal, Padding

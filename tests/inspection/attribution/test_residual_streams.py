@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.inspection.measures.records import ids, place, translated
+from tests.inspection.attribution.records import ids, place, translated
 
 from regard.errors import RecordError
 from regard.inspection.attribution.rollout import layers_of, rollout

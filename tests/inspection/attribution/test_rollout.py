@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.inspection.measures.records import bert, gpt, heard, ids, place, record, side, translated, translator
+from tests.inspection.attribution.records import bert, gpt, heard, ids, place, record, side, translated, translator
 
 from regard.attention import capture
 from regard.attention.masks import Causal, Padding

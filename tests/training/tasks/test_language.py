@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, strategies as st
 
 from regard.errors import CorpusError, StoreError
+from regard.models.config import GPTConfig
 from regard.text.corpora.raw_text import Running
 from regard.text.examples import IGNORED
 from regard.training.recipe import Train
@@ -134,6 +135,6 @@ def test_long_lines_are_told_and_a_text_of_nothing_else_is_refused(tmp_path) -> 
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary"])
 def test_every_kind_of_position_makes_a_model(positions) -> None:
-    model = Gpt(layers=1, heads=2, width=8, positions=positions).make(5, 6)
+    model = GPTConfig(5, 6, layers=1, heads=2, width=8, positions=positions).build()
     assert model(torch.tensor([[1, 2, 3, 4, 0, 1]])).shape == (1, 6, 5)
     assert any("positions" in name for name, _ in model.named_parameters()) == (positions == "learned")

@@ -8,6 +8,7 @@ import torch
 
 from regard.errors import SettingError, StoreError
 from regard.models.attentive_rnn_lm import AttentiveLM
+from regard.models.config import config_class
 from regard.models.rnn_lm import RecurrentLM
 from regard.models.window_lm import WindowLM
 from regard.text.tokenizers.oov import number_of
@@ -78,14 +79,20 @@ def test_every_kind_trains_in_blocks_and_in_lanes(kind, batches, tmp_path) -> No
     assert isinstance(made.objective, ReadOn) and made.objective.open == made.model.copies == copies
 
 
+def made(name: str, **more: object) -> torch.nn.Module:
+    """The model of a section, as a run builds it."""
+    section = MODELS[name].model_dump()
+    return config_class("language", section.pop("kind"))(20, **section, **more).build()
+
+
 def test_settings_reach_the_model() -> None:
-    window = MODELS["window"].make(20, 8, unknown=1)
+    window = made("window", unknown=1)
     assert isinstance(window, WindowLM) and window.size == 3 and window.words.unknown == 1
-    gru = MODELS["gru"].make(20, 8)
+    gru = made("gru")
     assert isinstance(gru, RecurrentLM) and gru.recurrence.layers.num_layers == 2 and gru.dropout.p == 0.1
-    looking = MODELS["sentinel"].make(20, 8)
+    looking = made("sentinel")
     assert isinstance(looking, AttentiveLM) and looking.memory == 10 and type(looking.copy).__name__ == "Sentinel"
-    assert MODELS["lstm"].make(20, 8).softmax.weight is not gru.words.embedding.weight
+    assert made("lstm").softmax.weight is not gru.words.embedding.weight
 
 
 def test_a_gpt_in_lanes_is_refused_in_words(tmp_path) -> None:

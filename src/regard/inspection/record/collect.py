@@ -112,10 +112,8 @@ def listened(model: nn.Module, spec: RecordSpec, length: int) -> Iterator[Collec
     heard.changed = frozenset(place for who, place in places_of(model, spec.places).items() if is_changed(who))
     count_anew()
     observe = observing(length) | Observe(values=True)
-    with (
-        torch.set_grad_enabled(spec.gradient or spec.said is not None),
-        hearing(model, spec.places, observe, heard),
-    ):
+    gradient = spec.gradient or spec.said is not None
+    with torch.set_grad_enabled(gradient), hearing(model, spec.places, observe, heard, in_graph=gradient):
         yield heard
 
 
