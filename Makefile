@@ -10,10 +10,10 @@ TORCH   := $(shell grep '^torch==' constraints.txt)
 PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-gpu bench-gpu lint types types-page bench clean
+.PHONY: help demo test test-long test-gpu bench-gpu lint types types-page public-names bench clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
 
 demo: $(READY)  ## train a translator that attends, and look into it (some minutes)
 	@$(BIN)/regard demo
@@ -40,6 +40,9 @@ types: $(READY)  ## mypy on src/regard
 types-page:  ## tsc on the page's modules, through npx (needs Node, and the network for TypeScript)
 	@npx -y -p typescript@5.9 tsc --noEmit --checkJs --allowJs --strict --target es2022 --module es2022 \
 	  --moduleResolution bundler --lib es2022,dom,dom.iterable src/regard/page/static/*.js
+
+public-names: $(READY)  ## pin the public names anew, after a change that is meant
+	@PYTHONPATH=tests $(BIN)/python tests/pin_public_names.py
 
 bench: $(READY)  ## side by side with peers, printed as ratios
 	@$(BIN)/python benchmarks/attend.py

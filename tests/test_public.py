@@ -1,49 +1,65 @@
-"""The public names are pinned, and neither `import regard` nor `regard --help` loads anything heavy."""
+"""The public names are pinned, rooms and docs use no others, and nothing loads what it does not need."""
 
 import json
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import regard
+from boundary import PACKAGES, private_imports, private_in_docs
+from imports import read_sources
 
-PUBLIC = {
-    "attend",
-    "Attended",
-    "Observe",
-    "capture",
-    "Tap",
-    "choose",
-    "scores",
-    "masks",
-    "biases",
-    "windows",
-    "positions",
-    "layers",
-    "text",
-    "training",
-    "hub",
-    "load",
-    "look",
-    "intervene",
-    "audit",
-    "RegardError",
-    "__version__",
-}
+ROOT = Path(__file__).resolve().parent.parent
+PINNED: dict[str, list[str]] = json.loads((Path(__file__).parent / "public_names.json").read_text(encoding="utf-8"))
 HEAVY = {"torch", "numpy", "matplotlib", "pydantic", "fastapi", "transformers"}
 
 
-def test_public_names_are_pinned() -> None:
-    assert set(regard.__all__) == PUBLIC
-    assert len(regard.__all__) == len(PUBLIC)
-    assert set(dir(regard)) >= PUBLIC
+def test_every_room_has_public_names() -> None:
+    assert set(PINNED) == {"regard", *PACKAGES}
 
 
-@pytest.mark.parametrize("name", sorted(PUBLIC))
-def test_every_public_name_is_there(name: str) -> None:
-    assert getattr(regard, name) is not None
+@pytest.mark.parametrize("package", sorted(PINNED))
+def test_public_names_are_pinned(package: str) -> None:
+    """A change of them is meant: `make public-names` writes the file anew."""
+    room = import_module(package)
+    assert len(room.__all__) == len(set(room.__all__))
+    assert sorted(room.__all__) == PINNED[package]
+    assert set(dir(room)) >= set(PINNED[package]) - {"__version__"}
+    for name in room.__all__:
+        assert getattr(room, name) is not None
+
+
+def test_public_functions_are_not_hidden_by_modules_of_their_name() -> None:
+    """Whoever imports the module regard.room.name first makes it an attribute of the room."""
+    for package in PINNED:
+        for name in PINNED[package]:
+            found = getattr(import_module(package), name)
+            assert not isinstance(found, ModuleType) or found.__name__ in (
+                f"{package}.{name}",
+                f"regard.attention.{name}",
+            )
+
+
+def test_rooms_use_only_what_is_public() -> None:
+    assert private_imports(read_sources(ROOT / "src")) == []
+
+
+def test_docs_use_only_what_is_public() -> None:
+    assert private_in_docs(ROOT) == []
+
+
+def test_what_is_private_is_noticed() -> None:
+    told = private_imports(
+        {"regard.page.own": "from regard.attention.kernels.stream import compute\nimport regard.text.words"}
+    )
+    assert [line.split(", ")[0] for line in told] == [
+        "regard.page.own imports regard.attention.kernels.stream.compute",
+        "regard.page.own imports regard.text.words",
+    ]
 
 
 @pytest.mark.parametrize("name", ["scores", "masks", "biases", "windows", "positions", "layers"])
@@ -53,40 +69,22 @@ def test_the_modules_are_modules(name: str) -> None:
     assert module.__name__ == f"regard.attention.{name}"
 
 
-def test_every_public_name_of_text_is_there() -> None:
-    assert len(set(regard.text.__all__)) == len(regard.text.__all__) > 50
-    for name in regard.text.__all__:
-        assert getattr(regard.text, name) is not None
+def test_the_functions_are_not_modules() -> None:
+    for name in ("attend", "capture", "look", "load", "intervene", "audit", "align", "atlas"):
+        assert callable(getattr(regard, name))
+
+
+def test_an_unknown_name_is_refused_in_words() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'atend'.*attend"):
+        _ = regard.atend
     with pytest.raises(AttributeError, match=r"no attribute 'Tokeniser'.*Tokenizer"):
         _ = regard.text.Tokeniser
-
-
-TRAINING = set(
-    "train dry_run load read_recipe write_recipe TASKS Recipe Prepared Objective Loss Measured Output Grade Classify "
-    "PredictNext ReadOn PredictTarget PredictNeighbours TagWords translator Loop World Keeping LogFile read_log".split()
-)
-
-
-def test_the_names_of_training_are_pinned() -> None:
-    assert set(regard.training.__all__) == TRAINING
-    for name in regard.training.__all__:
-        assert getattr(regard.training, name) is not None
 
 
 def test_import_text_is_light() -> None:
     """Worker processes import it: they need neither torch nor numpy to draw from the grammar."""
     loaded = modules_after("from regard.text.grammar import corpus_files")
     assert "regard.text.grammar.corpus_files" in loaded and not loaded & {*HEAVY, "tokenizers", "rich.console"}
-
-
-def test_the_functions_are_not_modules() -> None:
-    assert callable(regard.attend)
-    assert callable(regard.capture)
-
-
-def test_an_unknown_name_is_refused_in_words() -> None:
-    with pytest.raises(AttributeError, match=r"no attribute 'atend'.*attend"):
-        _ = regard.atend
 
 
 def test_import_regard_is_light() -> None:
@@ -97,16 +95,89 @@ def test_import_regard_is_light() -> None:
 
 
 def test_help_is_light() -> None:
-    program = (
-        "import sys\nsys.argv = ['regard', '--help']\nfrom regard.cli import main\ntry: main()\nexcept SystemExit: pass"
-    )
-    loaded = modules_after(program)
+    loaded = modules_after(COMMAND, "--help")
     assert "regard.cli.lookup" in loaded
     assert not loaded & {*HEAVY, "rich.console"}
 
 
-def modules_after(program: str) -> set[str]:
+COMMAND = """
+import sys
+from regard.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+"""
+PARSES = """
+import tomllib
+real, parsed = tomllib.loads, []
+def loads(text, *more, **named):
+    parsed.append(text)
+    return real(text, *more, **named)
+tomllib.loads = loads
+"""
+
+
+def modules_after(program: str, *arguments: str) -> set[str]:
     """The modules a fresh interpreter holds after running a program."""
     report = "\nimport json, sys\nprint(); print(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", program + report], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program + report, *arguments], capture_output=True, text=True, check=True
+    )
     return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def unneeded(loaded: set[str]) -> list[str]:
+    """What inference has no use for."""
+    rooms = ("regard.training", "regard.text.grammar", "pydantic", "torch.distributed.checkpoint")
+    return sorted(name for name in loaded if name.startswith(rooms))
+
+
+def test_loading_a_hugging_face_folder_needs_nothing_of_training(tmp_path: Path) -> None:
+    from regard.hub import save
+    from regard.models.config import GPTConfig
+
+    save(GPTConfig(vocabulary=50, longest=16, layers=1, heads=2, width=8).build(), tmp_path / "gpt2")
+    loaded = modules_after("import sys, regard\nregard.load(sys.argv[1])", str(tmp_path / "gpt2"))
+    assert "regard.models.gpt" in loaded and unneeded(loaded) == []
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A translator and a language model, hardly trained."""
+    from regard.training import TASKS, read_recipe, train
+
+    folder = tmp_path_factory.mktemp("runs")
+    small = [
+        "data.examples=60",
+        "data.valid=4",
+        "train.steps=1",
+        "evaluate.every=1",
+        "train.threads=1",
+        "model.width=8",
+    ]
+    pairs = [*small, "model.states=8", "model.hidden=8", "evaluate.watch=loss"]
+    train(read_recipe("bahdanau", pairs, tasks=TASKS), folder / "bahdanau", tell=lambda text: None)
+    texts = [*small, "model.layers=1", "model.heads=2"]
+    train(read_recipe("gpt", texts, tasks=TASKS), folder / "gpt", tell=lambda text: None)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("translate", "bahdanau", "He hit me .", "--longest", "4"),
+        ("generate", "gpt", "He hit", "--longest", "4"),
+        ("look", "bahdanau", "He hit me .", "-o", "look.json"),
+        ("look", "gpt", "He hit me .", "-o", "look.json"),
+    ],
+    ids=lambda command: "-".join(command[:2]),
+)
+def test_inference_needs_nothing_of_training_and_reads_a_recipe_once(
+    command: tuple[str, ...], runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    verb, run, *rest = command
+    once = PARSES + COMMAND + "\nassert len(parsed) == 1, len(parsed)\n"
+    loaded = modules_after(once, verb, str(runs / run), *rest)
+    assert "regard.runs.run" in loaded and unneeded(loaded) == []

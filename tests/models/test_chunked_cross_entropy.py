@@ -135,14 +135,14 @@ def test_the_kernel_of_a_gpu_gives_the_same(smoothing: float) -> None:
 INTERPRETED = """
 import os
 import torch
-from regard.models import surprise_triton
+from regard.models import cross_entropy_triton
 from regard.models.cross_entropy_triton import LANES, of_logits
 smoothing = float(os.environ["SMOOTHING"])
 torch.manual_seed(0)
 for dtype, ulp in ((torch.float32, 2e-6), (torch.float16, 2e-3)):
     pair = 2 * LANES * 16 // dtype.itemsize  # what is walked over at once
     for size, row in ((3 * pair + 1, 3 * pair + 64), (pair, pair), (pair - 1, pair + 64), (50, 64), (1, 64), (64, 64)):
-        surprise_triton.PROGRAMS = 4 if size < pair else 264  # some take two rows, one after the other
+        cross_entropy_triton.PROGRAMS = 4 if size < pair else 264  # some take two rows, one after the other
         logits = (3 * torch.randn(6, row)).to(dtype)
         logits[1] *= 30  # huge
         logits[2] = 1.0  # all alike

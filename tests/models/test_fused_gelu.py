@@ -116,7 +116,7 @@ def test_elsewhere_it_is_torchs_own() -> None:
 
 def test_on_a_gpu_one_operator_takes_product_and_bias(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without one here: the graph of a layer whose kernels are said to be there."""
-    from regard.models import gelu as bends
+    from regard.models import fused_gelu as bends
 
     monkeypatch.setattr(bends, "compiled_half", lambda x: True)
     torch._dynamo.reset()

@@ -59,7 +59,7 @@ class Written:
 class Transformer(nn.Module):
     """An encoder, blocks that look back at themselves and across at what was read, and a softmax.
 
-    Transformer(encoder, embedded, writers(6, 512, 8, 2048, Style()))   # or all of it at once: build_transformer(37_000)
+    Transformer(encoder, embedded, writers(6, 512, 8, 2048, Style()))   # or all at once: build_transformer(37_000)
 
     `embedded`: the target's words; where it is the encoder's own, both sides share one vocabulary. `output` says words:
     by default its vectors are those of `embedded`. `negatives` and `end`: in training the softmax is taken over the

@@ -177,7 +177,7 @@ def test_a_tokenizer_from_a_file(tmp_path) -> None:
 @pytest.mark.parametrize("score", SCORES)
 @pytest.mark.parametrize("states", ["words", "both-ways"])
 def test_every_score_makes_a_model(score, states) -> None:
-    model = PoolingClassifierConfig(20, 2, width=8, score=score, states=states).build()
+    model = PoolingClassifierConfig(vocabulary=20, classes=2, width=8, score=score, states=states).build()
     assert model(torch.tensor([[1, 2, 3]]), torch.tensor([3])).shape == (1, 2)
     assert (model.states is None) == (states == "words")
 
@@ -191,18 +191,21 @@ def test_misspelt_settings_are_refused() -> None:
 
 def test_words_may_begin_small_and_states_have_a_width_and_a_cell_of_their_own() -> None:
     torch.manual_seed(0)
-    plain = PoolingClassifierConfig(20, 2, width=8, states="alone", score="additive").build()
+    plain = PoolingClassifierConfig(vocabulary=20, classes=2, width=8, states="alone", score="additive").build()
     torch.manual_seed(0)
-    small = PoolingClassifierConfig(20, 2, width=8, states="alone", score="additive", spread=0.25).build()
+    small = PoolingClassifierConfig(
+        vocabulary=20, classes=2, width=8, states="alone", score="additive", spread=0.25
+    ).build()
     assert torch.equal(small.embedding.weight, plain.embedding.weight * 0.25)
     assert (
-        PoolingClassifierConfig(20, 2, width=8, states="alone", states_width=6, score="additive")
+        PoolingClassifierConfig(vocabulary=20, classes=2, width=8, states="alone", states_width=6, score="additive")
         .build()
         .classes.in_features
         == 6
     )
     assert isinstance(
-        PoolingClassifierConfig(20, 2, width=8, cell="lstm", states_width=4).build().states.forth, torch.nn.LSTM
+        PoolingClassifierConfig(vocabulary=20, classes=2, width=8, cell="lstm", states_width=4).build().states.forth,
+        torch.nn.LSTM,
     )
     with pytest.raises(SettingError, match="their width, 8"):
-        PoolingClassifierConfig(20, 2, width=8, states="words", states_width=6).build()
+        PoolingClassifierConfig(vocabulary=20, classes=2, width=8, states="words", states_width=6).build()

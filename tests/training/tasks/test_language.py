@@ -135,6 +135,6 @@ def test_long_lines_are_told_and_a_text_of_nothing_else_is_refused(tmp_path) -> 
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary"])
 def test_every_kind_of_position_makes_a_model(positions) -> None:
-    model = GPTConfig(5, 6, layers=1, heads=2, width=8, positions=positions).build()
+    model = GPTConfig(vocabulary=5, longest=6, layers=1, heads=2, width=8, positions=positions).build()
     assert model(torch.tensor([[1, 2, 3, 4, 0, 1]])).shape == (1, 6, 5)
     assert any("positions" in name for name, _ in model.named_parameters()) == (positions == "learned")

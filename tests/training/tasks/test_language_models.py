@@ -82,7 +82,7 @@ def test_every_kind_trains_in_blocks_and_in_lanes(kind, batches, tmp_path) -> No
 def made(name: str, **more: object) -> torch.nn.Module:
     """The model of a section, as a run builds it."""
     section = MODELS[name].model_dump()
-    return config_class("language", section.pop("kind"))(20, **section, **more).build()
+    return config_class("language", section.pop("kind"))(vocabulary=20, **section, **more).build()
 
 
 def test_settings_reach_the_model() -> None:

@@ -25,6 +25,8 @@ from regard.training.tasks import Language, Translation
 if TYPE_CHECKING:
     from regard.exports.ctranslate2.ctranslate2_verify import Verification
 
+__all__ = ["QUANTIZATIONS", "export"]
+
 QUANTIZATIONS = ("int8", "int8_float32", "float16", "float32")
 WHERE = "regard export --to ctranslate2"
 
