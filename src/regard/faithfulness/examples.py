@@ -7,11 +7,9 @@ from itertools import islice
 from pathlib import Path
 
 from regard.adapters import Example, ModelAdapter
-from regard.inspection.atlas import SPLIT, Passage, built_in, read_passages
+from regard.inspection.atlas import Passage, read_passages
 from regard.runs import Run
-from regard.text import Classified, Table, Translation, grammar
-from regard.training import recorded
-from regard.training.tasks import BuiltInLabelled, Classification
+from regard.text import Classified, Table, Translation
 
 TABLES = (".tsv", ".csv", ".jsonl")
 
@@ -29,6 +27,11 @@ def read_examples(path: Path, asker: ModelAdapter, most: int | None) -> Sequence
 
 def built_in_examples(run: Run | None, asker: ModelAdapter, most: int) -> Sequence[Example]:
     """Of the kind that this run was trained on, none of which it has seen."""
+    from regard.inspection.atlas import SPLIT, built_in  # here, because they bring the grammar and the training room
+    from regard.text import grammar
+    from regard.training import recorded
+    from regard.training.tasks import BuiltInLabelled, Classification
+
     recipe = None if run is None else recorded(run)
     if isinstance(recipe, Classification):
         data = recipe.data

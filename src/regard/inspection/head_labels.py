@@ -11,13 +11,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regard.adapters import ModelAdapter
 from regard.errors import RecordError
 from regard.hub import origin
-from regard.inspection.atlas.head_atlas import Atlas
 from regard.inspection.record.record import Record
+
+if TYPE_CHECKING:
+    from regard.inspection.atlas import Atlas
 
 FILES = {"patterns": "atlas.json", "badges": "audit.json"}
 
@@ -30,7 +32,7 @@ def notes_of(subject: ModelAdapter, atlas: Atlas | str | os.PathLike[str] | None
     notes = notes_in(origin(subject.model))
     if atlas is None:
         return notes
-    patterns = atlas.patterns if isinstance(atlas, Atlas) else read_notes(atlas, "patterns")
+    patterns = read_notes(atlas, "patterns") if isinstance(atlas, str | os.PathLike) else atlas.patterns
     return {**notes, "patterns": patterns}
 
 

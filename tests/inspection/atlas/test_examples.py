@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from regard.errors import CorpusError, SettingError
-from regard.inspection.atlas.examples import Passage, built_in, expect_built_in, passages_of, read_passages, tagged_by
+from regard.inspection.atlas.built_in_examples import built_in
+from regard.inspection.atlas.examples import Passage, expect_built_in, passages_of, read_passages, tagged_by
 from regard.runs.run import Run
 from regard.text.examples import Translation
 

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING
 from regard.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from regard.inspection.atlas.built_in_examples import SPLIT as SPLIT, built_in as built_in
     from regard.inspection.atlas.examples import (
         BUILT_IN as BUILT_IN,
-        SPLIT as SPLIT,
         Passage as Passage,
-        built_in as built_in,
         expect_built_in as expect_built_in,
         read_passages as read_passages,
     )
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "examples": ("BUILT_IN", "Passage", "SPLIT", "built_in", "expect_built_in", "read_passages"),
+        "built_in_examples": ("SPLIT", "built_in"),
+        "examples": ("BUILT_IN", "Passage", "expect_built_in", "read_passages"),
         "export": ("LEGEND", "expect_writable"),
         "head_atlas": ("Atlas", "PROBES", "atlas", "passages_for"),
         "label_heads": ("Head", "UNKNOWN"),

@@ -23,7 +23,6 @@ from regard.inspection.atlas.examples import (
     BUILT_IN,
     Given,
     Passage,
-    built_in,
     expect_built_in,
     passages_of,
     read_passages,
@@ -124,6 +123,8 @@ def passages_for(
             raise SettingError("tags with the built-in corpus", "none: the grammar knows them", where="atlas")
         run = run_of(subject.model)
         expect_built_in(run, "atlas")
+        from regard.inspection.atlas.built_in_examples import built_in  # brings the grammar and the training room
+
         return built_in(run, subject.kind, TEXTS_OF_CORPUS if most is None else most)
     given = read_passages(Path(texts), most)
     return given if tags is None else tagged_by(given, tags)
