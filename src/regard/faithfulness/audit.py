@@ -13,7 +13,7 @@ from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -26,12 +26,13 @@ from regard.faithfulness.report import Report, expect_writable, summarise
 from regard.faithfulness.run_tests import Settings, examine
 from regard.hub import run_of
 from regard.inspection.atlas import BUILT_IN, expect_built_in
-from regard.training import World
+
+if TYPE_CHECKING:
+    from regard.training import World
 
 Tell = Callable[[int], None]
 """Told how many more decisions are done."""
 
-ALONE = World()
 EXAMPLES = 200  # of the built-in corpus, which has no end
 
 
@@ -44,7 +45,7 @@ def audit(
     settings: Settings | None = None,
     out: Sequence[str | os.PathLike[str]] = (),
     journal: str | os.PathLike[str] | None = None,
-    world: World = ALONE,
+    world: World | None = None,
     tell: Tell = lambda more: None,
 ) -> Report:
     """Test whether the attention of a model explains what it decides of some examples.
@@ -65,7 +66,7 @@ def audit(
         examined = _examined(asker, cases, settings, journal, world, tell)
     facts = {"model": asker.name, "decides": asker.decides, "settings": settings.told()}
     report = summarise(facts, examined, settings)
-    if world.first:
+    if world is None or world.first:
         for path in dict.fromkeys(paths):
             report.save(path)
         if paths and journal is not None:
@@ -78,17 +79,18 @@ def _examined(
     cases: Sequence[Case],
     settings: Settings,
     journal: str | os.PathLike[str] | None,
-    world: World,
+    world: World | None,
     tell: Tell,
 ) -> list[dict[str, Any]]:
     """What every test found of every case, in their order; parts that the journal has are not done again."""
     parts = [cases[first : first + settings.chunk] for first in range(0, len(cases), settings.chunk)]
-    kept = None if journal is None else Journal(Path(journal), _head(asker, cases, settings), world.rank)
+    rank, ranks = (0, 1) if world is None else (world.rank, world.ranks)
+    kept = None if journal is None else Journal(Path(journal), _head(asker, cases, settings), rank)
     done: dict[int, list[dict[str, Any]]] = {} if kept is None else kept.done
     tell(sum(len(part) for part in done.values()))
     try:
         for number, part in enumerate(parts):
-            if number % world.ranks != world.rank or number in done:
+            if number % ranks != rank or number in done:
                 continue
             done[number] = [one.told() for one in examine(asker, part, settings, number)]
             if kept is not None:
@@ -97,8 +99,9 @@ def _examined(
     finally:
         if kept is not None:
             kept.close()
+    own: list[Any] = [[number, done[number]] for number in sorted(done)]
     together: dict[int, list[dict[str, Any]]] = {}
-    for some in world.gather([[number, done[number]] for number in sorted(done)]):
+    for some in [own] if world is None else world.gather(own):
         together.update((int(number), examined) for number, examined in some)
     return [one for number in range(len(parts)) for one in together[number]]
 

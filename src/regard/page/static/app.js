@@ -20,7 +20,10 @@ import { Table } from "./table.js";
 import { visible } from "./text.js";
 import { WhatIf } from "./intervention.js";
 
-const HELP = "Keys: 1 to 6 views; left and right the head; up and down the place; j and k the token; [ and ] the key; w words; m measure; t table; d dark mode; Escape clears the selection.";
+/** The classes of the views. @type {Record<import("./state.js").ViewName, new (context: ViewContext) => View>} */
+const CLASSES = { sentence: Sentence, heads: Heads, matrix: Matrix, pair: PairView, layers: Layers, generation: Generation };
+
+const HELP = `Keys: 1 to ${VIEWS.length} views; left and right the head; up and down the place; j and k the token; [ and ] the key; w words; m measure; t table; d dark mode; Escape clears the selection.`;
 
 /** @type {Record<string, string>} */
 const MEASURES = { weights: "weights", norms: "weight × length of value", gradient: "weight × gradient" };
@@ -34,10 +37,9 @@ export class App {
     this.colours = colours;
     this.said = make("p", { class: "status", role: "status", "aria-live": "polite" });
     this.context = this.contextOf(null);
-    const [sentence, heads, matrix, pair, layers, generation] = VIEWS.map((name) => this.contextOf(name));
+    const shown = VIEWS.filter((name) => name !== "generation" || source.told.steps.length > 0);
     /** @type {View[]} */
-    this.views = [new Sentence(sentence), new Heads(heads), new Matrix(matrix), new PairView(pair), new Layers(layers)];
-    if (source.told.steps.length > 0) this.views.push(new Generation(generation));
+    this.views = shown.map((name) => new CLASSES[name](this.contextOf(name)));
     this.table = new Table(this.context);
     this.whatIf = source.intervene === null ? null : new WhatIf(this.context, source.intervene);
     this.tabs = this.views.map((view, n) => this.tab(view, n));

@@ -4,7 +4,7 @@
 /** @import { Measure } from "./source.js" */
 import { measureMap } from "./record.js";
 
-/** @typedef {"sentence" | "heads" | "matrix" | "pair" | "layers" | "generation"} ViewName */
+/** @typedef {typeof VIEWS[number]} ViewName */
 /** @typedef {"all" | "ab" | "ba" | "aa" | "bb"} Part */
 /** place -1: wherever this record begins; head -1: the mean over heads; query -1: none chosen; box: what the matrix shows, null for all of it.
  * @typedef {{view: ViewName, place: number, head: number, query: number, key: number, measure: Measure, words: boolean,
@@ -12,6 +12,7 @@ import { measureMap } from "./record.js";
 /** Where the state is written: the address of a page, or a trait of a widget.
  * @typedef {{read: () => string, write: (text: string, push: boolean) => void, heard: (listener: () => void) => void}} Address */
 
+/** In the order of the tabs, and of the keys 1, 2, 3 ... */
 export const VIEWS = /** @type {const} */ (["sentence", "heads", "matrix", "pair", "layers", "generation"]);
 const PARTS = ["all", "ab", "ba", "aa", "bb"];
 /** Changes of these are steps that the back button goes back. @type {(keyof Shown)[]} */
