@@ -92,7 +92,7 @@ def test_using_what_was_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_looking_of_the_book(folder: Path) -> None:
     names: dict[str, object] = {}
-    exec(blocks("docs/looking.md", "Hear it") + blocks("docs/looking.md", "Look at it"), names)
+    exec("".join(blocks("docs/looking.md", part) for part in ("Hear it", "Look at it", "Measures")), names)
     assert names["heard"]["layers.1.self_attn"].weights.shape == (1, 4, 6, 6)  # type: ignore[index]
     assert (folder / "train.html").read_text("utf-8").startswith("<!doctype html>")
 

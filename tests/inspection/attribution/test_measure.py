@@ -15,6 +15,7 @@ from regard.inspection.attribution.measure import FLOW_LONGEST, LONGEST, MEASURE
 from regard.inspection.attribution.rollout import layers_of, rollout
 from regard.inspection.record.record import Record
 from regard.page.view import View
+from regard.runs import Run
 from regard.training import TASKS, read_recipe, train
 
 TEXT = "He hit me with a pie ."
@@ -151,3 +152,19 @@ def test_a_model_that_predicts_nothing_has_no_gradients() -> None:
     assert found.values.shape == (5, 5)
     with pytest.raises(SettingError, match="no logits"):
         view.measure("gradients")
+
+
+@pytest.mark.parametrize("name", ["rollout", "gradients", "value-zeroing"])
+def test_a_model_that_trains_is_seen_without_dropout_and_goes_on_training(
+    name: str, runs: dict[str, Path], views: dict[str, View]
+) -> None:
+    model = regard.load(runs["gpt"])
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.5
+    model.train()
+    tokenizer = Run.open(runs["gpt"]).tokenizer
+    view = regard.look(model, TEXT, tokenizer=tokenizer)
+    for one, other in zip(view.measure(name), views["gpt"].measure(name), strict=True):
+        np.testing.assert_array_equal(one.values, other.values)
+    assert all(module.training for module in model.modules())

@@ -106,7 +106,7 @@ def atlas(
         raise SettingError(f"{len(given)} texts", f"at least {TEXTS}, so that chance can be told", where="atlas")
     known = learned(given) if lexicon is None else lexicon
     given += probes(known, pairs=found.kind == "translates", seed=seed)
-    with found.borrowed():
+    with found.borrowed(evaluate=True):
         counts = counted(found, given, known, seed, world, tell)
         sums = counts if world is None else _together(counts, world)
     heads = tuple(head for place, one in sums.items() for head in _heads(place, one))

@@ -10,11 +10,13 @@ that need the model take a `Rerun`, which `regard.look` makes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
+from regard.adapters import borrowed
 from regard.errors import SettingError, unknown
 from regard.inspection.attribution.flow import flow
 from regard.inspection.attribution.gradients import gradient_times_attention, integrated_gradients
@@ -56,10 +58,11 @@ def measure(name: str, record: Record, rerun: Rerun | None = None) -> list[Measu
     if longest > LONGEST:
         raise SettingError(f"a text of {longest} tokens", f"at most {LONGEST} for a measure", where=name)
     title, compute = MEASURES[name]
-    return [
-        MeasureMap(name, title, place, rows, cols, values.float().numpy(), _tokens(record, rows, cols))
-        for place, rows, cols, values in compute(record, rerun)
-    ]
+    with nullcontext() if rerun is None else borrowed(rerun.model, evaluate=True):
+        return [
+            MeasureMap(name, title, place, rows, cols, values.float().numpy(), _tokens(record, rows, cols))
+            for place, rows, cols, values in compute(record, rerun)
+        ]
 
 
 def expect_measures(names: Iterable[str]) -> None:

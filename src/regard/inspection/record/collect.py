@@ -61,7 +61,7 @@ def collect(
 
     `other`: a second text, or the translation to be read. `prefix`: tokens that what it writes begins with.
     """
-    with adapter.borrowed(through_regard=spec.gradient or spec.said is not None):
+    with adapter.borrowed(evaluate=True, through_regard=spec.gradient or spec.said is not None):
         ready = adapter.prepare(text, other, prefix)
         with listened(adapter.model, spec, ready.length) as heard:
             output = ready.forward()
