@@ -140,7 +140,7 @@ def test_a_model_that_holds_no_weights_has_the_same_loss(half: bool) -> None:
     for most in (2**62, -1):
         rules = [
             patch(f"regard.{room}.most_held", lambda device, n=most: n)
-            for room in ("models.attentive", "attention.copied")
+            for room in ("models.attentive_rnn_lm", "attention.copy_attention")
         ]
         with rules[0], rules[1], torch.autocast("cuda", BF16, enabled=half):
             total = model(text[:, :-1], texts)[0].surprise(text[:, 1:]).sum()

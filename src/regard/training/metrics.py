@@ -105,6 +105,16 @@ def f1(confusion: Tensor, average: str = "macro") -> float:
     return float(each.mean())
 
 
+def of_classes(nll: Tensor, confusion: Tensor) -> dict[str, float]:
+    """Loss, accuracy and macro F1 of a sum of -ln p and a table (C, C) of who was taken for whom."""
+    total = confusion.sum()
+    return {
+        "loss": float(nll / total),
+        "accuracy": accuracy(float(confusion.trace()), float(total)),
+        "f1": f1(confusion, average="macro"),
+    }
+
+
 def bleu(got: Sequence[str], expected: Sequence[str]) -> Grade:
     """BLEU of a corpus of detokenised texts, from 0 to 100, by sacrebleu as it stands, with its signature."""
     from sacrebleu.metrics import BLEU

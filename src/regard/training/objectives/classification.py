@@ -38,12 +38,7 @@ class Classify:
         return Measured({"nll": Logits(logits).surprise(batch.labels).double().sum(), "confusion": table.double()})
 
     def summary(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        table = sums["confusion"]
-        return {
-            "loss": float(sums["nll"] / table.sum()),
-            "accuracy": metrics.accuracy(float(table.trace()), float(table.sum())),
-            "f1": metrics.f1(table, average="macro"),
-        }
+        return metrics.of_classes(sums["nll"], sums["confusion"])
 
     def outputs(self, model: nn.Module, batch: LabelledBatch) -> Sequence[Output]:
         names = self.labels.names
