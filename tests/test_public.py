@@ -94,6 +94,14 @@ def test_import_regard_is_light() -> None:
     assert len(added) <= 20, sorted(added)
 
 
+def test_attention_needs_torch_alone() -> None:
+    """Not even triton, which is there on machines with a GPU: its kernels load when they are needed."""
+    loaded = modules_after(
+        "import regard.attention, torch; regard.attention.attend(torch.ones(1, 2), torch.ones(3, 2))"
+    )
+    assert not loaded & {"triton", "safetensors", "pydantic", "transformers"}
+
+
 def test_help_is_light() -> None:
     loaded = modules_after(COMMAND, "--help")
     assert "regard.cli.lookup" in loaded

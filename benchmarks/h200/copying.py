@@ -33,8 +33,8 @@ from regard.attention import attend
 from regard.attention.copy_attention import copied
 from regard.attention.kernels.shapes import Tiling
 from regard.attention.kernels.spans import Spans
-from regard.attention.kernels.triton import copy as launch
-from regard.attention.kernels.triton.copy import Tilings
+from regard.attention.kernels.triton import copy_kernels as launch
+from regard.attention.kernels.triton.copy_kernels import Tilings
 from regard.attention.masks import Documents, Past
 from regard.attention.scores import Bilinear
 from regard.models import attentive_rnn_lm

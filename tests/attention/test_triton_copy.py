@@ -18,7 +18,7 @@ from regard.errors import BackendError
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from regard.attention.kernels.shapes import Tiling
-from regard.attention.kernels.triton.copy import EXACT, TILINGS
+from regard.attention.kernels.triton.copy_kernels import EXACT, TILINGS
 
 checks = Checks(__file__)
 F16, F32, F64 = torch.float16, torch.float32, torch.float64
