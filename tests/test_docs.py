@@ -102,3 +102,13 @@ def test_what_one_token_gets() -> None:
     exec(blocks("docs/attention.md", "What one token gets"), names)
     share = names["share"]
     assert isinstance(share, torch.Tensor) and share.shape == (3,) and bool(((share > 0) & (share < 1)).all())
+
+
+def test_every_verb_and_recipe_is_in_the_readme() -> None:
+    from regard.cli import app
+    from regard.training import recipe_names
+
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    verbs = [str(command.name) for command in app.registered_commands]
+    assert "look" in verbs and [verb for verb in verbs if f"\nregard {verb} " not in readme] == []
+    assert [name for name in recipe_names() if f"[`{name}`](src/regard/recipes/{name}.toml)" not in readme] == []

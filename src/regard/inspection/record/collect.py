@@ -122,11 +122,11 @@ def gathered(adapter: ModelAdapter, heard: Collector, spec: RecordSpec, sides: S
     spoken = [place for place in heard if heard.calls(place)]
     if not spoken:
         raise PlaceError(
-            f"a {type(adapter.model).__name__} that attended nowhere",
+            f"a model, {type(adapter.model).__name__}, that attended nowhere",
             "a model with attention that can be heard",
             where="look",
             advice="A recurrent model without attention has none; one of transformers' needs attn_implementation "
-            '"sdpa" or "regard".',
+            '"sdpa" or "regard"; a module of your own is heard where it attends through regard.Tap or torch.',
         )
     found = []
     for name in spoken:

@@ -23,7 +23,7 @@ import { WhatIf } from "./intervention.js";
 /** The classes of the views. @type {Record<import("./state.js").ViewName, new (context: ViewContext) => View>} */
 const CLASSES = { sentence: Sentence, heads: Heads, matrix: Matrix, pair: PairView, layers: Layers, generation: Generation };
 
-const HELP = `Keys: 1 to ${VIEWS.length} views; left and right the head; up and down the place; j and k the token; [ and ] the key; w words; m measure; t table; d dark mode; Escape clears the selection.`;
+const HELP = "left and right the head; up and down the place; j and k the token; [ and ] the key; w words; m measure; t table; d dark mode; Escape clears the selection.";
 
 /** @type {Record<string, string>} */
 const MEASURES = { weights: "weights", norms: "weight × length of value", gradient: "weight × gradient" };
@@ -91,7 +91,7 @@ export class App {
   }
 
   help() {
-    return make("details", { class: "help" }, make("summary", {}, "Keys"), make("p", {}, HELP));
+    return make("details", { class: "help" }, make("summary", {}, "Keys"), make("p", {}, `Keys: 1 to ${this.views.length} views; ${HELP}`));
   }
 
   chooser() {

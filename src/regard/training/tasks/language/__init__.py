@@ -45,12 +45,12 @@ class Language(Recipe):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if isinstance(self.model, Gpt) and isinstance(self.batches, InLanes):
+        if isinstance(self.batches, InLanes) and not self.model.carries_state:
             raise SettingError(
-                "lanes for a gpt",
+                f"lanes for a {self.model.kind}",
                 "blocks",
                 where="batches.kind",
-                advice="Lanes are for models that carry a state from batch to batch, and a GPT has none.",
+                advice="Lanes are for models that carry a state from batch to batch, and this one has none.",
             )
         return self
 
@@ -75,9 +75,9 @@ class Language(Recipe):
         return Prepared(
             recipe=self,
             model=self.assemble(folder),
-            objective=PredictNext(*told)
-            if isinstance(self.model, Gpt)
-            else ReadOn(*told, carries=lanes, open=self.open),
+            objective=ReadOn(*told, carries=lanes, open=self.open)
+            if self.model.carries_state
+            else PredictNext(*told),
             train=batches(text.train, rank, ranks),
             valid=None if valid is None else partial(batches, valid),
             notes=(count, *text.notes),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -29,6 +29,7 @@ class Gpt(Section):
     is. `hidden`: of the feed-forward layers, 4 x width if not told. `base`: of rotary angles.
     """
 
+    carries_state: ClassVar[bool] = False
     kind: Literal["gpt"] = "gpt"
     layers: Count = GPTConfig.layers
     heads: Count = GPTConfig.heads
@@ -50,6 +51,7 @@ class Gpt(Section):
 class Window(Section):
     """The last `size` words side by side, each `width` wide, and one layer of `hidden` units."""
 
+    carries_state: ClassVar[bool] = True  # from one batch to the next, where batches are lanes
     kind: Literal["window"] = "window"
     size: Count = WindowLMConfig.size
     width: Count = WindowLMConfig.width
@@ -61,6 +63,7 @@ class Window(Section):
 class Recurrent(Section):
     """Words `width` wide, read by recurrent layers of `hidden` units; `tied`: the softmax takes the words' vectors."""
 
+    carries_state: ClassVar[bool] = True
     kind: Literal["recurrent"] = "recurrent"
     cell: CellName = RecurrentLMConfig.cell
     layers: Count = RecurrentLMConfig.layers
@@ -77,6 +80,7 @@ class Attentive(Section):
     sentinel gives way.
     """
 
+    carries_state: ClassVar[bool] = True
     kind: Literal["attentive"] = "attentive"
     cell: CellName = AttentiveLMConfig.cell
     layers: Count = AttentiveLMConfig.layers
