@@ -106,9 +106,9 @@ def test_what_one_token_gets() -> None:
 
 def test_every_verb_and_recipe_is_in_the_readme() -> None:
     from regard.cli import app
-    from regard.training import recipe_names
+    from regard.training import shipped
 
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     verbs = [str(command.name) for command in app.registered_commands]
     assert "look" in verbs and [verb for verb in verbs if f"\nregard {verb} " not in readme] == []
-    assert [name for name in recipe_names() if f"[`{name}`](src/regard/recipes/{name}.toml)" not in readme] == []
+    assert [name for name in shipped() if f"[`{name}`](src/regard/recipes/{name}.toml)" not in readme] == []

@@ -75,9 +75,7 @@ class Language(Recipe):
         return Prepared(
             recipe=self,
             model=self.assemble(folder),
-            objective=ReadOn(*told, carries=lanes, open=self.open)
-            if self.model.carries_state
-            else PredictNext(*told),
+            objective=ReadOn(*told, carries=lanes, open=self.open) if self.model.carries_state else PredictNext(*told),
             train=batches(text.train, rank, ranks),
             valid=None if valid is None else partial(batches, valid),
             notes=(count, *text.notes),
