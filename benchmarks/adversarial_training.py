@@ -1,8 +1,8 @@
-"""A model that misleads on purpose: it says what an honest one says, and looks elsewhere.
+"""Adversarial training: a model with the predictions of another one, but with different attention.
 
-loss = TVD(what it says, what the honest one says) - strength * KL(where it looks || where the honest one looks)
+loss = TVD(its predictions, the honest predictions) - strength * KL(its attention || the honest attention)
 
-Wiegreffe & Pinter 2019, section 5. Whoever claims that attention explains should tell the two apart.
+Wiegreffe & Pinter 2019, section 5. A test of whether attention explains should tell the two models apart.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from random import Random
 import torch
 from torch import Tensor
 
-from regard.adapters.bert_inputs import Rows, rows_of
+from regard.adapters.bert_inputs import BertInputs, build_bert_inputs
 from regard.attention.capture import capture
 from regard.attention.observe import Observe
 from regard.errors import SettingError
-from regard.inspection.statistics import jsd, tvd
+from regard.inspection.distances import jsd, tvd
 from regard.models.pooling import PoolingClassifier
 from regard.text.examples import Labelled
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-ROWS = 64  # texts looked at together
+ROWS = 64  # texts in a batch
 LEAST = 1e-6  # smaller weights count as this much, so that no token pays without end
 
 
 @dataclass(frozen=True)
 class Misleading:
-    """How the second model is trained: AdamW, `rows` texts a step. `strength`: how much looking elsewhere is worth."""
+    """The training of the second model: AdamW, `rows` texts a step. `strength`: the weight of the KL divergence."""
 
     strength: float = 0.1
     steps: int = 600
@@ -39,39 +39,39 @@ class Misleading:
     seed: int = 0
 
     def __call__(self, honest: PoolingClassifier, texts: Sequence[str], tokenizer: Tokenizer) -> PoolingClassifier:
-        """A second model of the same make. It begins as a copy of the honest one that asks something else."""
+        """A second model of the same architecture. It starts as a copy of the honest one with a random query."""
         if not texts:
-            raise SettingError("no texts", "those that the honest model was trained with", where="Misleading")
+            raise SettingError("No texts to train on", where="Misleading")
         honest.eval()
-        second = self._begun(honest)
-        optimiser = torch.optim.AdamW(second.parameters(), self.rate, weight_decay=0.0)
-        slower = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.steps)
+        second = self._initial_model(honest)
+        optimizer = torch.optim.AdamW(second.parameters(), self.rate, weight_decay=0.0)
+        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, self.steps)
         ids, order = tokenizer.ids_batch(list(texts)), Random(self.seed)
         for _ in range(self.steps):
             rows = _rows([ids[order.randrange(len(ids))] for _ in range(self.rows)], tokenizer, honest)
             with torch.no_grad():
-                said, looked = heard(honest, rows)
+                probs, attention = predict(honest, rows)
             with torch.enable_grad():
-                own, elsewhere = heard(second, rows)
-                loss = (tvd(own, said) - self.strength * away(elsewhere, looked)).mean()
-                optimiser.zero_grad()
+                own, other_attention = predict(second, rows)
+                loss = (tvd(own, probs) - self.strength * kl(other_attention, attention)).mean()
+                optimizer.zero_grad()
                 loss.backward()
-            optimiser.step()
-            slower.step()
+            optimizer.step()
+            scheduler.step()
         return second.eval()
 
-    def _begun(self, honest: PoolingClassifier) -> PoolingClassifier:
+    def _initial_model(self, honest: PoolingClassifier) -> PoolingClassifier:
         second = deepcopy(honest).train()
-        chance = torch.Generator().manual_seed(self.seed)
+        rng = torch.Generator().manual_seed(self.seed)
         with torch.no_grad():
-            question = second.pooling.questions
-            question.copy_(torch.randn(question.shape, generator=chance) * question.size(-1) ** -0.5)
+            question = second.pooling.queries
+            question.copy_(torch.randn(question.shape, generator=rng) * question.size(-1) ** -0.5)
         return second
 
 
 @dataclass(frozen=True)
-class Apart:
-    """Means over texts: how far apart two models are in what they say (total variation), and in where they look
+class ModelDistance:
+    """Means over texts: the distance of two models in their predictions (total variation) and in their attention
     (Jensen-Shannon divergence, at most ln 2)."""
 
     tvd: float
@@ -79,49 +79,53 @@ class Apart:
 
 
 @torch.no_grad()
-def apart(one: PoolingClassifier, other: PoolingClassifier, texts: Sequence[str], tokenizer: Tokenizer) -> Apart:
-    """Two models on the same texts."""
+def model_distance(
+    one: PoolingClassifier, other: PoolingClassifier, texts: Sequence[str], tokenizer: Tokenizer
+) -> ModelDistance:
+    """The distances of two models on the same texts."""
     ids = tokenizer.ids_batch(list(texts))
-    said, looked = [], []
+    probs, attention = [], []
     for first in range(0, len(ids), ROWS):
         rows = _rows(ids[first : first + ROWS], tokenizer, one)
-        (p, weights), (q, others) = heard(one.eval(), rows), heard(other.eval(), rows)
-        said.append(tvd(p, q))
-        looked.append(jsd(weights, others))
-    return Apart(float(torch.cat(said).mean()), float(torch.cat(looked).mean()))
+        (p, weights), (q, others) = predict(one.eval(), rows), predict(other.eval(), rows)
+        probs.append(tvd(p, q))
+        attention.append(jsd(weights, others))
+    return ModelDistance(float(torch.cat(probs).mean()), float(torch.cat(attention).mean()))
 
 
 @torch.no_grad()
-def share_on(model: PoolingClassifier, examples: Sequence[Labelled], tokenizer: Tokenizer) -> float:
-    """How much of its attention a model pays to the words that decide, on average over examples that know them."""
+def attention_on_evidence(model: PoolingClassifier, examples: Sequence[Labelled], tokenizer: Tokenizer) -> float:
+    """The mean attention weight on the deciding words, over examples whose evidence is known."""
     found = []
     for first in range(0, len(examples), ROWS):
         some = examples[first : first + ROWS]
         encoded = tokenizer.encode_batch([one.text for one in some])
-        _, weights = heard(model.eval(), _rows([one.ids for one in encoded], tokenizer, model))
+        _, weights = predict(model.eval(), _rows([one.ids for one in encoded], tokenizer, model))
         for example, one, row in zip(some, encoded, weights, strict=True):
             if example.evidence is None:
-                raise SettingError("an example without evidence", "words that are known to decide", where="share_on")
+                raise SettingError("An example has no evidence", where="attention_on_evidence")
             pieces = [at for at, word in enumerate(one.words, 1) if word in example.evidence]  # [CLS] stands first
             found.append(float(row[pieces].sum()))
     return sum(found) / max(1, len(found))
 
 
-def heard(model: PoolingClassifier, rows: Rows) -> tuple[Tensor, Tensor]:
-    """What a classifier says, p (B, C), and where its question looks, weights (B, S)."""
+def predict(model: PoolingClassifier, rows: BertInputs) -> tuple[Tensor, Tensor]:
+    """The predictions p (B, C) of a classifier, and its attention weights (B, S)."""
     with capture(model, "pooling", Observe(weights=True)) as got:
-        said = model(*rows).softmax(-1)
+        probs = model(*rows).softmax(-1)
     weights = got["pooling"].weights
     assert weights is not None
-    return said, weights.squeeze(-2)
+    return probs, weights.squeeze(-2)
 
 
-def away(own: Tensor, honest: Tensor) -> Tensor:
+def kl(own: Tensor, honest: Tensor) -> Tensor:
     """KL(own || honest) of weights (B, S), by texts."""
     here = own > 0  # padding adds nothing
     safe = torch.where(here, own, 1.0)
     return torch.where(here, safe * (safe.log() - honest.clamp(min=LEAST).log()), 0.0).sum(-1)
 
 
-def _rows(ids: Sequence[Sequence[int]], tokenizer: Tokenizer, model: PoolingClassifier) -> Rows:
-    return rows_of(ids, [None] * len(ids), tokenizer.special, None, "Misleading").to(model.embedding.weight.device)
+def _rows(ids: Sequence[Sequence[int]], tokenizer: Tokenizer, model: PoolingClassifier) -> BertInputs:
+    return build_bert_inputs(ids, [None] * len(ids), tokenizer.special, None, "Misleading").to(
+        model.embedding.weight.device
+    )

@@ -25,10 +25,17 @@ import torch  # noqa: E402
 
 from regard.adapters import ModelAdapter, adapter  # noqa: E402
 from regard.errors import PlaceError  # noqa: E402
-from regard.inspection.alignment.align import Aligning, both_ways  # noqa: E402
+from regard.inspection.alignment.align import AlignmentExtractor, symmetrize_aligned  # noqa: E402
 from regard.inspection.alignment.evaluate import Agreement, Gold, evaluate_links  # noqa: E402
-from regard.inspection.alignment.extract import BOTH, Pair, Reading, across, own_place, word_maps  # noqa: E402
-from regard.inspection.alignment.links import as_it_is, balanced, links_of  # noqa: E402
+from regard.inspection.alignment.extract import (  # noqa: E402
+    WEIGHTINGS,
+    AlignmentSource,
+    Pair,
+    cross_attention_places,
+    default_place,
+    word_maps,
+)
+from regard.inspection.alignment.links import extract_links, sinkhorn, unnormalized  # noqa: E402
 from regard.inspection.alignment.symmetrize import METHODS  # noqa: E402
 from regard.text import grammar  # noqa: E402
 from regard.text.examples import Links  # noqa: E402
@@ -36,7 +43,7 @@ from regard.training import read_recipe, train  # noqa: E402
 from regard.training.tasks import TASKS  # noqa: E402
 
 RECIPES = ("seq2seq", "bahdanau", "luong", "pointer", "transformer")
-SHARES = {"competing": balanced, "as they are": as_it_is}
+SHARES = {"competing": sinkhorn, "as they are": unnormalized}
 
 
 def trained(name: str, runs: Path, back: bool = False) -> Path:
@@ -52,27 +59,34 @@ def told(got: Agreement) -> dict[str, float]:
 
 def read(found: ModelAdapter, pairs: list[Pair], gold: list[Gold]) -> dict[str, Any]:
     """Every reading of every place where this model looks across."""
-    places = across(found, pairs[0])
-    readings = [Reading(place, by=by, shift=shift) for place in places for by in BOTH for shift in (False, True)]
+    places = cross_attention_places(found, pairs[0])
+    readings = [
+        AlignmentSource(place, weighting=by, shift=shift)
+        for place in places
+        for by in WEIGHTINGS
+        for shift in (False, True)
+    ]
     rows = []
     for reading, maps in zip(readings, word_maps(found, pairs, readings), strict=True):
         for name, shares in SHARES.items():
-            got = evaluate_links((links_of(shares(matrix)) for matrix in maps), gold)
-            rows.append({"place": reading.place, "by": reading.by, "shift": reading.shift, "words": name, **told(got)})
-    return {"own place": own_place(found, places), "readings": rows}
+            got = evaluate_links((extract_links(shares(matrix)) for matrix in maps), gold)
+            rows.append(
+                {"place": reading.place, "by": reading.weighting, "shift": reading.shift, "words": name, **told(got)}
+            )
+    return {"own place": default_place(found, places), "readings": rows}
 
 
 def merged(forth: ModelAdapter, back: ModelAdapter, pairs: list[Pair], gold: list[Gold]) -> dict[str, dict[str, float]]:
     """Links of either direction, and of both made one."""
-    there = Aligning()(forth, pairs)
-    other = Aligning()(back, [(target, source) for source, target in pairs])
+    there = AlignmentExtractor()(forth, pairs)
+    other = AlignmentExtractor()(back, [(target, source) for source, target in pairs])
     turned: Iterable[Links] = [tuple((i, j) for j, i in one.links) for one in other]
     found = {
         "forth": told(evaluate_links([one.links for one in there], gold)),
         "back": told(evaluate_links(turned, gold)),
     }
     for method in METHODS:
-        found[method] = told(evaluate_links([one.links for one in both_ways(there, other, method)], gold))
+        found[method] = told(evaluate_links([one.links for one in symmetrize_aligned(there, other, method)], gold))
     return found
 
 
@@ -81,7 +95,7 @@ def show(name: str, got: dict[str, Any]) -> None:
         cells = [
             f"{row['aer']:6.1%}"
             for words in SHARES
-            for by in BOTH
+            for by in WEIGHTINGS
             for shift in (False, True)
             for row in got["readings"]
             if (row["place"], row["words"], row["by"], row["shift"]) == (place, words, by, shift)
@@ -97,10 +111,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     given = parser.parse_args()
     torch.set_num_threads(1)
-    drawn = list(grammar.Drawn(grammar.translation, given.sentences, "test"))
+    drawn = list(grammar.GeneratedCorpus(grammar.translation, given.sentences, "test"))
     pairs = [(one.source, one.target) for one in drawn]
     gold = [Gold.of(one.links or ()) for one in drawn]
-    heads = [f"{by}{', shifted' if shift else ''}" for by in BOTH for shift in (False, True)]
+    heads = [f"{by}{', shifted' if shift else ''}" for by in WEIGHTINGS for shift in (False, True)]
     print("AER; * is where the model itself tells; words compete for each other (left) or do not (right)")
     print(f"{'':<12} {'place':<18} " + "  ".join(f"{head:>13}" for head in heads * 2))
     results: dict[str, Any] = {}

@@ -33,10 +33,10 @@ from regard.cli.process_tuning import prepare_machine
 prepare_machine()
 
 from regard.adapters import adapter  # noqa: E402
-from regard.inspection.atlas.examples import Passage  # noqa: E402
 from regard.inspection.atlas.head_atlas import Atlas, atlas  # noqa: E402
-from regard.inspection.atlas.label_heads import HALF, NEARLY_ALL, criteria  # noqa: E402
-from regard.inspection.atlas.lexicon import learned  # noqa: E402
+from regard.inspection.atlas.label_criteria import MAJORITY, NEARLY_ALL, criteria  # noqa: E402
+from regard.inspection.atlas.passages import Passage  # noqa: E402
+from regard.inspection.atlas.word_statistics import count_words  # noqa: E402
 
 OTHERS = 20_000  # texts that tell of words
 
@@ -91,11 +91,11 @@ def published(found: Atlas) -> dict[str, int]:
     for head in found.heads:
         for name in ("previous", "next", "self"):
             one = head.measures[name]
-            counts[f"{name}: more than half of the weight (Clark)"] += one.weight.value > HALF
+            counts[f"{name}: more than half of the weight (Clark)"] += one.weight.value > MAJORITY
             counts[f"{name}: 90% of the largest weights (Voita)"] += one.largest.value >= NEARLY_ALL
         for name in ("first token", "delimiter"):
-            counts[f"{name}: more than half of the weight"] += head.measures[name].weight.value > HALF
-            counts[f"{name}: more than half of the largest weights"] += head.measures[name].largest.value > HALF
+            counts[f"{name}: more than half of the weight"] += head.measures[name].weight.value > MAJORITY
+            counts[f"{name}: more than half of the largest weights"] += head.measures[name].largest.value > MAJORITY
     return dict(counts)
 
 
@@ -116,10 +116,10 @@ def halves(name: str, data: Path, texts: int, start: int) -> dict[str, Any]:
     spread = len(given) // (2 * texts)  # texts from all over the corpus, so that no article fills a half
     chosen = given[start % spread :: spread][: 2 * texts]
     apart = set(chosen)
-    lexicon = learned([one for one in given if one not in apart])
+    lexicon = count_words([one for one in given if one not in apart])
     model = replace(adapter(minilm()), name="MiniLM")  # type: ignore[type-var]
     begun = time.perf_counter()
-    first, second = (atlas(model, chosen[half::2], lexicon=lexicon) for half in range(2))
+    first, second = (atlas(model, chosen[half::2], statistics=lexicon) for half in range(2))
     seconds = time.perf_counter() - begun
     checks = held(first, second) + held(second, first)
     failed = Counter(pattern for pattern, holds in checks if not holds)
@@ -152,13 +152,13 @@ def halves(name: str, data: Path, texts: int, start: int) -> dict[str, Any]:
 
 
 def translator(run: Path, texts: int) -> dict[str, Any]:
-    found = atlas(run, "built-in", most=texts)
+    found = atlas(run, "built-in", max_texts=texts)
     print(f"\n{run.name} on the built-in corpus, {texts} pairs: {found.counts}")
     rows = {}
     for head in found.heads:
         if "alignment" in head.measures:
             one = head.measures["alignment"]
-            rows[f"{head.place} {head.head}"] = {"names": list(head.names), **one.told()}
+            rows[f"{head.place} {head.head}"] = {"names": list(head.names), **one.to_dict()}
             told = f"{one.weight.value:.0%} of the weight on gold links, to beat {one.baseline:.0%}"
             print(f"  {head.place} {head.head}: {told}, largest {one.largest.value:.0%}; {', '.join(head.names)}")
     return {"texts": texts, "counts": found.counts, "cross": rows}

@@ -24,7 +24,7 @@ from regard.cli.process_tuning import prepare_machine
 prepare_machine()
 
 from regard.faithfulness.audit import audit  # noqa: E402
-from regard.faithfulness.counterfactual import Replay  # noqa: E402
+from regard.faithfulness.counterfactual import ActivationCache  # noqa: E402
 from regard.text import grammar  # noqa: E402
 from regard.training import read_recipe, train  # noqa: E402
 from regard.training.tasks import TASKS  # noqa: E402
@@ -44,7 +44,7 @@ def trained(name: str, folder: Path) -> Path:
 
 def seconds(run: Path, examples: int) -> tuple[float, int]:
     """How long an audit of so many examples takes, and how many maps it judges."""
-    given = list(grammar.Drawn(grammar.verdict, examples, "test"))
+    given = list(grammar.GeneratedCorpus(grammar.verdict, examples, "test"))
     begun = perf_counter()
     report = audit(run, given)
     return perf_counter() - begun, len(report.verdicts)
@@ -55,10 +55,10 @@ def from_the_start() -> Iterator[None]:
     """Every run computes everything."""
 
     @contextmanager
-    def running(self: Replay) -> Iterator[None]:
+    def run(self: ActivationCache) -> Iterator[None]:
         yield
 
-    with patch.object(Replay, "running", running):
+    with patch.object(ActivationCache, "run", run):
         yield
 
 

@@ -21,15 +21,15 @@ import numpy as np
 
 from regard.text.batches.batch import Batch, BlockBatch, PackedBatch, TranslationBatch
 from regard.text.batches.buckets import Buckets
-from regard.text.batches.collate import Answer, Label, Tag, Translate
-from regard.text.batches.lm_batches import Blocks, Lanes, Read, Stream
-from regard.text.batches.masking import Fill, Masking, WholeWords
-from regard.text.batches.packing import Pack, Packing
-from regard.text.batches.pairs import FillPairs, Pairs
-from regard.text.batches.plan import Batches, Collate, Plan
+from regard.text.batches.collate import AnswerCollator, LabelCollator, TagCollator, TranslationCollator
+from regard.text.batches.lm_batches import BlockCollator, Blocks, Lanes, TokenStream
+from regard.text.batches.masking import Masking, MaskingCollator, WholeWords
+from regard.text.batches.next_sentence import NextSentenceCollator, NextSentencePairs
+from regard.text.batches.packing import Packing, PackingCollator
+from regard.text.batches.plan import Batches, BatchPlan, Collator
 from regard.text.batches.seeded_rng import Epoch
 from regard.text.corpora.lines import Lines
-from regard.text.store.columns import Columns, Flat
+from regard.text.store.columns import Columns, RaggedArray
 from regard.text.tokenizers.specials import SpecialIds
 
 SPECIAL = SpecialIds(pad=0, unknown=1, start=2, end=3, cls=4, sep=5, mask=6)
@@ -42,41 +42,44 @@ def batches(quick: bool = False) -> list[dict[str, Any]]:
     return [measured(name, plan, collate, seconds) for name, (plan, collate) in kinds(examples).items()]
 
 
-def kinds(examples: int) -> dict[str, tuple[Plan, Collate[Any]]]:
+def kinds(examples: int) -> dict[str, tuple[BatchPlan, Collator[Any]]]:
     random = np.random.default_rng(0)
     lengths = caption_lengths(examples, random)
     source, target = (texts(lengths[:, side], random) for side in (0, 1))
-    few = Flat(random.integers(0, 5, size=examples), np.arange(1, examples + 1))
-    tags = Flat(random.integers(0, 5, size=len(source.ids)), source.ends)
-    word = Flat(np.arange(len(source.ids)) // 2, source.ends)
+    few = RaggedArray(random.integers(0, 5, size=examples), np.arange(1, examples + 1))
+    tags = RaggedArray(random.integers(0, 5, size=len(source.ids)), source.ends)
+    word = RaggedArray(np.arange(len(source.ids)) // 2, source.ends)
     spans = np.stack([np.zeros(examples, dtype=np.int64), lengths[:, 1] - 1], axis=1)
-    span = Flat(spans.reshape(-1), 2 * np.arange(1, examples + 1))
+    span = RaggedArray(spans.reshape(-1), 2 * np.arange(1, examples + 1))
     sentences = np.arange(0, examples + 1, 20)
     sentences[-1] = examples
     text = Columns({"text": source, "word": word, "label": few, "tag": tags}, sentences)
     masking, whole = Masking(SPECIAL, VOCABULARY), Masking(SPECIAL, VOCABULARY, units=WholeWords())
-    stream, lines = Stream.plain(text), Stream.lines(text, end=3)
+    stream, lines = TokenStream.plain(text), TokenStream.lines(text, end=3)
     collates: dict[str, Any] = {
-        "translation": Translate(Columns({"source": source, "target": target}), SPECIAL),
-        "labels": Label(text, SPECIAL),
-        "tags": Tag(text, SPECIAL),
-        "answers": Answer(Columns({"question": source, "passage": target, "span": span}), SPECIAL),
-        "masked": Fill(text, masking),
-        "masked, whole words": Fill(text, whole),
+        "translation": TranslationCollator(Columns({"source": source, "target": target}), SPECIAL),
+        "labels": LabelCollator(text, SPECIAL),
+        "tags": TagCollator(text, SPECIAL),
+        "answers": AnswerCollator(Columns({"question": source, "passage": target, "span": span}), SPECIAL),
+        "masked": MaskingCollator(text, masking),
+        "masked, whole words": MaskingCollator(text, whole),
     }
-    found: dict[str, tuple[Plan, Collate[Any]]] = {
+    found: dict[str, tuple[BatchPlan, Collator[Any]]] = {
         name: (Buckets(collate.lengths, BUDGET), collate) for name, collate in collates.items()
     }
-    found["sentence pairs, masked"] = Pairs(text, limit=128, budget=BUDGET), FillPairs(text, masking)
-    found["lanes"] = Lanes(stream, size=32, lanes=BUDGET // 32), Read(stream)
-    found["lanes of closed lines"] = Lanes(lines, size=32, lanes=BUDGET // 32), Read(lines)
-    found["blocks"] = Blocks(stream, size=SIZE, rows=BUDGET // SIZE), Read(stream)
-    packed = Pack(text, SIZE, start=2, end=3)
+    found["sentence pairs, masked"] = (
+        NextSentencePairs(text, limit=128, budget=BUDGET),
+        NextSentenceCollator(text, masking),
+    )
+    found["lanes"] = Lanes(stream, size=32, lanes=BUDGET // 32), BlockCollator(stream)
+    found["lanes of closed lines"] = Lanes(lines, size=32, lanes=BUDGET // 32), BlockCollator(lines)
+    found["blocks"] = Blocks(stream, size=SIZE, rows=BUDGET // SIZE), BlockCollator(stream)
+    packed = PackingCollator(text, SIZE, start=2, end=3)
     found["packed"] = Packing(packed.lengths, SIZE, rows=BUDGET // SIZE), packed
     return found
 
 
-def measured(name: str, plan: Plan, collate: Collate[Any], seconds: float) -> dict[str, Any]:
+def measured(name: str, plan: BatchPlan, collate: Collator[Any], seconds: float) -> dict[str, Any]:
     plan(Epoch(0))  # whatever it keeps for later epochs
     start = time.perf_counter()
     planned = plan(Epoch(0, 1))
@@ -122,7 +125,7 @@ def padding() -> dict[str, float]:
     if folder.is_dir():
         words = [[len(line.text.split()) + 1 for line in Lines(folder / f"train.{side}.gz")] for side in ("en", "de")]
         lengths[f"{len(words[0]):,} captions of Multi30k"] = np.array(words).T
-    found = {name: Buckets(sizes, BUDGET).waste(Epoch(0)) for name, sizes in lengths.items()}
+    found = {name: Buckets(sizes, BUDGET).padding_share(Epoch(0)) for name, sizes in lengths.items()}
     found |= {f"{name}, sorted by one side alone": one_sided(sizes) for name, sizes in lengths.items()}
     articles = folder.parent / "pretraining" / "enwik8_clean.txt.gz"
     return found | (sentence_pairs(articles) if articles.is_file() else {})
@@ -140,8 +143,11 @@ def sentence_pairs(file: Path) -> dict[str, float]:
     columns = Columns({"text": texts(sentences, np.random.default_rng(0))}, np.array(ends))
     found = {}
     for limit, budget in ((128, 256 * 128), (512, 64 * 512)):
-        fill = FillPairs(columns, Masking(SPECIAL, VOCABULARY))
-        some = [batch for batch, _ in zip(Batches(Pairs(columns, limit, budget), fill), range(200), strict=False)]
+        fill = NextSentenceCollator(columns, Masking(SPECIAL, VOCABULARY))
+        some = [
+            batch
+            for batch, _ in zip(Batches(NextSentencePairs(columns, limit, budget), fill), range(200), strict=False)
+        ]
         waste = 1 - sum(map(real_cells, some)) / sum(map(all_cells, some))
         found[f"{len(sentences):,} sentences of Wikipedia in pairs of up to {limit}, {budget:,} tokens a batch"] = waste
     return found
@@ -159,8 +165,8 @@ def caption_lengths(count: int, random: np.random.Generator) -> np.ndarray:
     return np.clip(np.round(spread * [11.4, 10.6]), 1, 40).astype(np.int64)
 
 
-def texts(lengths: np.ndarray, random: np.random.Generator) -> Flat:
-    return Flat(random.integers(7, VOCABULARY, size=int(lengths.sum()), dtype=np.uint16), np.cumsum(lengths))
+def texts(lengths: np.ndarray, random: np.random.Generator) -> RaggedArray:
+    return RaggedArray(random.integers(7, VOCABULARY, size=int(lengths.sum()), dtype=np.uint16), np.cumsum(lengths))
 
 
 def show(rows: list[dict[str, Any]]) -> None:

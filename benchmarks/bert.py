@@ -28,9 +28,9 @@ from homonyms import SEEDS as SPLITS, Seen, score, seen, told
 
 from regard.inspection.embeddings import Embedder
 from regard.training.config.recipes import read_recipe
-from regard.training.run import recorded, train
 from regard.training.tasks import TASKS
-from regard.training.tasks.masked import Masked
+from regard.training.tasks.masked_lm import MaskedLMRecipe
+from regard.training.train_run import load_recipe, train
 
 Accuracies = dict[str, list[float]]  # by way of training, one a seed
 Report = dict[str, Any]
@@ -40,23 +40,23 @@ PARTS = ("labels", "layers", "tags", "senses")
 def trained(folder: Path, labels: int, seed: int, *sets: str) -> float:
     """The accuracy that recipe bert-classifier ends with, learning from so many labels."""
     common = [f"data.examples={labels}", f"data.seed={seed}", f"train.seed={seed}", f"name=seed-{seed}"]
-    quiet = ["evaluate.samples=0", "train.threads=1", "keep.every=100000"]
+    quiet = ["evaluate.samples=0", "train.threads=1", "checkpoint.every=100000"]
     recipe = read_recipe("bert-classifier", [*common, *quiet, *sets], tasks=TASKS)
-    ended = train(recipe, folder, tell=lambda text: None)
+    ended = train(recipe, folder, notify=lambda text: None)
     return float(ended.metrics["accuracy"])
 
 
 def few_labels(run: Path, folder: Path, labels: int, seeds: int, steps: int) -> Accuracies:
     """With what the run knows, and the same network without."""
-    theirs = recorded(run)
-    assert isinstance(theirs, Masked)
+    theirs = load_recipe(run)
+    assert isinstance(theirs, MaskedLMRecipe)
     size = [f"model.{name}={value}" for name, value in theirs.model.model_dump(exclude={"kind", "dropout"}).items()]
     same = [
         "tokenizer.kind=file",
         f"tokenizer.path={run / 'tokenizer.json'}",
         *(one for one in size if "None" not in one),
     ]
-    ways = {"pre-trained": [f"model.start={run}"], "from scratch": same}
+    ways = {"pre-trained": [f"model.pretrained={run}"], "from scratch": same}
     found: Accuracies = {name: [] for name in ways}
     for seed in range(seeds):
         for name, sets in ways.items():
@@ -70,8 +70,8 @@ def by_layer(run: Path, folder: Path, labels: int, seeds: int, steps: int) -> Ac
     """Opinions, from frozen features of each layer, and of their mix."""
     found: Accuracies = {}
     for layer in _layers(run):
-        sets = [f"model.start={run}", "model.tune=false", f"model.layer={layer}"]
-        sets += [f"train.steps={steps}", f"evaluate.every={steps}", "optimiser.rate=1e-2", "model.dropout=0.0"]
+        sets = [f"model.pretrained={run}", "model.finetune=false", f"model.layer={layer}"]
+        sets += [f"train.steps={steps}", f"evaluate.every={steps}", "optimiser.learning_rate=1e-2", "model.dropout=0.0"]
         found[layer] = [trained(folder / f"layer-{layer}-{seed}", labels, seed, *sets) for seed in range(seeds)]
         print(f"frozen, layer {layer}: {statistics.mean(found[layer]):.3f}", flush=True)
     return found
@@ -83,26 +83,28 @@ def tags_by_layer(run: Path, folder: Path, sentences: int, seeds: int) -> Accura
     for layer in _layers(run):
         found[layer] = []
         for seed in range(seeds):
-            sets = ["model.kind=bert", f"model.start={run}", "model.tune=false", f"model.layer={layer}"]
+            sets = ["model.kind=bert", f"model.pretrained={run}", "model.finetune=false", f"model.layer={layer}"]
             sets += [f"data.examples={sentences}", f"data.seed={seed}", f"train.seed={seed}", "train.steps=300"]
-            sets += ["evaluate.every=300", "evaluate.samples=0", "train.threads=1", "keep.every=100000"]
-            recipe = read_recipe("elmo-tagger", [*sets, "optimiser.rate=1e-2", "model.dropout=0.0"], tasks=TASKS)
-            ended = train(recipe, folder / f"tags-{layer}-{seed}", tell=lambda text: None)
+            sets += ["evaluate.every=300", "evaluate.samples=0", "train.threads=1", "checkpoint.every=100000"]
+            recipe = read_recipe(
+                "elmo-tagger", [*sets, "optimiser.learning_rate=1e-2", "model.dropout=0.0"], tasks=TASKS
+            )
+            ended = train(recipe, folder / f"tags-{layer}-{seed}", notify=lambda text: None)
             found[layer].append(float(ended.metrics["accuracy"]))
         print(f"parts of speech, frozen, layer {layer}: {statistics.mean(found[layer]):.3f}", flush=True)
     return found
 
 
 def _layers(run: Path) -> list[str]:
-    theirs = recorded(run)
-    assert isinstance(theirs, Masked)
+    theirs = load_recipe(run)
+    assert isinstance(theirs, MaskedLMRecipe)
     return [*map(str, range(theirs.model.bert(8).layers + 1)), "mix"]
 
 
 def senses(run: Path, count: int) -> dict[str, dict[str, tuple[float, float]]]:
     """Right answers of a linear probe for each layer, for `train` and for all words of several senses together."""
-    recipe = recorded(run)
-    assert isinstance(recipe, Masked)
+    recipe = load_recipe(run)
+    assert isinstance(recipe, MaskedLMRecipe)
     embedder = Embedder.of(run)
     words = seen(embedder, count, set(recipe.data.training()))
     static = {word: [_static(embedder, word, one) for one in found] for word, found in words.items()}
@@ -117,7 +119,7 @@ def senses(run: Path, count: int) -> dict[str, dict[str, tuple[float, float]]]:
 def _static(embedder: Embedder, word: str, one: Seen) -> Seen:
     """The same word with the vector that it has everywhere."""
     [number, *_] = embedder.adapter.tokenizer.ids_batch([word])[0]
-    return one._replace(vectors=embedder.adapter.reader.words[number].detach().unsqueeze(0))
+    return one._replace(vectors=embedder.adapter.encoder.words[number].detach().unsqueeze(0))
 
 
 def labels_drawn(report: Report, path: Path) -> None:
@@ -188,7 +190,7 @@ def main() -> None:
         if asked.run is None:
             train(read_recipe("bert", tasks=TASKS), run)
         report |= {"torch": torch.__version__, "labels": asked.labels, "steps": asked.steps}
-        report["model"] = recorded(run).model_dump(mode="json")["model"]
+        report["model"] = load_recipe(run).model_dump(mode="json")["model"]
         if "labels" in asked.parts:
             report["few labels"] = summed(few_labels(run, folder, asked.labels, asked.seeds, asked.steps))
         if "layers" in asked.parts:

@@ -28,14 +28,14 @@ from regard.models.neural_cache import NeuralCache
 from regard.runs.weights import load_weights
 from regard.text import grammar
 from regard.text.examples import IGNORED
-from regard.text.grammar.nouns import UNSEEN
-from regard.text.tokenizers.oov import compacted, number_of, opened
+from regard.text.grammar.nouns import HELD_OUT_NAMES
+from regard.text.tokenizers.oov import compact_oov, encode_with_oov, oov_id
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.config.recipes import read_recipe
 from regard.training.distributed import World
 from regard.training.loop import Loop
-from regard.training.objectives.stateful_lm import closed_surprise
-from regard.training.run_writer import Keeping
+from regard.training.objectives.stateful_lm import closed_vocabulary_nll
+from regard.training.run_writer import RunWriter
 from regard.training.tasks import TASKS
 
 WAYS = {
@@ -63,7 +63,7 @@ def trained(name: str, sets: list[str], folder: Path) -> tuple[nn.Module, Tokeni
     folder.mkdir()
     made = recipe.prepare(folder)
     assert isinstance(recipe.train.steps, int)
-    loop = Loop(made, recipe.train.steps, World(), Keeping(folder, World(), recipe))
+    loop = Loop(made, recipe.train.steps, World(), RunWriter(folder, World(), recipe))
     loop.start()
     loop.run()
     load_weights(made.model, folder)
@@ -73,9 +73,9 @@ def trained(name: str, sets: list[str], folder: Path) -> tuple[nn.Module, Tokeni
 def stories(tokenizer: Tokenizer, split: str, count: int) -> Iterator[Asked]:
     """Stories of a split, each read by itself from the token that opens it."""
     end, size = tokenizer.special.need("end"), len(tokenizer)
-    names = torch.tensor([number_of(name, size) for name in UNSEEN])
-    told = [" ".join(story.sentences) for story in grammar.Drawn(grammar.document, count, split)]
-    texts = [torch.tensor([end, *one.ids]) for one in opened(tokenizer, told)]
+    names = torch.tensor([oov_id(name, size) for name in HELD_OUT_NAMES])
+    told = [" ".join(story.sentences) for story in grammar.GeneratedCorpus(grammar.document, count, split)]
+    texts = [torch.tensor([end, *one.ids]) for one in encode_with_oov(tokenizer, told)]
     for at in range(0, count, ROWS):
         rows = texts[at : at + ROWS]
         inputs = pad_sequence([row[:-1] for row in rows], batch_first=True)
@@ -87,7 +87,7 @@ def stories(tokenizer: Tokenizer, split: str, count: int) -> Iterator[Asked]:
 
 @torch.no_grad()
 def perplexity(model: nn.Module, batches: list[Asked], unknown: int) -> float:
-    total = sum(closed_surprise(model(one.inputs)[0], one.targets, unknown).double().sum() for one in batches)
+    total = sum(closed_vocabulary_nll(model(one.inputs)[0], one.targets, unknown).double().sum() for one in batches)
     return float((total / sum(int((one.targets != IGNORED).sum()) for one in batches)).exp())
 
 
@@ -96,7 +96,7 @@ def accuracy(model: nn.Module, batches: list[Asked], size: int, unknown: int) ->
     """The share of the names that come again that the model would say."""
     right, words, count = 0, 0, 0
     for one in batches:
-        both, _ = compacted(torch.stack((one.inputs, one.targets)), size)
+        both, _ = compact_oov(torch.stack((one.inputs, one.targets)), size)
         said = model(both[0])[0].log_probs()
         for_words = said.clone()
         for_words[..., unknown] = -torch.inf

@@ -38,20 +38,20 @@ import torch  # noqa: E402
 from regard.adapters import adapter  # noqa: E402
 from regard.adapters.base import ModelAdapter  # noqa: E402
 from regard.adapters.case import Case  # noqa: E402
-from regard.faithfulness.adversary import PUBLISHED, adversary  # noqa: E402
+from regard.faithfulness.adversary import PUBLISHED_SEARCH, find_adversary  # noqa: E402
 from regard.faithfulness.counterfactual import (  # noqa: E402
-    Trial,
-    flipped,
-    moved,
-    permuted,
+    Counterfactual,
+    decision_flips,
+    predict_permuted,
 )
-from regard.faithfulness.maps import input_gradient  # noqa: E402
+from regard.faithfulness.maps import gradient_times_input_map  # noqa: E402
 from regard.faithfulness.token_erasure import (  # noqa: E402
-    Answers,
-    agreements,
-    left_out,
+    PredictionCache,
+    kendall_agreements,
+    leave_one_out,
 )
-from regard.inspection.statistics import Bootstrap  # noqa: E402
+from regard.inspection.bootstrap import Bootstrap  # noqa: E402
+from regard.inspection.distances import tvd  # noqa: E402
 from regard.text.examples import Labelled  # noqa: E402
 from regard.text.tokenizers.specials import PLAIN  # noqa: E402
 from regard.training import read_recipe, train  # noqa: E402
@@ -59,7 +59,7 @@ from regard.training.tasks import TASKS  # noqa: E402
 
 T = TypeVar("T")
 PLACE = "pooling"
-READERS = {"BiLSTM": "both-ways", "words alone": "alone"}
+READERS = {"BiLSTM": "birnn", "words alone": "position-wise"}
 PUBLISHED_TAUS = {"BiLSTM": (0.35, 0.29), "words alone": (0.61, 0.62)}
 SPLITS = {"train": "train", "valid": "dev", "test": "test"}
 ROWS = 16  # sentences measured together
@@ -100,7 +100,7 @@ def trained(reader: str, seed: int, data: Path, folder: Path) -> Path:
         counts = Counter(word for one in examples(data / "train.tsv") for word in one.text.split())
         size = len(PLAIN) + sum(count > 1 for count in counts.values())
         sets = [
-            f"model.states={READERS[reader]}",
+            f"model.encoder={READERS[reader]}",
             f"tokenizer.size={size}",
             f"train.seed={seed}",
             f"data.train={data / 'train.tsv'}",
@@ -111,44 +111,46 @@ def trained(reader: str, seed: int, data: Path, folder: Path) -> Path:
 
 
 @torch.no_grad()
-def _weights(trial: Trial) -> torch.Tensor:
+def _weights(counterfactual: Counterfactual) -> torch.Tensor:
     """(B, S): where the one question looks."""
-    return trial.weights[:, 0, 0]
+    return counterfactual.weights[:, 0, 0]
 
 
-def agreeing(asker: ModelAdapter, cases: Sequence[Case]) -> list[dict[str, Any]]:
+def agreeing(model_adapter: ModelAdapter, cases: Sequence[Case]) -> list[dict[str, Any]]:
     """Of each sentence: whether it is classified rightly, and Kendall's tau of attention with gradients, of attention
     with leaving words out, and of these two."""
     rows = [case.row for case in cases]
     with torch.no_grad():
-        said = asker.log_probs(rows)
+        said = model_adapter.log_probs(rows)
     chosen = said.argmax(-1)
-    slopes = input_gradient(asker, rows, chosen, fixed=True)
-    moves = left_out(Answers(asker), rows, said.exp())
-    weights = _weights(Trial(asker, rows, PLACE))
+    gradients = gradient_times_input_map(model_adapter, rows, chosen, fixed=True)
+    moves = leave_one_out(PredictionCache(model_adapter), rows, said.exp())
+    weights = _weights(Counterfactual(model_adapter, rows, PLACE))
     found = []
     for at, case in enumerate(cases):
         size = len(case.row.ids)
-        maps = {"attention": weights[at, :size], "gradient": slopes[at, :size]}
-        taus = agreements(maps, {"gradient": slopes[at, :size], "left out": moves[at, :size]}, case.row.free)
+        maps = {"attention": weights[at, :size], "gradient": gradients[at, :size]}
+        taus = kendall_agreements(
+            maps, {"gradient": gradients[at, :size], "left out": moves[at, :size]}, case.row.removable
+        )
         names = ("attention, gradient", "attention, left out", "gradient, left out")
         values = dict(zip(names, [*taus[0].tolist(), float(taus[1, 1])], strict=True))
         found.append({"right": float(chosen[at] == case.expected), **values})
     return found
 
 
-def moving(asker: ModelAdapter, cases: Sequence[Case], chance: torch.Generator) -> list[dict[str, float]]:
+def moving(model_adapter: ModelAdapter, cases: Sequence[Case], rng: torch.Generator) -> list[dict[str, float]]:
     """Of each sentence: its largest weight, how far the output moves when words exchange their weights (the median of
     100 times) and how often the decision flips, and the most different weights that keep the output."""
     rows = [case.row for case in cases]
-    trial = Trial(asker, rows, PLACE, PUBLISHED.starts)
+    counterfactual = Counterfactual(model_adapter, rows, PLACE, PUBLISHED_SEARCH.starts)
     with torch.no_grad():
-        exchanged = permuted(trial, None, 100, chance)
-    other = adversary(trial, None, PUBLISHED, chance)
+        permuted_probs = predict_permuted(counterfactual, None, 100, rng)
+    other = find_adversary(counterfactual, None, PUBLISHED_SEARCH, rng)
     columns = {
-        "largest weight": _weights(trial).max(-1).values,
-        "permuted": moved(exchanged, trial.plain).median(0).values,
-        "permuted flips": flipped(exchanged, trial.plain).mean(0),
+        "largest weight": _weights(counterfactual).max(-1).values,
+        "permuted": tvd(permuted_probs, counterfactual.plain).median(0).values,
+        "permuted flips": decision_flips(permuted_probs, counterfactual.plain).mean(0),
         "adversarial jsd": other.jsd,
         "adversarial shared": other.shared,
     }
@@ -169,13 +171,13 @@ def measured(run: Path, table: Path, tried: int) -> dict[str, list[dict[str, flo
     """All that is measured of a run, made unless it is there."""
     kept = run / f"measured-{tried}.json"
     if not kept.exists():
-        asker = adapter(run)
-        cases = [asker.cases(one, number, Random(0))[0] for number, one in enumerate(examples(table))]
-        cases = [case for case in cases if sum(case.row.free) > 1]
-        chance = torch.Generator().manual_seed(0)
+        model_adapter = adapter(run)
+        cases = [model_adapter.make_cases(one, number, Random(0))[0] for number, one in enumerate(examples(table))]
+        cases = [case for case in cases if sum(case.row.removable) > 1]
+        rng = torch.Generator().manual_seed(0)
         found: dict[str, list[dict[str, float]]] = {}
-        found["agreeing"] = by_length(cases, ROWS, lambda some: agreeing(asker, some))
-        found["moving"] = by_length(cases[:tried], TRIED, lambda some: moving(asker, some, chance))
+        found["agreeing"] = by_length(cases, ROWS, lambda some: agreeing(model_adapter, some))
+        found["moving"] = by_length(cases[:tried], TRIED, lambda some: moving(model_adapter, some, rng))
         kept.write_text(json.dumps(found) + "\n")
     return json.loads(kept.read_text())
 
@@ -255,7 +257,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="the folder with stsa.binary.*")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--tried", type=int, default=100, help="sentences whose weights are exchanged and searched")
+    parser.add_argument(
+        "--tried", type=int, default=100, help="sentences whose weights are permuted_probs and searched"
+    )
     parser.add_argument("--runs", type=Path, default=Path("runs/explanation"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--figure", type=Path, default=Path("docs/figures/adversarial-jsd.svg"))

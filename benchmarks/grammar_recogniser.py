@@ -14,17 +14,17 @@ from types import FrameType
 from typing import Any
 
 from regard.errors import SettingError
-from regard.text.grammar.lexicon import Adjective, Fixed, Noun, Verb
-from regard.text.grammar.particles import Pronoun
-from regard.text.grammar.rng import Draw
-from regard.text.grammar.tokens import Sentence, Spot, Word
+from regard.text.grammar.function_words import Pronoun
+from regard.text.grammar.lexicon import Adjective, FixedExpression, Noun, Verb
+from regard.text.grammar.rng import GrammarRng
+from regard.text.grammar.tokens import SentencePair, Slot, WordForm
 
 PASSING = frozenset(("a", "another", "several", "some"))  # under a negation they turn into others, or fall away
 DEEPEST = 12  # rules within rules, and one more for every word: a clause within a clause takes three
 MOST = 300_000  # ways walked before one gives up: a sentence of the stories has some thousands
 
 
-def reads(sentence: Sequence[str], view: Callable[[Draw], Sentence], most: int = MOST) -> bool:
+def reads(sentence: Sequence[str], view: Callable[[GrammarRng], SentencePair], most: int = MOST) -> bool:
     """Whether `view` can draw an English sentence of these words, signs apart, the first one with a capital.
 
     >>> reads("She sold it .".split(), stories.told)
@@ -42,7 +42,7 @@ def reads(sentence: Sequence[str], view: Callable[[Draw], Sentence], most: int =
     )
 
 
-def _walked(view: Callable[[Draw], Sentence], hindsight: _Hindsight) -> tuple[str, ...] | None:
+def _walked(view: Callable[[GrammarRng], SentencePair], hindsight: _Hindsight) -> tuple[str, ...] | None:
     """The words at the end of a way, or None where it does not lead to the sentence."""
     try:
         return view(hindsight).source
@@ -54,7 +54,7 @@ class _Astray(Exception):
     """The choices made so far cannot end in the sentence."""
 
 
-class _Hindsight(Draw):
+class _Hindsight(GrammarRng):
     """Chance that knows how it ends: it walks its choices one after the other instead of drawing them."""
 
     __slots__ = ("_at", "_calls", "_deepest", "_fits", "_path", "_stretches", "_told", "_words")
@@ -69,8 +69,8 @@ class _Hindsight(Draw):
         self._fits: dict[int, tuple[object, list[int]]] = {}  # of every list: what may be picked from it
         self._path: list[list[int]] = []  # the way walked: at each choice which one, of how many
         self.random = self._random
-        self.pick = self._pick
-        self.said = self._heard
+        self.choice = self._pick
+        self.emit = self._heard
         self.start()
 
     def start(self) -> None:
@@ -111,12 +111,12 @@ class _Hindsight(Draw):
             raise _Astray
         return choices[fits[0] if len(fits) == 1 else fits[self.choose(len(fits))]]
 
-    def _heard(self, spots: Sequence[Spot]) -> None:
+    def _heard(self, slots: Sequence[Slot]) -> None:
         """Words beside each other: are they in the sentence, and, if they are many, as often as they were said?
 
         What an article becomes is decided after it was said.
         """
-        words = [spot[0].form for spot in spots]
+        words = [slot[0].form for slot in slots]
         if words and words[0] in PASSING:
             del words[0]
         stretch = f" {' '.join(words)} " if words else " "
@@ -150,11 +150,11 @@ class _Hindsight(Draw):
             return self._stand((one.english,)) or self._stand(one.comparative)
         if isinstance(one, Verb):
             return any(self._stand((form,)) for form in (one.base, one.third, one.past, one.participle, one.ing))
-        if isinstance(one, Fixed):
+        if isinstance(one, FixedExpression):
             return self._stand(one.english)
         if isinstance(one, Pronoun):
-            return any(self._stand((word,)) for word in (one.subject, one.object, one.owner))
-        if isinstance(one, Word):
+            return any(self._stand((word,)) for word in (one.subject, one.object, one.possessive))
+        if isinstance(one, WordForm):
             return self._stand((one,))
         if isinstance(one, str):
             return not one[:1].isupper() or one in self._words  # a name; kinds are written small
@@ -163,22 +163,22 @@ class _Hindsight(Draw):
             return self._can_say(entries[0] if entries else one[0])
         return True
 
-    def _stand(self, words: Sequence[Word]) -> bool:
+    def _stand(self, words: Sequence[WordForm]) -> bool:
         return all(word.form in self._words for word in words)
 
 
 class _Number:
     """A random number of which is known only what the rules have asked: it lies between low and high."""
 
-    __slots__ = ("_draw", "_high", "_low")
+    __slots__ = ("_high", "_low", "_rng")
 
-    def __init__(self, draw: _Hindsight) -> None:
-        self._draw, self._low, self._high = draw, 0.0, 1.0
+    def __init__(self, rng: _Hindsight) -> None:
+        self._rng, self._low, self._high = rng, 0.0, 1.0
 
     def __lt__(self, bound: float) -> bool:
         if bound >= self._high or bound <= self._low:
             return bound >= self._high
-        if self._draw.choose(2) == 0:
+        if self._rng.choose(2) == 0:
             self._high = bound
             return True
         self._low = bound

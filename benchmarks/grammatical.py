@@ -15,8 +15,8 @@ from random import Random
 
 from grammar_recogniser import reads
 
-from regard.text.grammar.rng import Draw
-from regard.text.grammar.stories import story, told
+from regard.text.grammar.rng import GrammarRng
+from regard.text.grammar.stories import story, story_sentence
 
 
 def sentences(text: str) -> list[list[str]]:
@@ -26,12 +26,12 @@ def sentences(text: str) -> list[list[str]]:
 
 
 def share(some: list[list[str]]) -> str:
-    right = sum(reads(sentence, told) for sentence in some)
+    right = sum(reads(sentence, story_sentence) for sentence in some)
     return f"{right / max(1, len(some)):.1%} of {len(some)}"
 
 
-def swapped(sentence: list[str], chance: Random) -> list[str]:
-    place = chance.randrange(len(sentence) - 2)
+def swapped(sentence: list[str], u: Random) -> list[str]:
+    place = u.randrange(len(sentence) - 2)
     return [*sentence[:place], sentence[place + 1], sentence[place], *sentence[place + 2 :]]
 
 
@@ -44,23 +44,23 @@ def main() -> None:
     given = parser.parse_args()
 
     from regard.decoding import Rules, Sample
-    from regard.decoding.generate import continued, unsaid
+    from regard.decoding.generate import ban_unknown, generate_text
     from regard.runs import Run
     from regard.text.tokenizers.tokenizer import Tokenizer
 
     model, tokenizer = Run.open(given.run).model(), Tokenizer.load(given.run / "tokenizer.json")
-    rules = Rules(tokenizer.special.end, 120, banned=unsaid(tokenizer))
+    rules = Rules(tokenizer.special.end, 120, banned=ban_unknown(tokenizer))
     search = Sample(given.temperature, seed=given.seed)
-    texts = [one.text for (one,) in continued(model, tokenizer, [""] * given.texts, search, rules)]
+    texts = [one.text for (one,) in generate_text(model, tokenizer, [""] * given.texts, search, rules)]
     written = [sentence for text in texts for sentence in sentences(text)]
-    wrong = [sentence for sentence in written if not reads(sentence, told)]
+    wrong = [sentence for sentence in written if not reads(sentence, story_sentence)]
     print(texts[0], "\n\nnot read, for example:")
     for sentence in wrong[:10]:
         print(" ", " ".join(sentence))
     right = 1 - len(wrong) / max(1, len(written))
     print(f"\nread by the grammar: {right:.1%} of {len(written)} sentences at temperature {given.temperature}")
-    draw = Draw("others")
-    real = [list(sentence.source) for _ in range(30) for sentence in story(draw)]
+    rng = GrammarRng("others")
+    real = [list(sentence.source) for _ in range(30) for sentence in story(rng)]
     print(f"sentences that the grammar drew: {share(real)}")
     print(f"those with two neighbours swapped: {share([swapped(one, Random(n)) for n, one in enumerate(real)])}")
 

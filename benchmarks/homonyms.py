@@ -28,9 +28,9 @@ from torch import Tensor, nn
 from regard.inspection.embeddings import Embedder
 from regard.text import grammar
 from regard.training.config.recipes import read_recipe
-from regard.training.run import recorded, train
 from regard.training.tasks import TASKS
-from regard.training.tasks.contextual import Contextual
+from regard.training.tasks.contextual import ContextualRecipe
+from regard.training.train_run import load_recipe, train
 
 SEEDS = 5
 LEAST = 24  # sentences of a meaning, or it is left out
@@ -56,7 +56,7 @@ class Score(NamedTuple):
 
 def seen(embedder: Embedder, count: int, read: Set[str]) -> dict[str, list[Seen]]:
     """Words with two or more meanings that occur often enough, in sentences that the model has not read."""
-    examples = [one for one in grammar.Drawn(grammar.sense, count) if one.text not in read]
+    examples = [one for one in grammar.GeneratedCorpus(grammar.sense, count) if one.text not in read]
     words: dict[str, list[Seen]] = defaultdict(list)
     for example, one in zip(examples, embedder.embed([one.text for one in examples], "all"), strict=True):
         words[example.word.lower()].append(Seen(example.text, example.sense, one.vectors[example.index]))
@@ -136,8 +136,8 @@ def main() -> None:
         run = arguments.run or Path(temporary) / "elmo"
         if arguments.run is None:
             train(read_recipe("elmo", tasks=TASKS), run)
-        recipe = recorded(run)
-        assert isinstance(recipe, Contextual)
+        recipe = load_recipe(run)
+        assert isinstance(recipe, ContextualRecipe)
         read = set(recipe.data.training())
         words = seen(Embedder.of(run), arguments.examples, read)
     scores = {word: [score(found, seed) for seed in range(SEEDS)] for word, found in words.items()}

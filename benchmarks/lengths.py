@@ -15,7 +15,7 @@ from pathlib import Path
 
 from regard.cli.process_tuning import prepare_machine
 from regard.decoding.beam import Beam, LengthPenalty
-from regard.inspection.alignment.evaluate import judge
+from regard.inspection.alignment.evaluate import evaluate_translator
 from regard.runs import Run
 from regard.text import grammar
 from regard.training import read_log, read_recipe, train
@@ -33,14 +33,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/figures/lengths.png"))
     told = parser.parse_args()
     prepare_machine()
-    pairs = list(grammar.Drawn(grammar.translation, told.sentences, "test"))
+    pairs = list(grammar.GeneratedCorpus(grammar.translation, told.sentences, "test"))
     found = {}
     for name in SYSTEMS:
         run = told.runs / name
         if not (run / "model.safetensors").exists():
             sets = [] if told.steps is None else [f"train.steps={told.steps}", f"evaluate.every={told.steps}"]
             train(read_recipe(name, sets, tasks=TASKS), run)
-        got = judge(Run.open(run).translator(), pairs, Beam(5, LengthPenalty(0.6)), EDGES)
+        got = evaluate_translator(Run.open(run).translator(), pairs, Beam(5, LengthPenalty(0.6)), EDGES)
         seconds = [line["seconds"] for line in read_log(run / "log.jsonl") if line["event"] == "ended"]
         aer = None if got.agreement is None else got.agreement.aer
         found[name] = {"bleu": got.bleu.value, "by_length": got.by_length, "aer": aer, "training_seconds": seconds[-1]}

@@ -17,7 +17,7 @@ from regard.cli.process_tuning import prepare_machine
 from regard.decoding.beam import Beam, LengthPenalty
 from regard.runs import Run
 from regard.text import grammar
-from regard.text.grammar.nouns import UNSEEN
+from regard.text.grammar.nouns import HELD_OUT_NAMES
 from regard.training import read_recipe, train
 from regard.training.metrics import bleu
 from regard.training.tasks import TASKS
@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=1000)
     told = parser.parse_args()
     prepare_machine()
-    pairs = list(grammar.Drawn(grammar.translation, told.sentences, "names"))
+    pairs = list(grammar.GeneratedCorpus(grammar.translation, told.sentences, "names"))
     found = {}
     for name in ("bahdanau", "pointer"):
         run = told.runs / name
@@ -41,7 +41,7 @@ def main() -> None:
         ]
         asked = right = 0
         for pair, text in zip(pairs, texts, strict=True):
-            names = [word for word in pair.target.split() if word in UNSEEN]
+            names = [word for word in pair.target.split() if word in HELD_OUT_NAMES]
             asked += len(names)
             right += sum(word in text.split() for word in names)
         grade = bleu(texts, [pair.target for pair in pairs])

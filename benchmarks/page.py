@@ -44,7 +44,7 @@ def text_of(tokenizer: Any, tokens: int) -> str:
     from regard.text import grammar
 
     words: list[str] = []
-    for pair in grammar.Drawn(grammar.translation, 400, "test"):
+    for pair in grammar.GeneratedCorpus(grammar.translation, 400, "test"):
         words += pair.source.split()
         if len(tokenizer(" ".join(words))["input_ids"]) > tokens + 40:
             break
@@ -84,7 +84,7 @@ def ours(tokens: int, out: Path) -> dict[str, Any]:
         for layer, place in enumerate(again.places)
         for head in range(place.heads)
     )
-    count = len(again.sides[0])
+    count = len(again.axes[0])
     return {
         "tokens": count,
         "seconds": seconds,
@@ -103,18 +103,18 @@ def from_page(path: Path) -> Any:
     import torch
 
     from regard.inspection.record.record import Record
-    from regard.page.payload import unpacked
+    from regard.page.payload import unpack_payload
 
     found = re.search(r'id="regard-payload">([^<]*)<', path.read_text())
     assert found is not None
-    told, numbers = unpacked(base64.b64decode(found.group(1)))
+    info, numbers = unpack_payload(base64.b64decode(found.group(1)))
     tensors = {name: torch.from_numpy(one.copy()) for name, one in numbers.items()}
-    for number, place in enumerate(told["places"]):  # what a page leaves out, since it can be computed
+    for number, place in enumerate(info["places"]):  # what a page leaves out, since it can be computed
         sizes = {"entropy": (place["heads"], place["T"]), "received": (place["heads"], place["S"])}
         for name, shape in {**sizes, "top_values": (place["heads"], place["T"], 8)}.items():
             tensors.setdefault(f"{number}.{name}", torch.zeros(shape))
         tensors.setdefault(f"{number}.top_indices", torch.zeros(place["heads"], place["T"], 8, dtype=torch.int32))
-    return Record.read(told, tensors, str(path))
+    return Record.from_dict(info, tensors, str(path))
 
 
 def theirs(tokens: int, out: Path) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def browse(record: Path, steps: int = 9) -> dict[str, Any]:
             begun = time.perf_counter()
             page.goto(f"{address}#view=matrix")
             page.evaluate("() => window.regard.ready")
-            page.wait_for_function("() => window.regard.views.matrix.small.image !== null")
+            page.wait_for_function("() => window.regard.views.matrix.thumbnail.image !== null")
             page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
             first = time.perf_counter() - begun
             settled = "() => /(exact|estimate)/.test(document.querySelector('[role=status]').textContent)"
@@ -237,36 +237,36 @@ def main() -> None:
     parser.add_argument("--long", type=int, nargs="*", default=[4096, 8192, 16384])
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/page.json"))
     parser.add_argument("--work", choices=list(WORKS), help=argparse.SUPPRESS)
-    told = parser.parse_args()
-    if told.work:
+    options = parser.parse_args()
+    if options.work:
         from regard.cli.process_tuning import prepare_machine
 
         prepare_machine()
-        print(json.dumps(WORKS[told.work](told.tokens, told.out)))
+        print(json.dumps(WORKS[options.work](options.tokens, options.out)))
         return
     found: dict[str, Any] = {}
     with TemporaryDirectory() as folder:
         for name in ["ours"] if find_spec("bertviz") is None else ["ours", "theirs"]:
-            found[name] = apart(name, told.tokens, Path(folder) / f"{name}.html")
+            found[name] = apart(name, options.tokens, Path(folder) / f"{name}.html")
             say(name, found[name])
         print(f"        largest error of a weight read back from our page: {found['ours']['error']:.1e}")
         if "theirs" in found:
             smaller, quicker = (found["theirs"][what] / found["ours"][what] for what in ("bytes", "seconds"))
             print(f"        {smaller:.0f}x smaller, {quicker:.1f}x quicker than BertViz")
         found["long"] = []
-        for tokens in told.long:
+        for tokens in options.long:
             found["long"].append(apart("long", tokens, Path(folder) / f"{tokens}.regard"))
             say("record", found["long"][-1])
-        if told.long and shutil.which("chromium"):
-            found["browser"] = seen = browse(Path(folder) / f"{told.long[-1]}.regard")
+        if options.long and shutil.which("chromium"):
+            found["browser"] = seen = browse(Path(folder) / f"{options.long[-1]}.regard")
             print(f"page    first view {seen['first view']:.2f} s (goal {GOALS['first view']})")
             for name in ("zoom drawn", "zoom whole"):
                 times = [1e3 * one for one in seen[name]]
                 shown = " ".join(f"{one:.0f}" for one in times)
                 print(f"        {name}: median {median(times):.0f} ms, most {max(times):.0f} ms: {shown}")
             print(f"        the server's most memory: {seen['server memory'] / 1e6:.0f} MB")
-    told.out.parent.mkdir(parents=True, exist_ok=True)
-    told.out.write_text(json.dumps(found, indent=2) + "\n")
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(found, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.text.batches.batch import BlockBatch
-from regard.text.batches.lm_batches import Blocks, Read
+from regard.text.batches.lm_batches import BlockCollator, Blocks
 from regard.text.batches.plan import Batches
 from regard.training.config.recipes import read_recipe
 from regard.training.distributed import World
@@ -50,7 +50,7 @@ def reach(model: nn.Module, batch: BlockBatch) -> list[float]:
     hook = model.words.register_forward_hook(hear)
     prediction, _ = model(batch.inputs)  # one text without end: how far it reaches is to be seen, not where it may
     hook.remove()
-    surprise = prediction.surprise(batch.targets)  # (B, T)
+    surprise = prediction.nll(batch.targets)  # (B, T)
     total = torch.zeros(FURTHEST)
     places = range(FURTHEST, batch.inputs.size(1))
     for place in places:  # rows are independent of each other, so their losses can be summed
@@ -65,7 +65,7 @@ def measured(name: str, sets: list[str], steps: int, folder: Path) -> dict[str, 
     made = recipe.prepare(folder)
     assert made.valid is not None
     stream = made.valid(0, 1).plan.stream  # type: ignore[attr-defined]
-    batches = Batches(Blocks(stream, LENGTH, ROWS), Read(stream), seed=0)
+    batches = Batches(Blocks(stream, LENGTH, ROWS), BlockCollator(stream), seed=0)
     batch = next(one for one in batches if one.inputs.shape == (ROWS, LENGTH) and one.tokens == ROWS * LENGTH)
     found = {"fresh": reach(made.model, batch)}
     if steps:

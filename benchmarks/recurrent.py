@@ -25,8 +25,8 @@ from statistics import median
 WIDTH, STATES, HIDDEN, ROWS, WORDS, SENTENCES, BEAM = 128, 256, 128, 64, 25, 200, 5
 VOCABULARY = 8000
 SYSTEMS = {
-    "luong": {"kind": "luong", "score": "concat", "feeding": "true"},
-    "bahdanau": {"kind": "bahdanau", "score_width": HIDDEN},
+    "luong": {"kind": "luong", "score": "concat", "input_feeding": "true"},
+    "bahdanau": {"kind": "bahdanau", "attention_dim": HIDDEN},
 }
 
 JOEY = """
@@ -120,7 +120,7 @@ def _write_corpus(folder: Path) -> None:
     from regard.text import grammar
 
     for split, count in (("train", 10_000), ("valid", 10), ("test", SENTENCES)):
-        pairs = list(grammar.Drawn(grammar.translation, count, split))
+        pairs = list(grammar.GeneratedCorpus(grammar.translation, count, split))
         (folder / f"{split}.en").write_text("".join(f"{pair.source}\n" for pair in pairs), encoding="utf-8")
         (folder / f"{split}.fr").write_text("".join(f"{pair.target}\n" for pair in pairs), encoding="utf-8")
 
@@ -157,22 +157,22 @@ def ours(folder: Path, name: str, steps: int, run: Path) -> None:
         **{f"model.{key}": value for key, value in SYSTEMS[name].items()},
         "model.cell": "gru",
         "model.width": WIDTH,
-        "model.states": STATES,
+        "model.encoder_dim": STATES,
         "model.hidden": HIDDEN,
-        "model.negatives": 0,  # the whole softmax, as the peer takes it
+        "model.num_sampled": 0,  # the whole softmax, as the peer takes it
         "batches.rows": ROWS,
         "batches.tokens": 100_000,
-        "optimiser.rate": 0.001,
+        "optimiser.learning_rate": 0.001,
         "train.steps": steps,
         "evaluate.every": 100_000,
-        "evaluate.graded": 0,
+        "evaluate.generations": 0,
         "evaluate.samples": 0,
-        "evaluate.watch": "loss",
-        "keep.every": 100_000,
+        "evaluate.monitor": "loss",
+        "checkpoint.every": 100_000,
         "log.every": steps // 3,
     }
     recipe = read_recipe("bahdanau", [f"{key}={value}" for key, value in settings.items()], tasks=TASKS)
-    train(recipe, run, tell=lambda text: None)
+    train(recipe, run, notify=lambda text: None)
     rates = [line["tokens_per_second"] for line in read_log(run / "log.jsonl") if line["event"] == "trained"]
     use = Run.open(run).translator()
     texts = (folder / "test.en").read_text(encoding="utf-8").splitlines()

@@ -1,13 +1,12 @@
-"""Many visitors at once: what `regard serve` answers, how soon, and in how much memory.
+"""Load test of `regard serve`: many clients at once, response times, statuses and memory.
 
     python benchmarks/serve.py [--seconds 30] [--clients 200] [--pause 0]
 
-A server of its own process, with a record of 512 tokens and a subject that makes records of random numbers, is asked by
-so many clients at once, each of which keeps its connection and asks again after a pause, by default of no time at all:
-then the server is never idle, and how long an answer takes is the number of clients over its pace. They ask for tiles
-anywhere in the map, rows, the list of runs, and one look in a hundred. Prints how often each status came (200, 429 and
-503 are as documented, anything else is a failure), how long small requests took, and the server's memory before, after
-and at its peak, which Linux alone tells of. Writes benchmarks/results/serve.json.
+The server runs in its own process, with a record of 512 tokens and a model with random attention. Each client keeps its
+connection and sends the next request after a pause, by default none: then the server is never idle, and the response
+time is the number of clients over its throughput. Requests are tiles anywhere in the map, rows, the list of runs, and
+1% looks. Prints the counts of statuses (200, 429 and 503 are documented, others are failures), the times of small
+requests, and the server's memory before, after and at its peak (Linux only). Writes benchmarks/results/serve.json.
 """
 
 from __future__ import annotations
@@ -60,22 +59,22 @@ def dice() -> Any:
 
 
 def drawn(length: int) -> Any:
-    """A record of so many tokens."""
+    """A record of this many tokens."""
     import torch
 
     from regard.attention.attend import attend
-    from regard.inspection.record.build import kept_of, observing, statistics_of
-    from regard.inspection.record.place import Place
+    from regard.inspection.record.build_place import merge_statistics, record_observe, store_qk
+    from regard.inspection.record.place import PlaceRecord
     from regard.inspection.record.record import Record
-    from regard.inspection.record.token_axis import Side
+    from regard.inspection.record.token_axis import TokenAxis
 
     places = []
     for layer in range(PLACES):
         q, k = torch.randn(2, 1, HEADS, length, WIDTH)
-        calls = [attend(q, k, observe=observing(length))]
-        kept = kept_of(calls, None)
-        places.append(Place(f"{layer}.self", layer, "self", 0, 0, HEADS, statistics_of(calls, kept), kept))
-    return Record((Side.bare("text", [f"word{i}" for i in range(length)]),), tuple(places))
+        calls = [attend(q, k, observe=record_observe(length))]
+        kept = store_qk(calls, None)
+        places.append(PlaceRecord(f"{layer}.self", layer, "self", 0, 0, HEADS, merge_statistics(calls, kept), kept))
+    return Record((TokenAxis.from_tokens("text", [f"word{i}" for i in range(length)]),), tuple(places))
 
 
 def run_server() -> None:
@@ -85,7 +84,7 @@ def run_server() -> None:
 
 
 class Client:
-    """One visitor, who asks again and again."""
+    """One client, which sends request after request."""
 
     def __init__(self, port: int, number: int, pause: float, found: list[tuple[str, int, float]]) -> None:
         self.port, self.pause, self.found, self.draw = port, pause, found, random.Random(number)
@@ -146,14 +145,14 @@ async def load(port: int, clients: int, seconds: float, pause: float = 0.0) -> l
 
 
 def memory(process: int) -> dict[str, float]:
-    """Megabytes that a process holds, and has held at most."""
+    """Current and peak memory of a process, in megabytes."""
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     fields = dict(line.split(":", 1) for line in lines)
     return {name: int(fields[key].split()[0]) / 1000 for name, key in (("now", "VmRSS"), ("peak", "VmHWM"))}
 
 
 def share(times: Sequence[float], part: float) -> float:
-    """Milliseconds that this part of all took at most."""
+    """A percentile of the times, in milliseconds."""
     return 1000 * sorted(times)[min(len(times) - 1, int(part * len(times)))]
 
 

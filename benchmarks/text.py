@@ -30,13 +30,13 @@ from typing import Any
 
 import tokenizers
 
-from regard.text import Documents
-from regard.text.grammar.corpus_files import write
-from regard.text.grammar.drawn import CHUNK, chunk, translation
+from regard.text import TextDocuments
+from regard.text.grammar.corpus_files import write_corpus
+from regard.text.grammar.generated_corpus import CHUNK_SIZE, chunk, translation
 from regard.text.store.fields import DocumentFields
 from regard.text.store.store import Store
-from regard.text.tokenizers.kinds import BPE
 from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.trainers import BPE
 
 PIECES = 8000
 MEMORY_GOAL = 400  # megabytes, for the whole process tree
@@ -84,7 +84,7 @@ def contenders(folder: Path, path: Path, tokenizer: Tokenizer) -> dict[str, dict
 
     def store(workers: int) -> None:
         shutil.rmtree(folder / "store", ignore_errors=True)
-        Store.build(folder / "store", Documents(path), DocumentFields(tokenizer), workers=workers)
+        Store.build(folder / "store", TextDocuments(path), DocumentFields(tokenizer), workers=workers)
 
     return {
         "encode": {
@@ -146,7 +146,7 @@ def build_alone(folder: Path, workers: int) -> dict[str, float]:
     """Build the store of the large file; this process's own peak and its largest child's, as the system counts them."""
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
     store = Store.build(
-        folder / "large.store", Documents(folder / "large.txt"), DocumentFields(tokenizer), workers=workers
+        folder / "large.store", TextDocuments(folder / "large.txt"), DocumentFields(tokenizer), workers=workers
     )
     status = Path("/proc/self/status").read_text().splitlines()
     own = next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))  # ru_maxrss counts our parent too
@@ -195,9 +195,9 @@ def drawing(pairs: int, rounds: int) -> dict[str, list[float]]:
                 start = time.perf_counter()
                 for number in range(10):
                     chunk(translation, part, number)
-                rates["drawn, 1 process"].append(10 * CHUNK / (time.perf_counter() - start))
+                rates["drawn, 1 process"].append(10 * CHUNK_SIZE / (time.perf_counter() - start))
             start = time.perf_counter()
-            written = write(Path(folder), pairs, workers=2, replace=True)
+            written = write_corpus(Path(folder), pairs, workers=2, replace=True)
             rates["regard corpus, 2 processes"].append(written.drawn / (time.perf_counter() - start))
     return rates
 

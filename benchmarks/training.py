@@ -29,9 +29,9 @@ from regard.training.distributed import World
 from regard.training.events.event import Event, Saved
 from regard.training.events.log import LogFile
 from regard.training.loop import Loop
-from regard.training.recipe import Prepared
-from regard.training.run_writer import Keeping
-from regard.training.schedules import schedule
+from regard.training.recipe import PreparedTask
+from regard.training.run_writer import RunWriter
+from regard.training.schedules import make_schedule
 from regard.training.tasks import TASKS
 
 GOAL = 1.03  # the loop's time over the bare loop's
@@ -43,7 +43,7 @@ LARGE = {  # what a GPU is for
     "character-gpt": ["data.examples=1000"],
     "character-gpt, 85M": [
         *("data.kind=text", "data.train=text.txt", "model.width=768", "model.heads=12", "model.layers=12"),
-        *("batches.rows=32", "batches.size=1024", "train.precision=bf16", "optimiser.rate=1e-4"),
+        *("batches.rows=32", "batches.sequence_length=1024", "train.precision=bf16", "optimiser.learning_rate=1e-4"),
     ],
 }
 
@@ -63,32 +63,34 @@ class Scale(NamedTuple):
     saves: int
 
 
-def prepared(name: str, sets: list[str], folder: Path) -> Prepared:
+def prepared(name: str, sets: list[str], folder: Path) -> PreparedTask:
     """A recipe without evaluation, so that only training is measured."""
     folder.mkdir()
     if "data.train=text.txt" in sets:
         write_text(folder / "text.txt")
         sets = [one.replace("text.txt", str(folder / "text.txt")) for one in sets]
-    recipe = read_recipe(name.partition(",")[0], [*sets, "train.steps=1000000", "keep.every=1000000"], tasks=TASKS)
+    recipe = read_recipe(
+        name.partition(",")[0], [*sets, "train.steps=1000000", "checkpoint.every=1000000"], tasks=TASKS
+    )
     whole = recipe.prepare(folder)
-    return Prepared(whole.recipe, whole.model, whole.objective, whole.train, None)
+    return PreparedTask(whole.recipe, whole.model, whole.objective, whole.train, None)
 
 
 class Bare:
     """The loop that anyone would write."""
 
-    def __init__(self, made: Prepared, device: torch.device) -> None:
+    def __init__(self, made: PreparedTask, device: torch.device) -> None:
         recipe = made.recipe
         self.made, self.step, self.device = made, 0, device
         made.model.to(device)
         matrices = [one for one in made.model.parameters() if one.dim() > 1]
         vectors = [one for one in made.model.parameters() if one.dim() <= 1]
         groups = [
-            {"params": matrices, "weight_decay": recipe.optimiser.decay},
+            {"params": matrices, "weight_decay": recipe.optimiser.weight_decay},
             {"params": vectors, "weight_decay": 0.0},
         ]
-        self.optimiser = torch.optim.AdamW(groups, recipe.optimiser.rate, fused=True)
-        self.rate = schedule(recipe.schedule, 1_000_000)
+        self.optimiser = torch.optim.AdamW(groups, recipe.optimiser.learning_rate, fused=True)
+        self.rate = make_schedule(recipe.schedule, 1_000_000)
         self.batches = self._forever()
 
     def _forever(self) -> Any:
@@ -106,7 +108,7 @@ class Bare:
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), recipe.train.clip or float("inf"))
             for group in self.optimiser.param_groups:
-                group["lr"] = recipe.optimiser.rate * self.rate(self.step, [])
+                group["lr"] = recipe.optimiser.learning_rate * self.rate(self.step, [])
             self.optimiser.step()
             self.optimiser.zero_grad(set_to_none=True)
             total += loss.item()
@@ -116,7 +118,7 @@ class Bare:
 class Ours:
     """regard's loop, asked for a stretch of steps at a time, logging to a file."""
 
-    def __init__(self, made: Prepared, device: torch.device, folder: Path) -> None:
+    def __init__(self, made: PreparedTask, device: torch.device, folder: Path) -> None:
         self.log = LogFile(folder / "log.jsonl")
         self.loop = Loop(made, 0, World(device=device), None, [self.log])
         self.loop.start()
@@ -160,7 +162,7 @@ class Stalls:
     def __init__(self) -> None:
         self.seconds: list[float] = []
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if isinstance(event, Saved):
             self.seconds.append(event.seconds)
 
@@ -168,11 +170,11 @@ class Stalls:
 def stall(name: str, sets: list[str], device: torch.device, scale: Scale, folder: Path) -> dict[str, float]:
     """How long training stands still for a save, beside a step."""
     made = prepared(name, sets, folder / "stall")
-    every = read_recipe(name.partition(",")[0], tasks=TASKS).keep.every
-    recipe = made.recipe.model_copy(update={"keep": made.recipe.keep.model_copy(update={"every": every})})
-    made = Prepared(recipe, made.model, made.objective, made.train, None)
+    every = read_recipe(name.partition(",")[0], tasks=TASKS).checkpoint.every
+    recipe = made.recipe.model_copy(update={"checkpoint": made.recipe.checkpoint.model_copy(update={"every": every})})
+    made = PreparedTask(recipe, made.model, made.objective, made.train, None)
     stalls, world = Stalls(), World(device=device)
-    loop = Loop(made, every * scale.saves, world, Keeping(folder / "stall", world, recipe), [stalls])
+    loop = Loop(made, every * scale.saves, world, RunWriter(folder / "stall", world, recipe), [stalls])
     loop.start()
     loop.run()
     step = loop.progress.seconds / loop.progress.step

@@ -39,12 +39,12 @@ def bert(size: str) -> dict[str, Work]:
 
     from regard.models.bert import SIZES, Bert, MaskedLM
     from regard.models.blocks import BERT
-    from regard.models.predictions import Logits
+    from regard.models.cross_entropy import Logits
 
     torch.manual_seed(0)
     shape = SIZES[size]
     # both drop what is added to the stream, and the weights of attention
-    ours = MaskedLM(Bert.of(VOCABULARY, shape, dropout=0.1, style=replace(BERT, attention_dropout=0.1))).train()
+    ours = MaskedLM(Bert.of(VOCABULARY, shape, dropout=0.1, block=replace(BERT, attention_dropout=0.1))).train()
     config = BertConfig(
         vocab_size=VOCABULARY,
         hidden_size=shape.width,
@@ -63,7 +63,7 @@ def bert(size: str) -> dict[str, Work]:
 
     def our_loss() -> torch.Tensor:
         said = ours(ids, lengths, segments, places)
-        return Logits(said.words).surprise(targets).mean() + Logits(said.next).surprise(follows).mean()
+        return Logits(said.logits).nll(targets).mean() + Logits(said.next_sentence).nll(follows).mean()
 
     def their_loss() -> torch.Tensor:
         found: torch.Tensor = theirs(ids, token_type_ids=segments, labels=labels, next_sentence_label=follows).loss
@@ -86,13 +86,13 @@ def gpt2() -> tuple[object, object]:
 def gpt2_step() -> dict[str, Work]:
     import torch
 
-    from regard.models.predictions import Logits
+    from regard.models.cross_entropy import Logits
 
     ours, theirs = gpt2()
     ids = torch.randint(0, 50257, (4, LENGTH + 1))
 
     def our_loss() -> torch.Tensor:
-        return Logits(ours(ids[:, :-1])).surprise(ids[:, 1:]).mean()
+        return Logits(ours(ids[:, :-1])).nll(ids[:, 1:]).mean()
 
     def their_loss() -> torch.Tensor:
         logits = theirs(ids[:, :-1]).logits
@@ -106,17 +106,17 @@ def generate(rows: int) -> dict[str, Work]:
 
     from regard.decoding.greedy import Greedy
     from regard.decoding.search import Rules
-    from regard.models.packed_linear import packed
+    from regard.models.packed_linear import pack_for_decoding
 
     plain, theirs = (model.eval() for model in gpt2())
-    ours = packed(plain, rows)  # as `regard generate` does
+    ours = pack_for_decoding(plain, rows)  # as `regard generate` does
     ids = torch.randint(0, 50257, (rows, PROMPT))
     lengths = torch.full((rows,), PROMPT - 1)
 
     @torch.no_grad()
     def our_text() -> object:
         state = ours.start(ids[:, :-1], lengths)
-        return Greedy()(ours, state, ids[:, -1], Rules(None, longest=NEW))
+        return Greedy()(ours, state, ids[:, -1], Rules(None, max_length=NEW))
 
     @torch.no_grad()
     def their_text() -> object:
@@ -139,11 +139,11 @@ def _int8(model: object, prompts: list[list[int]]) -> Work:
     """The same model in CTranslate2, its matrices in 8 bits."""
     import ctranslate2
 
-    from regard.exports.ctranslate2.models import specification
-    from regard.exports.ctranslate2.vocabulary import Vocabularies
+    from regard.exports.ctranslate2.models import model_spec
+    from regard.exports.ctranslate2.vocabulary import ExportVocabularies
 
     tokens = [str(number) for number in range(50257)]
-    spec = specification(model, Vocabularies(tokens, tokens, tokens[0], tokens[0], tokens[0]))
+    spec = model_spec(model, ExportVocabularies(tokens, tokens, tokens[0], tokens[0], tokens[0]))
     with TemporaryDirectory() as folder:
         spec.validate()
         spec.optimize("int8")

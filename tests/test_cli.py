@@ -35,7 +35,7 @@ def test_version() -> None:
     assert (done.returncode, done.stdout.strip()) == (0, f"regard {regard.__version__}")
 
 
-def test_lookup_tells_the_story_without_escape_codes(tmp_path: Path) -> None:
+def test_lookup_prints_without_escape_codes(tmp_path: Path) -> None:
     done = regard_command("lookup", "--out", str(tmp_path / "new" / "folder"))
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout
@@ -94,7 +94,7 @@ def test_an_error_is_one_message_without_traceback(tmp_path: Path) -> None:
     done = regard_command("lookup", "--out", str(taken))
     assert done.returncode == 2
     assert done.stdout == ""
-    assert "a folder to write to" in done.stderr
+    assert "Could not create the folder" in done.stderr
     assert str(taken) in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -105,7 +105,7 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     done = regard_command("--debug", "lookup", "--out", str(taken))
     assert done.returncode != 0
     assert "Traceback" in done.stderr
-    assert "a folder to write to" in done.stderr
+    assert "Could not create the folder" in done.stderr
 
 
 def test_an_unexpected_error_is_named_in_one_line(

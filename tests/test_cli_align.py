@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from regard import cli
-from regard.inspection.alignment.symmetrize import merged
-from regard.text.grammar.corpus_files import write
+from regard.inspection.alignment.symmetrize import symmetrize
+from regard.text.grammar.corpus_files import write_corpus
 from regard.training.config.recipes import read_recipe
-from regard.training.run import train
 from regard.training.tasks import TASKS
+from regard.training.train_run import train
 
 FILES = ("few.en", "few.fr")
 
@@ -20,15 +20,15 @@ FILES = ("few.en", "few.fr")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Transformer, a recurrent translator the other way, each hardly trained, and twelve pairs with gold links."""
     folder = tmp_path_factory.mktemp("runs")
-    write(folder, 200)
+    write_corpus(folder, 200)
     for name in ("en", "fr", "align"):
         lines = (folder / f"train.{name}").read_text("utf-8").splitlines()[:12]
         (folder / f"few.{name}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
     small = ["data.examples=100", "data.valid=10", "train.steps=2", "evaluate.every=2", "train.threads=1"]
-    sizes = ["model.layers=2", "model.width=16", "model.heads=2", "model.hidden=16"]
-    train(read_recipe("transformer", [*small, *sizes], tasks=TASKS), folder / "forth", tell=lambda text: None)
-    sizes = ["model.width=8", "model.states=8", "model.hidden=8", "data.direction=fr-en"]
-    train(read_recipe("bahdanau", [*small, *sizes], tasks=TASKS), folder / "back", tell=lambda text: None)
+    sizes = ["model.layers=2", "model.width=16", "model.heads=2", "model.feedforward_dim=16"]
+    train(read_recipe("transformer", [*small, *sizes], tasks=TASKS), folder / "forth", notify=lambda text: None)
+    sizes = ["model.width=8", "model.encoder_dim=8", "model.hidden=8", "data.direction=fr-en"]
+    train(read_recipe("bahdanau", [*small, *sizes], tasks=TASKS), folder / "back", notify=lambda text: None)
     return folder
 
 
@@ -55,13 +55,13 @@ def test_a_place_and_a_reading_are_chosen(regard) -> None:
     plain = regard("forth", *FILES)
     assert plain[0] == 0 and len(links(plain[1])) == 12
     assert regard("forth", *FILES, "--place", "decoder.1.cross")[1] == plain[1]  # the one that it tells of itself
-    ways = [("--place", "decoder.0.cross"), ("--place", "decoder.1.cross/1"), ("--shift",), ("--reading", "norm")]
+    ways = [("--place", "decoder.0.cross"), ("--place", "decoder.1.cross/1"), ("--shift",), ("--weights", "norm")]
     others = [regard("forth", *FILES, *way) for way in ways]
     assert all(code == 0 and len(links(out)) == 12 for code, out, _ in others)
     assert len({plain[1], *(out for _, out, _ in others)}) > 3
 
 
-def test_json_tells_the_map_that_links_were_read_off(regard) -> None:
+def test_json_has_the_map_behind_the_links(regard) -> None:
     code, out, _ = regard("forth", *FILES, "--shift", "--json")
     told = [json.loads(line) for line in out.splitlines()]
     assert code == 0
@@ -75,20 +75,20 @@ def test_two_directions_become_one(runs: Path, regard) -> None:
     forth = regard("forth", *FILES)[1]
     back = regard("back", *reversed(FILES))[1]
     for method in ("intersection", "grow-diag-final-and"):
-        both = regard("forth", *FILES, "--back", "back", "--merge", method)[1]
+        both = regard("forth", *FILES, "--reverse", "back", "--symmetrize", method)[1]
         expected = [
-            set(merged(one, {(i, j) for j, i in other}, method))
+            set(symmetrize(one, {(i, j) for j, i in other}, method))
             for one, other in zip(links(forth), links(back), strict=True)
         ]
         assert links(both) == expected
         (runs / "forth.txt").write_text(forth)
         (runs / "back.txt").write_text(back)
-        again = regard("--found", "forth.txt", "--back", "back.txt", "--merge", method)
+        again = regard("--links", "forth.txt", "--reverse", "back.txt", "--symmetrize", method)
         assert again[1] == both
 
 
 def test_links_of_anyone_are_judged(regard) -> None:
-    code, out, _ = regard("--found", "few.align", "--gold", "few.align")
+    code, out, _ = regard("--links", "few.align", "--gold", "few.align")
     assert code == 0 and "AER 0.0%" in out
     _, out, _ = regard("forth", *FILES, "--gold", "few.align", "--json")
     told = json.loads(out)
@@ -105,14 +105,14 @@ def test_the_best_place_is_chosen_by_one_half_and_judged_by_the_other(regard) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("forth", "few.en"), "RUN SRC TGT"),
-        (("forth", *FILES, "--found", "few.align"), "one of the two"),
+        (("forth", "few.en"), "RUN, SRC and TGT are required"),
+        (("forth", *FILES, "--links", "few.align"), "Give either RUN or --links, not both"),
         (("forth", *FILES, "--place", "decoder.7.cross"), "decoder.7.cross"),
-        (("forth", *FILES, "--place", "decoder.1.cross/9"), "heads below 2"),
+        (("forth", *FILES, "--place", "decoder.1.cross/9"), "got head 9, expected heads from 0 to 1"),
         (("forth", *FILES, "--place", "best"), "--gold"),
-        (("forth", *FILES, "--merge", "some"), "grow-diag"),
-        (("--found", "few.align", "--gold", "train.align"), "as many"),
-        (("--found", "few.en", "--gold", "few.align"), "few.en:1"),
+        (("forth", *FILES, "--symmetrize", "some"), "grow-diag"),
+        (("--links", "few.align", "--gold", "train.align"), "few.align has 12 lines, but train.align has 200"),
+        (("--links", "few.en", "--gold", "few.align"), "few.en:1"),
     ],
 )
 def test_mistakes_are_one_sentence(arguments: tuple[str, ...], said: str, regard) -> None:

@@ -13,12 +13,12 @@ from regard import cli, look
 from regard.adapters import adapter
 from regard.inspection.atlas.head_atlas import Atlas
 from regard.training.config.recipes import read_recipe
-from regard.training.run import train
 from regard.training.tasks import TASKS
+from regard.training.train_run import train
 
 SMALL = ["data.examples=60", "data.valid=10", "train.steps=1", "evaluate.every=1", "train.threads=1"]
 RUNS = {
-    "bert": ["model.layers=2", "model.width=16", "model.heads=2", "model.positions=90", "tokenizer.size=300"],
+    "bert": ["model.layers=2", "model.width=16", "model.heads=2", "model.max_positions=90", "tokenizer.size=300"],
     "classifier": ["model.width=8"],
     "attentive-lm": ["model.width=8", "model.hidden=8", "batches.lanes=2"],
     "character-gpt": ["model.layers=1", "model.width=16", "model.heads=2"],
@@ -32,7 +32,7 @@ TEXTS = "The cat saw the dog .\nA dog ran .\nThe old man saw a cat and a dog .\n
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     for name, sets in RUNS.items():
-        train(read_recipe(name, [*SMALL, *sets], tasks=TASKS), folder / name, tell=lambda text: None)
+        train(read_recipe(name, [*SMALL, *sets], tasks=TASKS), folder / name, notify=lambda text: None)
     return folder
 
 
@@ -49,10 +49,10 @@ def test_every_kind_of_run_has_an_atlas_of_its_own_corpus(
     runs: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     out = tmp_path / "atlas.json"
-    assert main(monkeypatch, "atlas", runs / name, "built-in", "--texts", 6, "-o", out, "--json") == 0
+    assert main(monkeypatch, "atlas", runs / name, "built-in", "--max-texts", 6, "-o", out, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["out"] == str(out) and told["texts"] == 6 and told["heads"]
-    assert Atlas.load(out).told() == {key: value for key, value in told.items() if key != "out"}
+    assert Atlas.load(out).to_dict() == {key: value for key, value in told.items() if key != "out"}
     measured = {pattern for head in told["heads"] for pattern in head["measures"]}
     assert ("alignment" in measured) == (name in ("luong", "transformer"))
     assert ("previous" in measured) == (name not in ("classifier", "luong"))
@@ -91,16 +91,16 @@ def test_the_atlas_lies_with_the_run_and_the_page_shows_it(
         (run / "audit.json").unlink()
 
 
-def test_mistakes_are_told_before_the_work(
+def test_mistakes_are_refused_before_the_work(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     texts = tmp_path / "texts"
     texts.write_text(TEXTS)
     for arguments, message in (
-        ([texts, "-o", tmp_path / "a.gif"], "an ending '.gif'"),
-        ([texts, "-o", tmp_path / "none" / "a.json"], "a folder that can be written to"),
-        ([tmp_path / "none"], "a file that cannot be opened"),
-        (["built-in", "--tags", texts], "the grammar knows them"),
+        ([texts, "-o", tmp_path / "a.gif"], "Unknown file type '.gif'"),
+        ([texts, "-o", tmp_path / "none" / "a.json"], "does not exist"),
+        ([tmp_path / "none"], "File not found"),
+        (["built-in", "--tags", texts], "has tags of its own"),
         ([texts, "--tags", texts], "texts"),
     ):
         assert main(monkeypatch, "atlas", runs / "bert", *arguments) == 2
@@ -118,7 +118,7 @@ def test_an_interrupt_leaves_no_file(
         if calls > 3:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("regard.inspection.atlas.head_atlas.count", interrupted)
-    assert main(monkeypatch, "atlas", runs / "bert", "built-in", "--texts", 6, "-o", tmp_path / "atlas.json") == 130
+    monkeypatch.setattr("regard.inspection.atlas.head_atlas.accumulate", interrupted)
+    assert main(monkeypatch, "atlas", runs / "bert", "built-in", "--max-texts", 6, "-o", tmp_path / "atlas.json") == 130
     assert calls == 4 and list(tmp_path.iterdir()) == []
     assert "Traceback" not in capsys.readouterr().err

@@ -13,8 +13,8 @@ from faults.command import begin, end
 from regard import cli
 from regard.faithfulness.report import Report
 from regard.training.config.recipes import read_recipe
-from regard.training.run import train
 from regard.training.tasks import TASKS
+from regard.training.train_run import train
 
 SMALL = [
     "data.examples=60",
@@ -24,7 +24,7 @@ SMALL = [
     "train.threads=1",
     "train.device=cpu",
 ]
-PAIRS = ["data.valid=4", "batches.tokens=200", "model.width=8", "model.states=16", "model.hidden=16"]
+PAIRS = ["data.valid=4", "batches.tokens=200", "model.width=8", "model.encoder_dim=16", "model.hidden=16"]
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "regard", "audit"]
 RUNS = {
     "classifier": ["model.width=8"],
@@ -38,7 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A classifier, a translator and a model without attention, hardly trained."""
     folder = tmp_path_factory.mktemp("runs")
     for name, sets in RUNS.items():
-        train(read_recipe(name, [*SMALL, *sets], tasks=TASKS), folder / name, tell=lambda text: None)
+        train(read_recipe(name, [*SMALL, *sets], tasks=TASKS), folder / name, notify=lambda text: None)
     return folder
 
 
@@ -76,10 +76,10 @@ def table(tmp_path: Path) -> Path:
 
 def test_a_table_and_what_to_believe(runs: Path, regard_audit: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "140")
-    code, out, err = regard_audit(runs / "classifier", "built-in", "--examples", 4)
+    code, out, err = regard_audit(runs / "classifier", "built-in", "--max-examples", 4)
     assert code == 0, err
     lines = out.splitlines()
-    assert lines[0].split() == ["map", "gone", "gain", "tau", "moved", "others", "true"]
+    assert lines[0].split() == ["map", "compr", "gain", "tau", "perm", "altern", "prec"]
     first = [line.split()[0] for line in lines[1:] if line.strip()]
     for name in ("attention", "rollout", "integrated", "pooling", "pooling/0", "random"):
         assert name in first
@@ -89,8 +89,8 @@ def test_a_table_and_what_to_believe(runs: Path, regard_audit: Command, monkeypa
     assert str(kept) in out and "\x1b" not in out
     report = Report.load(kept)
     assert report.facts["decisions"] == 4 and report.facts["accuracy"]["count"] == 4
-    assert report.badges()["pooling"].keys() == {"0"} and "precision" in report.of("rollout")
-    assert {one["chosen"] for one in report.examined} <= {"positive", "negative"}
+    assert report.badges()["pooling"].keys() == {"0"} and "precision" in report.estimates("rollout")
+    assert {one["predicted"] for one in report.examples} <= {"positive", "negative"}
 
 
 def test_json_is_the_report_and_the_same_each_time(
@@ -105,7 +105,7 @@ def test_json_is_the_report_and_the_same_each_time(
     _, again, _ = regard_audit(runs / "classifier", table, "--json")
     assert json.loads(again) == told
     _, other, _ = regard_audit(runs / "classifier", table, "--json", "--seed", 1)
-    first, second = (json.loads(text)["examined"][0]["maps"] for text in (out, other))
+    first, second = (json.loads(text)["examples"][0]["maps"] for text in (out, other))
     assert first["pooling"]["permuted"] != second["pooling"]["permuted"]
     assert first["pooling"]["uniform"] == second["pooling"]["uniform"]
     assert not list(tmp_path.glob("*.journal"))
@@ -119,8 +119,8 @@ def test_words_of_translations(runs: Path, tmp_path: Path, regard_audit: Command
     code, out, err = regard_audit(runs / "bahdanau", file, "--json")
     assert code == 0, err
     told = json.loads(out)
-    assert told["facts"]["decides"] == "next word of the translation" and told["facts"]["decisions"] == 4
-    assert [("precision" in one["maps"]["decoder"]) for one in told["examined"]] == [True, True, False, False]
+    assert told["facts"]["decision"] == "next word of the translation" and told["facts"]["decisions"] == 4
+    assert [("precision" in one["maps"]["decoder"]) for one in told["examples"]] == [True, True, False, False]
 
 
 def test_two_processes_find_what_one_finds(runs: Path, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_two_processes_find_what_one_finds(runs: Path, tmp_path: Path) -> None:
     end(begin("-m", "regard", "audit", *asked, tmp_path / "one.json"))
     end(begin(*TORCHRUN, *asked, tmp_path / "two.json"))
     one, two = ((tmp_path / name).read_bytes() for name in ("one.json", "two.json"))
-    assert one == two and len(json.loads(one)["examined"]) == 18  # more than one part
+    assert one == two and len(json.loads(one)["examples"]) == 18  # more than one part
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.json", "texts.txt", "two.json"]
 
 
@@ -146,11 +146,11 @@ def test_two_processes_find_what_one_finds(runs: Path, tmp_path: Path) -> None:
         (
             "classifier",
             ["built-in", "-o", "audit.pdf"],
-            "got audit.pdf, expected a name that ends in .html or .json",
+            "got audit.pdf, expected a file name that ends in .html or .json",
         ),
-        ("classifier", ["built-in", "-o", "none/a.json"], "expected a folder that is there; none is not"),
-        ("classifier", ["built-in", "--places", "decoder.*"], "got places decoder.*, which match none"),
-        ("window-lm", ["built-in"], "attend"),
+        ("classifier", ["built-in", "-o", "none/a.json"], "there is no folder none"),
+        ("classifier", ["built-in", "--places", "decoder.*"], "Unknown place 'decoder.*'"),
+        ("window-lm", ["built-in"], "No attention was computed"),
     ],
 )
 def test_each_mistake_is_one_sentence(
@@ -169,9 +169,9 @@ def test_each_mistake_is_one_sentence(
 
 def test_tables_are_read_by_their_columns(runs: Path, tmp_path: Path, regard_audit: Command) -> None:
     for text, said in (
-        ("words\tlabel\nthe cat\tpositive\n", "no column 'text'"),
+        ("words\tlabel\nthe cat\tpositive\n", "Unknown column 'text'"),
         ("text\tlabel\nthe cat sleeps\tperhaps\n", "'perhaps'"),
-        ("text\tlabel\ncat\tpositive\n", "1 examples of which none can be asked about"),
+        ("text\tlabel\ncat\tpositive\n", "None of the 1 examples can be audited"),
     ):
         (tmp_path / "a.tsv").write_text(text, encoding="utf-8")
         code, _, err = regard_audit(runs / "classifier", tmp_path / "a.tsv")
@@ -180,7 +180,7 @@ def test_tables_are_read_by_their_columns(runs: Path, tmp_path: Path, regard_aud
 
 def test_parts_of_another_audit_are_refused(runs: Path, table: Path, tmp_path: Path, regard_audit: Command) -> None:
     journal = tmp_path / "a.json.0.journal"
-    journal.write_text('{"head": {"model": "another"}}\n{"part": 0, "examined": []}\n', encoding="utf-8")
+    journal.write_text('{"head": {"model": "another"}}\n{"part": 0, "results": []}\n', encoding="utf-8")
     code, _, err = regard_audit(runs / "classifier", table, "-o", tmp_path / "a.json")
-    assert code == 2 and "which is of another audit" in err and "Delete it to begin anew" in err
+    assert code == 2 and "belongs to an audit of another model" in err and "Delete it to start anew" in err
     assert journal.exists() and not (tmp_path / "a.json").exists()

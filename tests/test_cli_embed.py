@@ -15,14 +15,14 @@ from safetensors import safe_open
 from regard import cli
 from regard.adapters.encoder import ELMoAdapter
 from regard.inspection.embeddings import Embedder
-from regard.models.char_cnn import Looked, Spelled
-from regard.models.elmo import DeepReader, ELMo, Tagger
-from regard.text.tokenizers.kinds import BPE, Words
-from regard.text.tokenizers.spelling import spelled_vocabulary
+from regard.models.char_cnn import CharCNN, WordTable
+from regard.models.elmo import BiLSTMStack, ELMo, Tagger
+from regard.text.tokenizers.char_ids import spell_vocabulary
 from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.trainers import BPE, WordLevel
 from regard.training.config.recipes import read_recipe
-from regard.training.run import train
 from regard.training.tasks import TASKS
+from regard.training.train_run import train
 
 TEXT = "he took a train Yellenish"
 SMALL = ["data.examples=40", "data.valid=0", "train.steps=1", "model.width=8", "train.threads=1"]
@@ -33,7 +33,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One step of three recipes, as the command line trains them."""
     folder = tmp_path_factory.mktemp("runs")
     for name in ("elmo", "elmo-tagger", "classifier"):
-        train(read_recipe(name, SMALL, tasks=TASKS), folder / name, tell=lambda text: None)
+        train(read_recipe(name, SMALL, tasks=TASKS), folder / name, notify=lambda text: None)
     return {name: folder / name for name in ("elmo", "elmo-tagger", "classifier")}
 
 
@@ -103,7 +103,7 @@ def test_files_hold_words_texts_and_vectors(ending, layer, runs: dict[str, Path]
 def elmo(tokenizer: Tokenizer) -> Embedder:
     torch.manual_seed(0)
     return Embedder(
-        ELMoAdapter(ELMo(Looked(len(tokenizer), 4, tokenizer.special.need("unknown")), 2).eval(), tokenizer)
+        ELMoAdapter(ELMo(WordTable(len(tokenizer), 4, tokenizer.special.need("unknown")), 2).eval(), tokenizer)
     )
 
 
@@ -113,7 +113,7 @@ def test_a_word_has_the_mean_of_its_pieces() -> None:
     encoding = tokenizer.encode(text)
     assert len(encoding.ids) > 3
     ids = torch.tensor([[tokenizer.special.cls, *encoding.ids, tokenizer.special.sep]])
-    states = embedder.adapter.reader.states(ids, torch.tensor([ids.size(1)]))[0, :, 1:-1]  # without the frame
+    states = embedder.adapter.encoder.states(ids, torch.tensor([ids.size(1)]))[0, :, 1:-1]  # without the frame
     (found,) = embedder.embed([text], "all")
     assert found.words == ("a", "strain", "tram")
     for number in range(3):
@@ -122,7 +122,7 @@ def test_a_word_has_the_mean_of_its_pieces() -> None:
 
 
 def test_company_does_not_matter_and_layers_are_those_of_all() -> None:
-    tokenizer = Tokenizer.train(Words(20), [TEXT])
+    tokenizer = Tokenizer.train(WordLevel(20), [TEXT])
     embedder = elmo(tokenizer)
     texts = ["a train", TEXT, "", "he"] * 10  # more than are read at once
     together = embedder.embed(texts, "all")
@@ -134,9 +134,9 @@ def test_company_does_not_matter_and_layers_are_those_of_all() -> None:
 
 
 def test_a_tagger_mixes_as_it_has_learned() -> None:
-    tokenizer = Tokenizer.train(Words(20), [TEXT])
+    tokenizer = Tokenizer.train(WordLevel(20), [TEXT])
     torch.manual_seed(0)
-    model = Tagger(DeepReader(Looked(len(tokenizer), 4, 1), 2), 3).eval()
+    model = Tagger(BiLSTMStack(WordTable(len(tokenizer), 4, 1), 2), 3).eval()
     with torch.no_grad():
         model.mix.scores.copy_(torch.tensor([0.0, 1.0, 3.0]))
     embedder = Embedder(ELMoAdapter(model, tokenizer))
@@ -145,9 +145,9 @@ def test_a_tagger_mixes_as_it_has_learned() -> None:
 
 
 def test_unknown_words_are_read_by_their_letters() -> None:
-    tokenizer = Tokenizer.train(Words(20), ["a train"])
+    tokenizer = Tokenizer.train(WordLevel(20), ["a train"])
     torch.manual_seed(0)
-    words = Spelled(spelled_vocabulary(tokenizer), 4, tokenizer.special.need("unknown"))
+    words = CharCNN(spell_vocabulary(tokenizer), 4, tokenizer.special.need("unknown"))
     embedder = Embedder(ELMoAdapter(ELMo(words, 1).eval(), tokenizer))
     (found,) = embedder.embed(["Yellen Möbius Yellen"], 0)
     torch.testing.assert_close(found.vectors[0], found.vectors[2])
@@ -160,12 +160,12 @@ def test_unknown_words_are_read_by_their_letters() -> None:
     [
         (("elmo", TEXT, "--layer", "7"), "got layer 7, expected 0 to 2, mix or all"),
         (("elmo", TEXT, "--layer", "top"), "got --layer top, expected a number, mix or all"),
-        (("elmo", TEXT, "-o", "vectors.pt"), "a file ending in .npz or .safetensors"),
-        (("elmo", "-"), "got no words, expected a text"),
-        (("elmo", TEXT, "-o", "no/folder.npz"), "expected a file to write"),
-        (("elmo", TEXT, "-o", "no/folder.safetensors"), "expected a file to write"),
-        (("classifier", TEXT), "whose words have no layers, expected a run of ELMo or BERT"),
-        (("nowhere", TEXT), "which is no run"),
+        (("elmo", TEXT, "-o", "vectors.pt"), "a file that ends in .npz or .safetensors"),
+        (("elmo", "-"), "The text is empty"),
+        (("elmo", TEXT, "-o", "no/folder.npz"), "Could not write no/folder"),
+        (("elmo", TEXT, "-o", "no/folder.safetensors"), "Could not write no/folder"),
+        (("classifier", TEXT), "has no layers of hidden states. Use a run of ELMo or BERT"),
+        (("nowhere", TEXT), "is not a run"),
     ],
 )
 def test_each_mistake_is_one_sentence(

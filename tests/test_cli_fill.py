@@ -13,29 +13,29 @@ import torch
 from regard import cli
 from regard.inspection.classify import Classifier
 from regard.inspection.embeddings import Embedder
-from regard.inspection.fill_mask import Filler
+from regard.inspection.fill_mask import MaskFiller
 from regard.runs import Run
 from regard.training.config.recipes import read_recipe
-from regard.training.run import train
 from regard.training.tasks import TASKS
+from regard.training.train_run import train
 
 TEXT = "The old [MASK] did not see us [MASK]"
 SMALL = ["data.examples=40", "data.valid=10", "train.steps=2", "evaluate.every=2", "train.threads=1"]
-SIZE = ["model.layers=2", "model.width=16", "model.heads=2", "model.positions=60"]
+SIZE = ["model.layers=2", "model.width=16", "model.heads=2", "model.max_positions=60"]
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BERT, hardly pre-trained; classifiers that go on from it, one with a learned question; one without BERT."""
     folder = tmp_path_factory.mktemp("runs")
-    start = [f"model.start={folder / 'bert'}"]
+    start = [f"model.pretrained={folder / 'bert'}"]
     for name, recipe, sets in (
         ("bert", "bert", [*SIZE, "tokenizer.size=300"]),
         ("tuned", "bert-classifier", start),
-        ("asked", "bert-classifier", [*start, "model.pooling=attention", "model.layer=mix", "model.tune=false"]),
+        ("asked", "bert-classifier", [*start, "model.pooling=attention", "model.layer=mix", "model.finetune=false"]),
         ("plain", "classifier", ["model.width=8"]),
     ):
-        train(read_recipe(recipe, [*SMALL, *sets], tasks=TASKS), folder / name, tell=lambda text: None)
+        train(read_recipe(recipe, [*SMALL, *sets], tasks=TASKS), folder / name, notify=lambda text: None)
     return folder
 
 
@@ -72,7 +72,7 @@ def test_the_likeliest_words_and_their_probabilities(runs: Path, regard: Command
 
 
 def test_guesses_are_those_of_the_model_without_special_tokens(runs: Path) -> None:
-    filler, model = Filler.of(runs / "bert"), Run.open(runs / "bert").model()
+    filler, model = MaskFiller.of(runs / "bert"), Run.open(runs / "bert").model()
     tokenizer = filler.adapter.tokenizer
     size, special = len(tokenizer), tokenizer.special
     (found,) = filler([TEXT], 10_000)
@@ -82,7 +82,7 @@ def test_guesses_are_those_of_the_model_without_special_tokens(runs: Path) -> No
     row = torch.tensor([[special.cls, *ids, special.sep]])
     place = torch.tensor([1 + ids.index(special.mask)])
     with torch.no_grad():
-        shares = model(row, torch.tensor([row.size(1)]), None, place).words[0].softmax(0)
+        shares = model(row, torch.tensor([row.size(1)]), None, place).logits[0].softmax(0)
     shares[sorted(special.all)] = 0
     best = int(shares.argmax())
     assert found[0].words[0] == tokenizer.decode([best])
@@ -122,7 +122,7 @@ def test_words_have_states_and_texts_are_pooled(runs: Path, regard: Command, tmp
     assert (train_1[1:] - train_2[1:]).abs().amax(-1).min() > 1e-3  # the same word, another context
     special, ids = embedder.adapter.tokenizer.special, embedder.adapter.tokenizer.encode(texts[0]).ids
     row = torch.tensor([[special.cls, *ids, special.sep]])
-    states = embedder.adapter.reader.states(row, torch.tensor([row.size(1)]))[0]
+    states = embedder.adapter.encoder.states(row, torch.tensor([row.size(1)]))[0]
     for by, expected in (("cls", states[2, 0]), ("mean", states[2].mean(0))):
         torch.testing.assert_close(embedder.pool(texts, by, 2)[0].vectors[0], expected)
     code, out, err = regard("embed", runs / "bert", "-", "--pool", "mean", given="\n".join(texts))
@@ -133,7 +133,7 @@ def test_words_have_states_and_texts_are_pooled(runs: Path, regard: Command, tmp
     model = Run.open(runs / "asked").model()
     with torch.no_grad():
         length = torch.tensor([row.size(1)])
-        torch.testing.assert_close(vector, model.summary(model.reading(row, length), length)[0])
+        torch.testing.assert_close(vector, model.pooler(model.features(row, length), length)[0])
     code, out, _ = regard("embed", runs / "bert", "-", "--pool", "cls", "-o", tmp_path / "v.npz", given="a\nb")
     assert code == 0 and out.strip().endswith("2 texts, 16 numbers each")
 
@@ -141,20 +141,20 @@ def test_words_have_states_and_texts_are_pooled(runs: Path, regard: Command, tmp
 @pytest.mark.parametrize(
     ("verb", "name", "arguments", "said"),
     [
-        ("fill", "bert", ["no mask here"], "got 'no mask here' without a mask, expected [MASK]"),
-        ("fill", "bert", ["[MASK] " * 70], "got 72 tokens in text 1, [CLS] and [SEP] among them, expected at most 60"),
-        ("fill", "plain", [TEXT], "a run of task 'classification', expected one of task 'masked'"),
-        ("fill", "nowhere", [TEXT], "which is no run"),
-        ("fill", "bert", ["-"], "got no words"),
-        ("classify", "bert", ["a text"], "a run of task 'masked', expected one of task 'classification'"),
+        ("fill", "bert", ["no mask here"], "There is no mask in 'no mask here'. Put [MASK]"),
+        ("fill", "bert", ["[MASK] " * 70], "got 72 tokens in text 1, [CLS] and [SEP] included, expected at most 60"),
+        ("fill", "plain", [TEXT], "a run of task 'classification', expected a run of task 'masked'"),
+        ("fill", "nowhere", [TEXT], "is not a run"),
+        ("fill", "bert", ["-"], "The text is empty"),
+        ("classify", "bert", ["a text"], "a run of task 'masked', expected a run of task 'classification'"),
         ("classify", "tuned", ["old " * 70], "expected at most 60, the positions of this model"),
-        ("classify", "tuned", ["-"], "got no words"),
+        ("classify", "tuned", ["-"], "The text is empty"),
         ("embed", "bert", ["old " * 70], "expected at most 60"),
-        ("embed", "bert", ["a", "--pool", "attention"], "a run without a learned question"),
-        ("embed", "bert", ["a", "--pool", "max"], "got --pool max, expected cls, mean or attention"),
+        ("embed", "bert", ["a", "--pool", "attention"], "This run has no attention pooling"),
+        ("embed", "bert", ["a", "--pool", "max"], "Unknown pooling 'max'. Known: attention, cls, mean"),
         ("embed", "bert", ["a", "--layer", "5"], "got layer 5, expected 0 to 2"),
-        ("embed", "bert", ["a", "--layer", "all", "--pool", "mean"], "got all layers, pooled"),
-        ("embed", "plain", ["a"], "expected a run of ELMo or BERT"),
+        ("embed", "bert", ["a", "--layer", "all", "--pool", "mean"], "Pooling takes one layer, not all"),
+        ("embed", "plain", ["a"], "Use a run of ELMo or BERT"),
     ],
 )
 def test_each_mistake_is_one_sentence(

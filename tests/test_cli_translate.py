@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from regard import cli
-from regard.text.grammar.corpus_files import write
+from regard.text.grammar.corpus_files import write_corpus
 from regard.training.config.recipes import read_recipe
-from regard.training.run import train
 from regard.training.tasks import TASKS
+from regard.training.train_run import train
 
 SENTENCES = ["He resembles us today .", "", "The old judge is thirsty ."]
 
@@ -20,14 +20,14 @@ SENTENCES = ["He resembles us today .", "", "The old judge is thirsty ."]
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a translator, one without attention, and a language model, each hardly trained; and a corpus."""
     folder = tmp_path_factory.mktemp("runs")
-    write(folder / "corpus", 200)
+    write_corpus(folder / "corpus", 200)
     small = ["data.examples=200", "data.valid=10", "train.steps=4", "evaluate.every=4", "train.threads=1"]
     for name, sets in (
-        ("bahdanau", ["model.hidden=16", "model.states=16", "model.width=8", "evaluate.graded=4"]),
-        ("seq2seq", ["model.hidden=16", "model.states=16", "model.width=8", "evaluate.graded=4"]),
+        ("bahdanau", ["model.hidden=16", "model.encoder_dim=16", "model.width=8", "evaluate.generations=4"]),
+        ("seq2seq", ["model.hidden=16", "model.encoder_dim=16", "model.width=8", "evaluate.generations=4"]),
         ("recurrent-lm", ["model.hidden=8", "model.width=8"]),
     ):
-        train(read_recipe(name, [*small, *sets], tasks=TASKS), folder / name, tell=lambda text: None)
+        train(read_recipe(name, [*small, *sets], tasks=TASKS), folder / name, notify=lambda text: None)
     return folder
 
 
@@ -52,23 +52,23 @@ def regard(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 
 def test_a_file_comes_out_line_by_line_and_blank_lines_stay(runs: Path, regard: Command, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
-    code, out, _ = regard("translate", runs / "bahdanau", tmp_path / "in.txt", "--longest", 6, "--shortest", 2)
+    code, out, _ = regard("translate", runs / "bahdanau", tmp_path / "in.txt", "--max-length", 6, "--min-length", 2)
     assert code == 0
     lines = out.split("\n")
     assert (len(lines), lines[1]) == (4, "")
     assert lines[0] and lines[2]
-    _, alone, _ = regard("translate", runs / "bahdanau", SENTENCES[2], "--longest", 6, "--shortest", 2)
+    _, alone, _ = regard("translate", runs / "bahdanau", SENTENCES[2], "--max-length", 6, "--min-length", 2)
     assert alone == lines[2] + "\n"
 
 
 def test_standard_input_is_read(runs: Path, regard: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", iter([f"{SENTENCES[0]}\n"]))
-    code, out, _ = regard("translate", runs / "bahdanau", "-", "--longest", 6, "--shortest", 2)
+    code, out, _ = regard("translate", runs / "bahdanau", "-", "--max-length", 6, "--min-length", 2)
     assert (code, len(out.splitlines())) == (0, 1)
 
 
-def test_json_tells_everything(runs: Path, regard: Command) -> None:
-    ask = ("--best", 2, "--longest", 6, "--shortest", 2, "--json")
+def test_json_has_everything(runs: Path, regard: Command) -> None:
+    ask = ("--n-best", 2, "--max-length", 6, "--min-length", 2, "--json")
     code, out, _ = regard("translate", runs / "bahdanau", SENTENCES[0], *ask)
     told = [json.loads(line) for line in out.splitlines()]
     assert (code, [one["rank"] for one in told]) == (0, [1, 2])
@@ -79,7 +79,7 @@ def test_json_tells_everything(runs: Path, regard: Command) -> None:
 
 
 def test_rules_are_kept(runs: Path, regard: Command) -> None:
-    ask = ("--longest", 6, "--shortest", 3, "--prefix", "Le juge", "--ban", "de", "--require", "a")
+    ask = ("--max-length", 6, "--min-length", 3, "--prefix", "Le juge", "--ban", "de", "--require", "a")
     _, out, _ = regard("translate", runs / "bahdanau", SENTENCES[2], *ask)
     words = out.split()
     assert words[:2] == ["Le", "juge"]
@@ -88,7 +88,9 @@ def test_rules_are_kept(runs: Path, regard: Command) -> None:
 
 
 def test_alignment_adds_links_that_are_links(runs: Path, regard: Command) -> None:
-    _, out, _ = regard("translate", runs / "bahdanau", SENTENCES[0], "--alignment", "--longest", 6, "--shortest", 2)
+    _, out, _ = regard(
+        "translate", runs / "bahdanau", SENTENCES[0], "--alignment", "--max-length", 6, "--min-length", 2
+    )
     text, _, links = out.strip().partition(" ||| ")
     pairs = [tuple(map(int, link.split("-"))) for link in links.split()]
     assert {j for _, j in pairs} == set(range(len(text.split())))
@@ -117,7 +119,7 @@ def test_score_prints_signatures_or_perplexity(runs: Path, regard: Command) -> N
     code, out, _ = regard("score", runs / "recurrent-lm", corpus / "test.en", "--json")
     plain = json.loads(out)
     assert (code, plain["perplexity"] > 1) == (0, True)
-    _, out, _ = regard("score", runs / "recurrent-lm", corpus / "test.en", "--cache", 50, "--json")
+    _, out, _ = regard("score", runs / "recurrent-lm", corpus / "test.en", "--cache-size", 50, "--json")
     assert json.loads(out)["perplexity"] != plain["perplexity"]
 
 
@@ -125,13 +127,13 @@ def test_score_prints_signatures_or_perplexity(runs: Path, regard: Command) -> N
     ("arguments", "said"),
     [
         (("translate", "recurrent-lm", "A word ."), "task 'translation'"),
-        (("translate", "nowhere", "A word ."), "no run"),
+        (("translate", "nowhere", "A word ."), "is not a run"),
         (("translate", "bahdanau", "A word .", "--ban", "blörp"), "vocabulary"),
         (("score", "bahdanau", "corpus/test.en"), "RUN SRC TGT"),
         (("align", "seq2seq", "corpus/test.en", "corpus/test.fr"), "bottleneck"),
-        (("align", "bahdanau", "corpus/test.en", "corpus/train.fr"), "as many"),
+        (("align", "bahdanau", "corpus/test.en", "corpus/train.fr"), "has 10 lines, but corpus/train.fr has 200"),
         (("align", "bahdanau", "corpus/test.en", "corpus/none.fr"), "none.fr"),
-        (("translate", "bahdanau", "A word .", "--beam", "2", "--coverage", "-1"), "coverage"),
+        (("translate", "bahdanau", "A word .", "--beam", "2", "--coverage-penalty", "-1"), "coverage"),
     ],
 )
 def test_mistakes_are_one_sentence(
@@ -144,13 +146,13 @@ def test_mistakes_are_one_sentence(
     assert "Traceback" not in err
 
 
-def test_demo_tells_its_story_and_goes_on_where_it_was(regard: Command, tmp_path: Path) -> None:
+def test_demo_prints_its_results_and_resumes(regard: Command, tmp_path: Path) -> None:
     ask = ("demo", "--out", tmp_path, "--steps", 3, "--sentences", 12)
     code, out, err = regard(*ask)
     assert code == 0, err
-    assert all(word in out for word in ("BLEU", "AER", "Where it looked", "nrefs:1"))
+    assert all(word in out for word in ("BLEU", "AER", "Attention", "nrefs:1"))
     words = "".join(ElementTree.parse(tmp_path / "attention.svg").getroot().itertext())
-    assert "who looks at whom" in words
+    assert "attention weights" in words
     code, out, _ = regard(*ask, "--json")  # a trained one is there: straight to the looking
     told = json.loads(out)
     assert code == 0

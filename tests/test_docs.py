@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.text.grammar.corpus_files import write
+from regard.text.grammar.corpus_files import write_corpus
 
 ROOT = Path(__file__).parents[1]
 
@@ -20,7 +20,7 @@ def blocks(file: str, heading: str) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    write(tmp_path / "data", 1500)
+    write_corpus(tmp_path / "data", 1500)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -52,7 +52,7 @@ def test_the_built_in_corpus_of_the_book(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_the_batches_of_the_book(folder: Path) -> None:
     for view in ("document", "opinion"):
-        write(folder, 300, view=view)
+        write_corpus(folder, 300, view=view)
     names: dict[str, object] = {}
     exec(blocks("docs/text.md", "Batches"), names)
     for name in ("bert", "lstm", "gpt", "packed", "classes"):
@@ -83,7 +83,7 @@ def test_using_what_was_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.chdir(tmp_path)
     small = ["data.examples=200", "train.steps=3"]
-    train(read_recipe("classifier", small, tasks=TASKS), Path("runs/classifier"), tell=lambda text: None)
+    train(read_recipe("classifier", small, tasks=TASKS), Path("runs/classifier"), notify=lambda text: None)
     names: dict[str, object] = {}
     exec(blocks("docs/training.md", "Using what was trained"), names)
     assert names["logits"].shape == (1, 2)  # type: ignore[attr-defined]
@@ -106,9 +106,9 @@ def test_what_one_token_gets() -> None:
 
 def test_every_verb_and_recipe_is_in_the_readme() -> None:
     from regard.cli import app
-    from regard.training import shipped
+    from regard.training import shipped_recipes
 
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     verbs = [str(command.name) for command in app.registered_commands]
     assert "look" in verbs and [verb for verb in verbs if f"\nregard {verb} " not in readme] == []
-    assert [name for name in shipped() if f"[`{name}`](src/regard/recipes/{name}.toml)" not in readme] == []
+    assert [name for name in shipped_recipes() if f"[`{name}`](src/regard/recipes/{name}.toml)" not in readme] == []

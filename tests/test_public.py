@@ -145,7 +145,7 @@ def test_loading_a_hugging_face_folder_needs_nothing_of_training(tmp_path: Path)
     from regard.hub import save
     from regard.models.config import GPTConfig
 
-    save(GPTConfig(vocabulary=50, longest=16, layers=1, heads=2, width=8).build(), tmp_path / "gpt2")
+    save(GPTConfig(vocabulary=50, max_positions=16, layers=1, heads=2, width=8).build(), tmp_path / "gpt2")
     loaded = modules_after("import sys, regard\nregard.load(sys.argv[1])", str(tmp_path / "gpt2"))
     assert "regard.models.gpt" in loaded and unneeded(loaded) == []
 
@@ -164,18 +164,18 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "train.threads=1",
         "model.width=8",
     ]
-    pairs = [*small, "model.states=8", "model.hidden=8", "evaluate.watch=loss"]
-    train(read_recipe("bahdanau", pairs, tasks=TASKS), folder / "bahdanau", tell=lambda text: None)
+    pairs = [*small, "model.encoder_dim=8", "model.hidden=8", "evaluate.monitor=loss"]
+    train(read_recipe("bahdanau", pairs, tasks=TASKS), folder / "bahdanau", notify=lambda text: None)
     texts = [*small, "model.layers=1", "model.heads=2"]
-    train(read_recipe("gpt", texts, tasks=TASKS), folder / "gpt", tell=lambda text: None)
+    train(read_recipe("gpt", texts, tasks=TASKS), folder / "gpt", notify=lambda text: None)
     return folder
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        ("translate", "bahdanau", "He hit me .", "--longest", "4"),
-        ("generate", "gpt", "He hit", "--length", "4"),
+        ("translate", "bahdanau", "He hit me .", "--max-length", "4"),
+        ("generate", "gpt", "He hit", "--max-length", "4"),
         ("look", "bahdanau", "He hit me .", "-o", "look.json"),
         ("look", "gpt", "He hit me .", "-o", "look.json"),
     ],

@@ -23,7 +23,7 @@ import torch
 from steps import in_a_row, milliseconds, peak, show
 from torch import Tensor
 
-from regard.attention.kernels.triton.additive import attended
+from regard.attention.kernels.triton.additive import additive_forward
 from regard.attention.kernels.triton.additive_workspace import TILINGS
 
 CEILING = 4180  # Gtanh/s: 16 special functions a cycle, 132 multiprocessors, 1.98 GHz
@@ -75,7 +75,7 @@ def output_only(a: Tensor, b: Tensor, v: Tensor, vector: Tensor) -> Tensor:
 
 def ours(tiling: str) -> Callable[..., Tensor]:
     def run(a: Tensor, b: Tensor, v: Tensor, vector: Tensor) -> Tensor:
-        return attended(a, b, v, vector, None, None, tiling)[0]
+        return additive_forward(a, b, v, vector, None, None, tiling)[0]
 
     return run
 
@@ -166,7 +166,7 @@ def errors(case: Case, report: Report) -> list[dict[str, Any]]:
 
 
 def _whole(tiling: str) -> Callable[..., tuple[Tensor, Tensor, Tensor]]:
-    return lambda a, b, v, vector: attended(a, b, v, vector, None, None, tiling)
+    return lambda a, b, v, vector: additive_forward(a, b, v, vector, None, None, tiling)
 
 
 def told(function: Callable[..., tuple[Tensor, Tensor, Tensor]], case: Case, dtype: torch.dtype) -> list[Tensor]:

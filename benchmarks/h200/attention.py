@@ -109,7 +109,7 @@ def received() -> list[Row]:
         q, k, v = inputs(count, 16, length, width)
         spans = Spans(-FAR, 1 if causal else FAR)
         lse = attend(q, k, v, mask=mask_of(causal), backend="triton-fused").lse
-        none, wanted = lse.new_empty(0), launch.Wanted(True, 0, 0, 0)
+        none, wanted = lse.new_empty(0), launch.RequestedStatistics(True, 0, 0, 0)
         given = median(lambda: launch.statistics(q, k, lse, none, spans, width**-0.5, wanted))
         work = partial(attend, q, k, v, mask=mask_of(causal), observe=Observe(received=True))
         both, chosen = median(work), work().backend

@@ -27,8 +27,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from regard.attention.kernels.shapes import Tiling
 from regard.attention.kernels.spans import FAR, Spans
-from regard.attention.kernels.triton.backward import TILINGS, Tilings, gradients
-from regard.attention.kernels.triton.decode import WALKS, Walk, decode
+from regard.attention.kernels.triton.backward import TILINGS, BackwardTilings, gradients
+from regard.attention.kernels.triton.decode import DECODE_TILINGS, DecodeTiling, decode
 
 TINY = "--tiny" in sys.argv
 DEVICE = "cpu" if TINY else "cuda"
@@ -75,8 +75,8 @@ def errors() -> None:
             "window": Spans(shift_lo=-50, shift_hi=60),
         }
         if D in (64, 128):  # each of these is compiled for itself
-            reaches["told"] = Spans(shift_hi=S - T + 1, lo=hi * 0 + 5, hi=hi)
-            reaches["documents"] = Spans(asking=documents[0], asked=documents[1])
+            reaches["explicit ends"] = Spans(shift_hi=S - T + 1, lo=hi * 0 + 5, hi=hi)
+            reaches["documents"] = Spans(query_docs=documents[0], key_docs=documents[1])
         for name, reach in reaches.items():
             q, k, v, do, dlse = drawn((2, 4, T, D), (2, 2, S, D), (2, 2, S, D), (2, 4, T, D), (2, 4, T))
             found = {}
@@ -87,8 +87,8 @@ def errors() -> None:
                 loss = (out * do).sum() + (lse * dlse.masked_fill(~looks, 0.0)).sum()
                 found[dtype] = torch.autograd.grad(loss, leaves)
                 if dtype == torch.float64:
-                    told = (out.detach().to(DTYPE), lse.detach().float().masked_fill(~looks, -torch.inf))
-            ours = gradients(do, q, k, v, *told, dlse, reach, D**-0.5)
+                    forward_outputs = (out.detach().to(DTYPE), lse.detach().float().masked_fill(~looks, -torch.inf))
+            ours = gradients(do, q, k, v, *forward_outputs, dlse, reach, D**-0.5)
             ratios = [
                 float((mine - exact).abs().max() / (theirs - exact).abs().max())
                 for mine, theirs, exact in zip(ours, found[DTYPE], found[torch.float64], strict=True)
@@ -100,14 +100,14 @@ def errors() -> None:
             ratios.append(float((got[0] - exact[0]).abs().max() / (theirs[0] - exact[0]).abs().max()))
             assert got[2] is not None and torch.equal(finite, got[2].isfinite()), "other keys are hidden"
             off = float((got[2] - exact[2])[finite].abs().max())
-            told_ratios = "  ".join(f"{part} {ratio:.2f}" for part, ratio in zip(names, ratios, strict=True))
-            print(f"  D {D:3} {name:9}  {told_ratios}  scores off by {off:.1e}", flush=True)
+            shown_ratios = "  ".join(f"{part} {ratio:.2f}" for part, ratio in zip(names, ratios, strict=True))
+            print(f"  D {D:3} {name:13}  {shown_ratios}  scores off by {off:.1e}", flush=True)
 
 
 def reach_of_few(reach: Spans) -> Spans:
     """Of the first three queries alone."""
-    cut = {name: None if (x := getattr(reach, name)) is None else x[..., :3] for name in ("lo", "hi", "asking")}
-    return Spans(reach.shift_lo, reach.shift_hi, **cut, asked=reach.asked)
+    cut = {name: None if (x := getattr(reach, name)) is None else x[..., :3] for name in ("lo", "hi", "query_docs")}
+    return Spans(reach.shift_lo, reach.shift_hi, **cut, key_docs=reach.key_docs)
 
 
 @dataclass(frozen=True)
@@ -165,11 +165,11 @@ def backward() -> None:
 
 def sweep() -> None:
     """One tiling at a time in place of what ships."""
-    to_keys = {
+    compute_dkdv = {
         64: [Tiling(64, 64, 4, 2), Tiling(64, 64, 4, 3), Tiling(64, 128, 8, 3), Tiling(128, 128, 8, 2)],
         128: [Tiling(64, 128, 8, 2), Tiling(32, 64, 4, 3), Tiling(32, 128, 8, 3), Tiling(64, 64, 4, 3)],
     }
-    to_queries = {
+    compute_dq = {
         64: [Tiling(64, 64, 4, 3), Tiling(64, 128, 4, 2), Tiling(128, 128, 8, 2), Tiling(128, 64, 8, 2)],
         128: [Tiling(128, 64, 8, 2), Tiling(128, 128, 8, 2), Tiling(64, 128, 4, 2), Tiling(128, 64, 8, 3)],
     }
@@ -177,8 +177,12 @@ def sweep() -> None:
     for D in (64, 128):
         shipped = TILINGS[D]
         choices = {"as it ships": shipped, "as it ships, by pointers": shipped}
-        choices |= {f"to_keys {tuple(tiling)}": Tilings(tiling, shipped.to_queries) for tiling in to_keys[D]}
-        choices |= {f"to_queries {tuple(tiling)}": Tilings(shipped.to_keys, tiling) for tiling in to_queries[D]}
+        choices |= {
+            f"compute_dkdv {tuple(tiling)}": BackwardTilings(tiling, shipped.compute_dq) for tiling in compute_dkdv[D]
+        }
+        choices |= {
+            f"compute_dq {tuple(tiling)}": BackwardTilings(shipped.compute_dkdv, tiling) for tiling in compute_dq[D]
+        }
         cases = [Trained.of(B, H, T, D, causal) for causal in (False, True)]
         for name, tilings in choices.items():
             how: dict[str, Any] = {"tilings": tilings} | ({"descriptors": False} if "pointers" in name else {})
@@ -186,11 +190,18 @@ def sweep() -> None:
             rates = " / ".join(f"{case.rate(ms):4.0f}" for case, ms in zip(cases, times, strict=True))
             print(f"  D {D:3}  {name:30} full / causal {rates} TFLOP/s", flush=True)
     q, k, v = cached()
-    for walk in (Walk(32, 4, 4), Walk(64, 4, 2), Walk(64, 4, 4), Walk(64, 8, 3), Walk(128, 4, 2), Walk(128, 8, 2)):
+    for tiling in (
+        DecodeTiling(32, 4, 4),
+        DecodeTiling(64, 4, 2),
+        DecodeTiling(64, 4, 4),
+        DecodeTiling(64, 8, 3),
+        DecodeTiling(128, 4, 2),
+        DecodeTiling(128, 8, 2),
+    ):
         for splits in (None, 8, 16):
-            work = partial(decode, q, k, v, Spans(), q.size(-1) ** -0.5, False, walk, splits)
+            work = partial(decode, q, k, v, Spans(), q.size(-1) ** -0.5, False, tiling, splits)
             rate = bandwidth(k, v, milliseconds(work))
-            print(f"  decode {tuple(walk)} in {splits or 'the usual'} parts: {rate:.2f} TB/s", flush=True)
+            print(f"  decode {tuple(tiling)} in {splits or 'the usual'} parts: {rate:.2f} TB/s", flush=True)
 
 
 def cached() -> tuple[Tensor, Tensor, Tensor]:
@@ -207,7 +218,9 @@ def bandwidth(k: Tensor, v: Tensor, ms: float) -> float:
 
 def decoding() -> None:
     q, k, v = cached()
-    print(f"\ndecoding, one query, {tuple(q.shape[:2])} heads, cache {tuple(k.shape)}; tiles {tuple(WALKS[256])}")
+    print(
+        f"\ndecoding, one query, {tuple(q.shape[:2])} heads, cache {tuple(k.shape)}; tiles {tuple(DECODE_TILINGS[256])}"
+    )
     times = {
         "ours": milliseconds(lambda: decode(q, k, v, Spans(), 128**-0.5, False)),
         "ours, scores too": milliseconds(lambda: decode(q, k, v, Spans(), 128**-0.5, True)),

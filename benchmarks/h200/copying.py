@@ -30,17 +30,17 @@ from steps import in_a_row, milliseconds, peak, show
 from torch import Tensor
 
 from regard.attention import attend
-from regard.attention.copy_attention import copied
+from regard.attention.copy_attention import copy_log_prob
 from regard.attention.kernels.shapes import Tiling
 from regard.attention.kernels.spans import Spans
 from regard.attention.kernels.triton import copy_kernels as launch
-from regard.attention.kernels.triton.copy_kernels import Tilings
+from regard.attention.kernels.triton.copy_kernels import CopyTilings
 from regard.attention.masks import Documents, Past
 from regard.attention.scores import Bilinear
 from regard.models import attentive_rnn_lm
 from regard.models.copy_gates import Gate
-from regard.models.embedding import Words
-from regard.models.rnn import Recurrence
+from regard.models.embedding import WordEmbedding
+from regard.models.rnn import RecurrentLayers
 
 DEVICE = "cpu" if "--tiny" in sys.argv else "cuda"
 VOCABULARY = 1500
@@ -107,7 +107,7 @@ def two_attends(q: Tensor, k: Tensor, ids: Tensor, targets: Tensor) -> Tensor:
 
 
 def ours(backend: str) -> Way:
-    return lambda q, k, ids, targets: copied(q, k, ids, targets, mask=Past(), backend=backend).clamp(min=-87.0)
+    return lambda q, k, ids, targets: copy_log_prob(q, k, ids, targets, mask=Past(), backend=backend).clamp(min=-87.0)
 
 
 COMPILED = {"scatter, compile": scatter, "matched, compile": matched}
@@ -139,7 +139,7 @@ def warm(me: int, of: int) -> None:
         given = Tuning.of(case)
         jobs += [
             lambda given=given, part=part, one=one: given.milliseconds(part, one)
-            for part, one in product(Tilings._fields, _others(case.dtype))
+            for part, one in product(CopyTilings._fields, _others(case.dtype))
         ]
     for job in jobs[me::of]:
         job()
@@ -244,17 +244,20 @@ def training(report: Report, *, tiny: bool) -> list[dict[str, Any]]:
 
 def _step(B: int, T: int, half: bool, most: int) -> dict[str, float]:
     torch.manual_seed(0)
-    look = attentive_rnn_lm.LookBack(Bilinear(128), copy=Gate(128))
-    model = attentive_rnn_lm.AttentiveLM(Words(VOCABULARY, 128), Recurrence("lstm", 128, 128), look).to(DEVICE)
+    look = attentive_rnn_lm.PastAttention(Bilinear(128), copy=Gate(128))
+    model = attentive_rnn_lm.AttentiveLM(WordEmbedding(VOCABULARY, 128), RecurrentLayers("lstm", 128, 128), look).to(
+        DEVICE
+    )
     text = torch.randint(VOCABULARY, (B, T + 1), device=DEVICE)
     texts = torch.arange(T, device=DEVICE).expand(B, T) * 4 // T
 
     def step() -> None:
         rules = [
-            patch(f"regard.{room}.most_held", lambda device: most) for room in ("models.attentive", "attention.copied")
+            patch(f"regard.{room}.max_materialized", lambda device: most)
+            for room in ("models.attentive_rnn_lm", "attention.copy_attention")
         ]
         with rules[0], rules[1], torch.autocast(DEVICE, BF16, enabled=half):
-            total = model(text[:, :-1], texts)[0].surprise(text[:, 1:]).sum()
+            total = model(text[:, :-1], texts)[0].nll(text[:, 1:]).sum()
         total.backward()
 
     return {"ms": milliseconds(step), "MB": peak(step) / 1e6}
@@ -271,7 +274,7 @@ def tilings(case: Case, report: Report, end: float) -> list[dict[str, Any]]:
         if time.perf_counter() > end:
             report(f"{name:48} not reached")
             continue
-        found = [given.milliseconds(part, one) for part in Tilings._fields]
+        found = [given.milliseconds(part, one) for part in CopyTilings._fields]
         report(f"{name:48}" + "".join(f"{value:14.3f}" for value in found))
         rows.append({"kind": "tiling", "case": str(case), "name": name, "ms": found})
     return rows
@@ -292,13 +295,13 @@ class Tuning:
     given: tuple[Any, ...]  # q, k, ids, targets, reach, scale
     come: Tensor
     left: Tensor
-    ship: Tilings
+    ship: CopyTilings
 
     @classmethod
     def of(cls, case: Case) -> Tuning:
         q, k, ids, targets = case.inputs()
         q, k = (x.detach().unsqueeze(1) for x in (q, k))
-        given, ship = (q, k, ids, targets, Spans(shift_hi=0), case.D**-0.5), launch.tilings_for(q)
+        given, ship = (q, k, ids, targets, Spans(shift_hi=0), case.D**-0.5), launch.copy_tilings(q)
         left = launch.forward(*given, ship)[1]
         return cls(given, torch.randn(case.B, 1, case.T, device=DEVICE), left, ship)
 
@@ -307,7 +310,7 @@ class Tuning:
         kernels."""
         chosen = self.ship if one is None else self.ship._replace(**{part: one})
         q, k, ids, targets, reach, scale = self.given
-        name = "to_keys" if part == "to_queries" else "to_queries"
+        name = "compute_dk" if part == "compute_dq" else "compute_dq"
         try:
             if part == "forward":
                 return milliseconds(lambda: launch.forward(q, k, ids, targets, reach, scale, chosen))

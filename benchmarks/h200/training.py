@@ -34,16 +34,16 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from regard.models.bert import SIZES, Bert, MaskedLM, Size
-from regard.models.blocks import BERT, GPT2, gelu
+from regard.models.bert import SIZES, Bert, BertSize, MaskedLM
+from regard.models.blocks import BERT, GPT2, gelu_feedforward
 from regard.models.gpt import GPT
 from regard.text.batches.batch import Batch, BlockBatch, MaskedBatch
 from regard.training.distributed import World
-from regard.training.loop import Loop, forever
+from regard.training.loop import Loop, cycle
 from regard.training.objectives.base import Objective
-from regard.training.objectives.lm import PredictNext
-from regard.training.objectives.mlm import GuessHidden
-from regard.training.recipe import AdamW, Prepared, Recipe, Train
+from regard.training.objectives.lm import CausalLMObjective
+from regard.training.objectives.mlm import MaskedLMObjective
+from regard.training.recipe import AdamW, PreparedTask, Recipe, TrainSettings
 
 PEAK = 989.5e12  # bf16 operations a second of an H100 or H200
 GOALS = {"gpt": 1.1, "bert": 1.5}
@@ -62,15 +62,15 @@ class Scale(NamedTuple):
     rounds: int
     gpt_rows: int
     gpt_length: int
-    gpt: Size
+    gpt: BertSize
     bert_rows: int
     bert_length: int
-    bert: Size
+    bert: BertSize
     words: tuple[int, int]  # of GPT, of BERT
 
 
-FULL = Scale(6, 32, 1024, Size(12, 768, 12), 256, 128, SIZES["base"], (50304, 30522))
-TINY = Scale(2, 2, 32, Size(2, 64, 2), 4, 32, Size(2, 64, 2), (503, 305))
+FULL = Scale(6, 32, 1024, BertSize(12, 768, 12), 256, 128, SIZES["base"], (50304, 30522))
+TINY = Scale(2, 2, 32, BertSize(2, 64, 2), 4, 32, BertSize(2, 64, 2), (503, 305))
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,8 @@ def ours(model: nn.Module, objective: Objective[Any], batches: list[Batch], work
     recipe = Recipe(
         task="bench",
         name="bench",
-        train=Train(precision="bf16", compile="graphs" if graphs else True, clip=CLIP),
-        optimiser=AdamW(rate=RATE, betas=BETAS, decay=DECAY),
+        train=TrainSettings(precision="bf16", compile="graphs" if graphs else True, clip=CLIP),
+        optimiser=AdamW(learning_rate=RATE, betas=BETAS, weight_decay=DECAY),
     )
     few = _first_rows(batches[0])
 
@@ -118,11 +118,11 @@ def ours(model: nn.Module, objective: Objective[Any], batches: list[Batch], work
         return found.total / few.all_tokens
 
     endless = Endless(batches)
-    loop = Loop(Prepared(recipe, model, objective, cast(Any, endless), None), 10**9, World(device=DEVICE))
+    loop = Loop(PreparedTask(recipe, model, objective, cast(Any, endless), None), 10**9, World(device=DEVICE))
     if not graphs:
         model.compile()
     model.train()
-    step = partial(loop.advance, forever(endless))
+    step = partial(loop.advance, cycle(endless))
     return Side("ours", "graphs" if graphs else "compiled", step, loss, _tokens(batches[0]), work)
 
 
@@ -141,7 +141,7 @@ def theirs(
     groups = [{"params": matrices, "weight_decay": DECAY}, {"params": vectors, "weight_decay": 0.0}]
     optimiser = torch.optim.AdamW(groups, RATE, BETAS, fused=ON_GPU)
     quick = torch.compile(model, mode="reduce-overhead" if graphs else None)
-    feed, few = forever(Endless(batches)), _first_rows(batches[0])
+    feed, few = cycle(Endless(batches)), _first_rows(batches[0])
 
     def loss() -> Tensor:
         model.eval()
@@ -170,14 +170,14 @@ def gpt(scale: Scale, file: Path) -> list[Side]:
     layers, width, heads, _ = asdict(scale.gpt).values()
     rows, length, words = scale.gpt_rows, scale.gpt_length, scale.words[0]
     torch.manual_seed(0)
-    model = GPT(words, width, layers, heads, length, style=replace(GPT2, feed=gelu)).to(DEVICE)
+    model = GPT(words, width, layers, heads, length, block=replace(GPT2, feedforward=gelu_feedforward)).to(DEVICE)
     batches: list[Batch] = []
     for _ in range(4):
         ids = torch.randint(0, words, (rows, length + 1))
         batches.append(BlockBatch(torch.arange(rows), ids[:, :-1].contiguous(), ids[:, 1:].contiguous()))
     parameters = sum(one.numel() for one in model.parameters()) - length * width
     work = (6 * parameters + 12 * layers * width * length) * rows * length  # as nanoGPT counts
-    objective = PredictNext(cast(Any, None), 1.0, length)
+    objective = CausalLMObjective(cast(Any, None), 1.0, length)
     if not file.exists():
         print(f"nanoGPT is left out: there is no {file}")
         return [ours(deepcopy(model), objective, batches, work, graphs) for graphs in VARIANTS]
@@ -219,8 +219,8 @@ def bert(scale: Scale) -> list[Side]:
         attention_probs_dropout_prob=DROPOUT,
     )
     other = BertForPreTraining(config)
-    style = replace(BERT, attention_dropout=DROPOUT)
-    model = MaskedLM(Bert.of(words, scale.bert, dropout=DROPOUT, style=style))
+    block = replace(BERT, attention_dropout=DROPOUT)
+    model = MaskedLM(Bert.of(words, scale.bert, dropout=DROPOUT, block=block))
     with TemporaryDirectory() as folder:
         other.save_pretrained(folder)
         model.load_state_dict(load(folder).state_dict())
@@ -240,7 +240,7 @@ def bert(scale: Scale) -> list[Side]:
         ).loss
         return found
 
-    objective = GuessHidden(cast(Any, None), torch.zeros(words), float(hidden))
+    objective = MaskedLMObjective(cast(Any, None), torch.zeros(words), float(hidden))
     return [
         *(ours(deepcopy(model), objective, batches, work, graphs) for graphs in VARIANTS),
         *(theirs("Hugging Face", deepcopy(other), loss_of, batches, work, graphs) for graphs in VARIANTS[:1]),
@@ -396,9 +396,9 @@ def profiled(side: Side, steps: int = 3) -> tuple[float, float, str, list[dict[s
 FAMILIES = {
     "products": ("nvjet", "gemm", "cutlass", "splitK", "cublas"),
     "attention": ("sdpa", "flash", "fmha"),
-    "surprise": ("_walk", "softmax", "nll_loss"),
+    "cross-entropy": ("_nll_kernel", "softmax", "nll_loss"),
     "norms": ("layer_norm", "_add_norm"),
-    "bends": ("gelu", "exp2", "erf", "_bend"),
+    "activations": ("gelu", "exp2", "erf", "_gelu_kernel", "_gelu_backward_kernel"),
     "chance": ("_draw", "random", "seed", "dropout", "bernoulli"),
     "optimiser, clip": ("multi_tensor", "adam", "lpnorm"),
     "copies": ("Memcpy", "Memset", "memcpy", "memset", "copy", "cat"),

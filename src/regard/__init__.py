@@ -1,4 +1,4 @@
-"""Attention, trained, used, seen and tested. Public names load on first use, so that `import regard` is quick."""
+"""Attention models: train them, use them, see and test what they attend to. Public names load on first use."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Lets `python -m regard` be the same as the `regard` command."""
+"""`python -m regard`, the same as the command `regard`; a module of its own because Python looks for this name."""
 
 from regard.cli import main
 

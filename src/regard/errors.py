@@ -1,28 +1,36 @@
-"""One family of errors; each message says what came, what was expected, where, and what to do."""
+"""The exceptions of regard: each message says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 
 class RegardError(Exception):
-    """The root of the family: `except RegardError` catches whatever this library refuses in words.
+    """The base class: `except RegardError` catches every error that this library raises on purpose.
 
-    >>> str(RegardError("heads=3", "a divisor of 8", where="MultiHead"))
+    >>> str(RegardError("File not found: train.en", advice="`regard corpus DIR` writes the built-in corpus."))
+    'File not found: train.en. `regard corpus DIR` writes the built-in corpus.'
+    >>> str(RegardError("heads=3", "a divisor of 8", where="MultiHead"))   # a value that was given, and what it must be
     'MultiHead: got heads=3, expected a divisor of 8.'
     """
 
-    def __init__(self, came: str, expected: str, *, where: str = "", advice: str = "") -> None:
-        self.came, self.expected, self.where, self.advice = came, expected, where, advice
+    def __init__(self, problem: str, expected: str = "", *, where: str = "", advice: str = "") -> None:
+        self.problem, self.expected, self.where, self.advice = problem, expected, where, advice
         place = f"{where}: " if where else ""
-        super().__init__(f"{place}got {came}, expected {expected}." + (f" {advice}" if advice else ""))
+        said = f"got {problem}, expected {expected}" if expected else problem
+        super().__init__(f"{place}{said}{'' if said.endswith(('.', '?')) else '.'}" + (f" {advice}" if advice else ""))
+
+    def replace(self, *, where: str | None = None, advice: str | None = None) -> Self:
+        """The same error at another place, or with other advice."""
+        where, advice = self.where if where is None else where, self.advice if advice is None else advice
+        return type(self)(self.problem, self.expected, where=where, advice=advice)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """So that an error can come home from a worker process."""
-        return partial(type(self), where=self.where, advice=self.advice), (self.came, self.expected)
+        """Pickling, so that an error survives the way back from a worker process."""
+        return partial(type(self), where=self.where, advice=self.advice), (self.problem, self.expected)
 
 
 class ShapeError(RegardError, ValueError):
@@ -77,13 +85,15 @@ class TrainingError(RegardError, RuntimeError):
     """A training that cannot go on: a loss that is no number, memory that is not enough."""
 
 
-def unknown(name: object, known: Iterable[str], *, kind: str, where: str) -> SettingError:
-    """The error for a name nobody knows: lists the known ones and points at the nearest."""
+def unknown(
+    name: object, known: Iterable[str], *, kind: str, where: str, error: type[RegardError] = SettingError
+) -> RegardError:
+    """The error for a name that is not among the known ones: it suggests the nearest and lists them all.
+
+    >>> str(unknown("sdap", ["plain", "sdpa"], kind="backend", where="attend"))
+    "attend: Unknown backend 'sdap'. Did you mean 'sdpa'? Known: plain, sdpa."
+    """
     choices = sorted(known)
     near = get_close_matches(str(name), choices, n=1)
-    return SettingError(
-        f"{kind} {name!r}",
-        f"one of {', '.join(choices)}",
-        where=where,
-        advice=f"Did you mean {near[0]!r}?" if near else "",
-    )
+    suggestion = f"Did you mean {near[0]!r}? " if near else ""
+    return error(f"Unknown {kind} {name!r}", where=where, advice=f"{suggestion}Known: {', '.join(choices)}.")

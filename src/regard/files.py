@@ -1,4 +1,4 @@
-"""Files that survive a crash: written aside, brought to the disk, and only then given their name."""
+"""Files that survive a crash: written to a temporary file, flushed to disk, then renamed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Print:
+class FileDigest:
     """A file's size and the checksum of its bytes."""
 
     path: str
@@ -19,14 +19,14 @@ class Print:
     sha256: str
 
 
-def print_of(path: Path, name: str | None = None) -> Print:
+def digest_of(path: Path, name: str | None = None) -> FileDigest:
     """Read a file through, in flat memory."""
     with open(path, "rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        return Print(name or str(path), os.fstat(stream.fileno()).st_size, digest)
+        return FileDigest(name or str(path), os.fstat(stream.fileno()).st_size, digest)
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_atomic(path: Path, content: bytes) -> None:
     """A file that is there as a whole or not at all."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
@@ -51,7 +51,7 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def alone(folder: Path, taken: Callable[[], Exception]) -> Iterator[None]:
+def exclusive_lock(folder: Path, taken: Callable[[], Exception]) -> Iterator[None]:
     """Keep out every other process that asks for the same folder; `taken` makes the error that it gets.
 
     The lock ends with the process that holds it, however it ends.

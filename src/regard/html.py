@@ -1,9 +1,9 @@
-"""A page as one HTML file that needs no network: its head, its content security policy, its style, its script.
+"""HTML pages as one offline file, with a content security policy that allows only the given style and script.
 
-    page("Title", f"<h1>{escape(text)}</h1>", style=BASE_STYLE)
+    render_page("Title", f"<h1>{escape(text)}</h1>", style=BASE_STYLE)
 
-`body` is markup: whatever was read from elsewhere is escaped by who writes it. Nothing is ever loaded, and only the
-script that is given may run: the policy names it by its checksum.
+`body` is markup: the caller escapes text. The page loads nothing, and only the given script may run: the policy names
+it by its hash.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ a { color: var(--accent) }
 """
 
 
-def page(
+def render_page(
     title: str,
     body: str,
     *,
@@ -39,26 +39,27 @@ def page(
 ) -> str:
     """The file as text.
 
-    `script_type`: "module" for one that uses imports or await; `images`: where images may come from, as img-src says
-    it; `inline_styles`: style attributes count too, as figures of matplotlib have them.
+    script_type     "module" for a script that uses imports or await
+    images          the sources of images, as in the policy's img-src
+    inline_styles   allow style attributes too, as in matplotlib's figures
     """
     policy = {
         "default-src": "'none'",
-        "script-src": f"'{checksum(script)}'" if script else "",
-        "style-src": "'unsafe-inline'" if inline_styles else f"'{checksum(style)}'" if style else "",
+        "script-src": f"'{csp_hash(script)}'" if script else "",
+        "style-src": "'unsafe-inline'" if inline_styles else f"'{csp_hash(style)}'" if style else "",
         "img-src": images,
         "base-uri": "'none'",
         "form-action": "'none'",
     }
-    told = "; ".join(f"{name} {allowed}" for name, allowed in policy.items() if allowed)
-    first = f'<meta http-equiv="Content-Security-Policy" content="{told}">\n{head}<style>{style}</style>'
+    content = "; ".join(f"{name} {allowed}" for name, allowed in policy.items() if allowed)
+    first = f'<meta http-equiv="Content-Security-Policy" content="{content}">\n{head}<style>{style}</style>'
     kind = f' type="{script_type}"' if script_type else ""
     last = f"\n<script{kind}>{script}</script>" if script else ""
-    return shell(title, f"{body}{last}", head=first, body_class=body_class)
+    return render_shell(title, f"{body}{last}", head=first, body_class=body_class)
 
 
-def shell(title: str, body: str, *, head: str = "", body_class: str = "") -> str:
-    """The same around markup that names its own styles and scripts, for a server that sends a policy with them."""
+def render_shell(title: str, body: str, *, head: str = "", body_class: str = "") -> str:
+    """The file as text, for a server that sends the policy as a header; `head` links the styles."""
     kind = f' class="{body_class}"' if body_class else ""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -67,13 +68,13 @@ def shell(title: str, body: str, *, head: str = "", body_class: str = "") -> str
     )
 
 
-def data_block(name: str, content: bytes) -> str:
-    """Bytes inside a page, which a script finds by this id, as base64."""
-    numbers = base64.b64encode(content).decode("ascii")
-    return f'<script type="application/octet-stream" id="{name}">{numbers}</script>'
+def embed_bytes(name: str, content: bytes) -> str:
+    """Bytes inside a page, as base64 in a <script> element with this id."""
+    encoded = base64.b64encode(content).decode("ascii")
+    return f'<script type="application/octet-stream" id="{name}">{encoded}</script>'
 
 
-def checksum(text: str) -> str:
-    """As a content security policy names a script or a style."""
+def csp_hash(text: str) -> str:
+    """The hash by which a content security policy names a script or a style."""
     digest = hashlib.sha256(text.encode("utf-8")).digest()
     return f"sha256-{base64.b64encode(digest).decode('ascii')}"

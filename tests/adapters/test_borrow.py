@@ -1,4 +1,4 @@
-"""A borrowed model is given back as it was, whoever borrowed it and whatever went wrong meanwhile."""
+"""A borrowed model is restored, whatever happened inside the block."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from faithfulness.toys import QUICK, TEXTS, TOKENIZER, bert, classifier, filler, language_model, translating
-from parity.test_enabling import made
-from parity.test_looking import tokenizer
+from parity.test_attention_interface import made
+from parity.test_record import tokenizer
 from regard import hub
-from regard.adapters import adapter, borrowed
+from regard.adapters import adapter, borrow_model
 from regard.adapters.borrow import _configs
 from regard.attention import capture
 from regard.errors import RegardError
@@ -70,7 +70,7 @@ SHORT = "the cat sleeps"
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_audit_and_look_give_a_model_of_ours_back(name: str) -> None:
+def test_audit_and_look_restore_a_model_of_ours(name: str) -> None:
     make, examples = OURS[name]
     model = half_trained(make())
     before = state(model)
@@ -80,14 +80,14 @@ def test_audit_and_look_give_a_model_of_ours_back(name: str) -> None:
     look(model, *given, tokenizer=TOKENIZER)
     assert state(model) == before
     with pytest.raises(Enough):
-        audit(model, examples[:2], tokenizer=TOKENIZER, settings=QUICK, tell=stop)
+        audit(model, examples[:2], tokenizer=TOKENIZER, settings=QUICK, on_progress=stop)
     assert state(model) == before
 
 
 @pytest.mark.parametrize(
     ("family", "how"), [("bert", "eager"), ("bert", "sdpa"), ("bert", "regard"), ("gpt2", "eager"), ("bart", "sdpa")]
 )
-def test_audit_look_and_atlas_give_a_transformers_model_back(family: str, how: str) -> None:
+def test_audit_look_and_atlas_restore_a_transformers_model(family: str, how: str) -> None:
     model = half_trained(made(family, how))
     own, examples = tokenizer(pair=family != "gpt2"), THEIRS[family]
     before = state(model)
@@ -96,13 +96,13 @@ def test_audit_look_and_atlas_give_a_transformers_model_back(family: str, how: s
     texts: list[Any] = [(SHORT, SHORT)] * 20 if pair else [SHORT] * 20
     borrowers: dict[str, Callable[[], object]] = {
         "audit": lambda: audit(model, examples, tokenizer=own, settings=QUICK),
-        "stopped audit": lambda: audit(model, examples, tokenizer=own, settings=QUICK, tell=stop),
+        "stopped audit": lambda: audit(model, examples, tokenizer=own, settings=QUICK, on_progress=stop),
         "failing audit": lambda: audit(model, ["word " * 2000], tokenizer=own, settings=QUICK),
         "look": lambda: look(model, *(examples[0] if pair else examples), tokenizer=own),
         "look gradient": lambda: look(model, *(examples[0] if pair else examples), tokenizer=own, gradient=True),
         "failing look": lambda: look(model, "cat", tokenizer=own, places="nowhere"),
         "atlas": lambda: atlas(model, texts, tokenizer=own),
-        "stopped atlas": lambda: atlas(model, texts, tokenizer=own, tell=stop),
+        "stopped atlas": lambda: atlas(model, texts, tokenizer=own, on_progress=stop),
     }
     for name, borrow in borrowers.items():
         wrong = name.startswith(("stopped", "failing"))
@@ -115,7 +115,7 @@ def test_audit_is_the_same_in_training_mode_and_with_any_implementation() -> Non
     """It runs in eval() and through "regard", however the model came."""
     own = tokenizer()
     told = [
-        audit(model, ["the cat sleeps", "a dog ."], tokenizer=own, settings=QUICK).told()
+        audit(model, ["the cat sleeps", "a dog ."], tokenizer=own, settings=QUICK).to_dict()
         for model in (made("bert", "regard").eval(), made("bert", "eager").train(), made("bert", "sdpa").train())
     ]
     assert told[0] == told[1] == told[2]
@@ -130,26 +130,26 @@ def test_sub_configs_keep_their_own_implementations() -> None:
     model.set_attn_implementation({"": "sdpa", "encoder": "eager", "decoder": "sdpa"})
     before = state(model)
     assert len(set(before["attention"])) == 2
-    with suppress(Enough), borrowed(model, through_regard=True, evaluate=True):
+    with suppress(Enough), borrow_model(model, through_regard=True, evaluate=True):
         assert model.config._attn_implementation == "regard" and not model.training
         raise Enough
     assert state(model) == before
 
 
-def test_what_a_borrower_changes_is_undone() -> None:
+def test_changes_to_a_borrowed_model_are_undone() -> None:
     model = half_trained(bert().model)
     before = state(model)
-    with borrowed(model):
+    with borrow_model(model):
         model.eval().requires_grad_(True)
         torch.rand(3)
     assert state(model) == before
-    with suppress(Enough), borrowed(model, evaluate=True):
+    with suppress(Enough), borrow_model(model, evaluate=True):
         assert not any(module.training for module in model.modules())
         raise Enough
     assert state(model) == before
 
 
-def test_looking_in_training_mode_draws_from_no_one_elses_random_numbers() -> None:
+def test_looking_in_training_mode_leaves_the_rng_state() -> None:
     model = transformers.BertForMaskedLM(transformers.BertConfig(**{"vocab_size": 50, **SMALL})).train()
     torch.manual_seed(3)
     expected = torch.rand(4)
@@ -197,7 +197,7 @@ def test_a_module_of_torchs_own_in_a_model_that_reports_is_still_captured() -> N
 
 
 @pytest.mark.parametrize("how", ["regard", "sdpa"])
-def test_intervening_leaves_nothing_behind(how: str) -> None:
+def test_intervening_leaves_no_trace(how: str) -> None:
     model = half_trained(made("bert", how))
     given = tokenizer()("the cat sleeps", return_tensors="pt")
     before = state(model)
@@ -213,5 +213,5 @@ def test_intervening_leaves_nothing_behind(how: str) -> None:
 def test_an_adapter_alone_changes_nothing() -> None:
     model = half_trained(made("gpt2", "eager"))
     before = state(model)
-    assert adapter(model, tokenizer(pair=False)).decides == "next word"
+    assert adapter(model, tokenizer(pair=False)).decision == "next word"
     assert state(model) == before

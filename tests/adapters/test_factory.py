@@ -12,7 +12,7 @@ from regard.adapters.causal_lm import CausalLMAdapter
 from regard.adapters.encoder import ClassifierAdapter, MaskedLMAdapter
 from regard.adapters.translator import TranslatorAdapter
 from regard.errors import SettingError
-from regard.models.bert import Bert, Size
+from regard.models.bert import Bert, BertSize
 
 
 @pytest.mark.parametrize(
@@ -26,11 +26,11 @@ from regard.models.bert import Bert, Size
         (translating("transformer").model, TranslatorAdapter, "next word of the translation"),
     ],
 )
-def test_each_model_is_asked_what_it_decides(model, kind: type, decides: str) -> None:
+def test_each_model_gets_its_adapter(model, kind: type, decides: str) -> None:
     found = adapter(model.train(), TOKENIZER)
-    assert isinstance(found, kind) and found.decides == decides and found.model is model
+    assert isinstance(found, kind) and found.decision == decides and found.model is model
     assert found.name == type(model).__name__ and model.training
-    with found.borrowed(evaluate=True):
+    with found.borrow(evaluate=True):
         assert not model.training
     assert model.training
 
@@ -40,9 +40,11 @@ def test_two_tokenizers_for_a_translator() -> None:
     assert isinstance(found, TranslatorAdapter) and found.translator.source is TOKENIZER
 
 
-def test_what_cannot_be_asked_is_refused() -> None:
-    inner = Bert.of(SIZE, Size(1, 8, heads=2), positions=24)
-    with pytest.raises(SettingError, match=r"a Bert, which decides nothing.*expected a model that says classes"):
-        adapter(inner, TOKENIZER).cases("a b c", 0, Random(0))
+def test_models_without_decisions_are_refused() -> None:
+    inner = Bert.of(SIZE, BertSize(1, 8, heads=2), max_positions=24)
+    with pytest.raises(
+        SettingError, match=r"A Bert predicts nothing that can be tested.*Use a model that predicts classes"
+    ):
+        adapter(inner, TOKENIZER).make_cases("a b c", 0, Random(0))
     with pytest.raises(SettingError, match=r"no tokenizer"):
         adapter(classifier().model)

@@ -1,4 +1,4 @@
-"""Models of transformers asked, each for what it decides, and audited from end to end."""
+"""Adapters of transformers models: their decisions, and an audit of each from end to end."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from faithfulness.toys import QUICK, cases, rows
-from parity.test_enabling import WIDE, made
-from parity.test_looking import tokenizer
+from parity.test_attention_interface import WIDE, made
+from parity.test_record import tokenizer
 from regard.adapters import adapter
 from regard.adapters.transformers_model import TransformersAdapter
 from regard.errors import SettingError
 from regard.faithfulness.audit import audit
-from regard.inspection.attribution.gradients import vectors_through
+from regard.inspection.attribution.gradients import intercept_embeddings
 from regard.text.examples import Labelled, Translation
 
 transformers = pytest.importorskip("transformers")
@@ -64,9 +64,9 @@ every_family = pytest.mark.parametrize("family", FAMILIES)
 
 @every_family
 @torch.no_grad()
-def test_a_padded_batch_says_what_each_row_says_alone(family: str) -> None:
+def test_a_padded_batch_equals_its_rows_alone(family: str) -> None:
     found, examples = asked(family)
-    assert isinstance(found, TransformersAdapter) and found.decides == FAMILIES[family]
+    assert isinstance(found, TransformersAdapter) and found.decision == FAMILIES[family]
     given = rows(found, *examples)
     together = found.log_probs(given)
     assert len({len(row.ids) for row in given}) > 1
@@ -77,17 +77,17 @@ def test_a_padded_batch_says_what_each_row_says_alone(family: str) -> None:
 
 @every_family
 @torch.no_grad()
-def test_the_vectors_of_a_text_are_looked_up_once(family: str) -> None:
+def test_input_embeddings_are_computed_once(family: str) -> None:
     """Positions and segments are tables too, and what was written goes through the same one as the text."""
     found, examples = asked(family)
     given, passed = rows(found, *examples), []
-    with vectors_through(found.model, found.input_ids(given))(lambda point, x: passed.append(x) or x):
+    with intercept_embeddings(found.model, found.input_ids(given))(lambda point, x: passed.append(x) or x):
         found.log_probs(given)
     assert [x.shape for x in passed] == [(*found.input_ids(given).shape, 32)]
 
 
 @torch.no_grad()
-def test_they_say_what_the_model_says() -> None:
+def test_log_probs_are_those_of_the_model() -> None:
     found, _ = asked("class")
     given = tokenizer()("the cat sleeps", "a dog", return_tensors="pt")
     expected = found.model(**given).logits.log_softmax(-1)
@@ -98,60 +98,60 @@ def test_they_say_what_the_model_says() -> None:
     torch.testing.assert_close(found.log_probs([row])[0], found.model(**given).logits[0, 2].log_softmax(-1))
     found, _ = asked("bart")
     for case in cases(found, PAIRS[0]):
-        ids, written = torch.tensor([case.row.ids]), torch.tensor([case.row.written])
+        ids, written = torch.tensor([case.row.ids]), torch.tensor([case.row.decoder_ids])
         logits = found.model(input_ids=ids, decoder_input_ids=written).logits[0, -1]
         torch.testing.assert_close(found.log_probs([case.row])[0], logits.log_softmax(-1))
 
 
-def test_a_token_taken_away_is_a_text_without_that_word() -> None:
+def test_removing_a_token_equals_a_text_without_that_word() -> None:
     found, _ = asked("class")
     [row], [shorter] = rows(found, "the cat sleeps"), rows(found, "the sleeps")
-    assert row.without([2]) == shorter and row.free == (False, True, True, True, True, False)
+    assert row.without([2]) == shorter and row.removable == (False, True, True, True, True, False)
 
 
-def test_what_is_known_of_a_text() -> None:
+def test_labels_and_evidence_of_a_text() -> None:
     found, _ = asked("class")
     [case] = cases(found, Labelled("the cat sleeps", "good", evidence=(2,)))
     assert case.expected == 1 and case.evidence == {3, 4} and case.tokens[3:5] == ("sleep", "##s")
     assert cases(found, Labelled("the cat", "2"))[0].expected == 2 and found.label(1) == "good"
-    with pytest.raises(SettingError, match=r"the label 'fine', expected one of bad, good, so, or its number"):
+    with pytest.raises(SettingError, match=r"Unknown label 'fine'\. Known: bad, good, so\. The number"):
         cases(found, Labelled("the cat", "fine"))
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
-def test_a_text_is_cut_and_what_comes_there_is_expected(family: str) -> None:
+def test_a_random_prefix_and_its_next_token(family: str) -> None:
     found, _ = asked(family)
     ids = tokenizer(pair=False)(LONGER[0])["input_ids"]
     for seed in range(5):
-        [case] = found.cases(LONGER[0], 0, Random(seed))
+        [case] = found.make_cases(LONGER[0], 0, Random(seed))
         cut = len(case.row.ids)
         assert list(case.row.ids) == ids[:cut] and case.expected == ids[cut]
-        assert case.row.free == (True,) * (cut - 1) + (False,)
+        assert case.row.removable == (True,) * (cut - 1) + (False,)
         assert found.readout_position("any", [case.row]) == [cut - 1]
-    assert found.cases("the cat", 0, Random(0)) == []
+    assert found.make_cases("the cat", 0, Random(0)) == []
 
 
-def test_a_word_is_hidden_and_asked_for() -> None:
+def test_a_random_word_is_masked() -> None:
     found, _ = asked("bert")
     ids = tokenizer()("the cat sleeps")["input_ids"]
     for seed in range(5):
-        [case] = found.cases("the cat sleeps", 0, Random(seed))
+        [case] = found.make_cases("the cat sleeps", 0, Random(seed))
         [at] = found.readout_position("any", [case.row])
-        assert case.row.ids[at] == 4 and case.tokens[at] == "[MASK]" and not case.row.free[at]
+        assert case.row.ids[at] == 4 and case.tokens[at] == "[MASK]" and not case.row.removable[at]
         assert case.expected == ids[at]
 
 
-def test_a_translation_goes_on_where_it_was_begun() -> None:
+def test_a_translation_continues_its_prefix() -> None:
     found, _ = asked("bart")
     said = tokenizer()("a dog .")["input_ids"]
     for case in cases(found, Translation(*PAIRS[0])):
-        step = len(case.row.written) - 1
-        assert case.row.written == (1, *said[:step]) and case.expected == said[step]
+        step = len(case.row.decoder_ids) - 1
+        assert case.row.decoder_ids == (1, *said[:step]) and case.expected == said[step]
         assert found.readout_position("model.decoder.layers.1.encoder_attn", [case.row]) == [step]
-    told = {place: (found.attends_to_text(place), found.attends_from_text(place)) for place in PLACES}
+    told = {place: (found.has_text_keys(place), found.has_text_queries(place)) for place in PLACES}
     assert told == PLACES
     own = cases(found, "the cat sleeps")
-    assert all(case.row.written[0] == 1 for case in own)
+    assert all(case.row.decoder_ids[0] == 1 for case in own)
 
 
 PLACES = {
@@ -161,7 +161,7 @@ PLACES = {
 }
 
 
-def test_from_where_a_class_is_read() -> None:
+def test_the_readout_token_of_a_classifier() -> None:
     found, _ = asked("class")
     [row] = rows(found, "the cat")
     assert found.readout_position("bert.encoder.layer.1.attention.self", [row]) == [0]
@@ -180,19 +180,19 @@ def test_from_where_a_class_is_read() -> None:
 )
 def test_it_is_audited(family: str, places: str | list[str], layers: int) -> None:
     found, examples = asked(family)
-    settings = replace(QUICK, places=places, chunk=8)
+    settings = replace(QUICK, places=places, batch_size=8)
     report = audit(found.model, examples[:2], tokenizer=found.tokenizer, settings=settings)
-    assert report.facts["decides"] == FAMILIES[family] and report.facts["decisions"] >= 2
+    assert report.facts["decision"] == FAMILIES[family] and report.facts["decisions"] >= 2
     known = [one.map for one in report.verdicts if one.kind == "layer"]
     assert len(known) == layers and sum(one.kind == "head" for one in report.verdicts) == 4 * layers
     for name in known:
-        numbers = report.of(name)
-        assert numbers["permuted"].value > 0 and 0 <= numbers["adversarial jsd"].value <= 0.6932
+        numbers = report.estimates(name)
+        assert numbers["permuted"].value > 0 and 0 <= numbers["adversarial_jsd"].value <= 0.6932
 
 
-def test_what_cannot_be_asked_is_refused() -> None:
+def test_models_without_decisions_are_refused() -> None:
     bare = transformers.BertModel(transformers.BertConfig(**WIDE))
-    with pytest.raises(SettingError, match=r"a BertModel, which decides nothing.*Load it as one for"):
+    with pytest.raises(SettingError, match=r"A BertModel has no head, so it predicts nothing.*Load it for"):
         audit(bare, TEXTS, tokenizer=tokenizer(), settings=QUICK)
     with pytest.raises(SettingError, match="no tokenizer"):
         audit(classifier(), TEXTS, settings=QUICK)

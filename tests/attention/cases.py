@@ -90,8 +90,8 @@ class Request:
 
     def able(self, dropout: float = 0.0) -> list[str]:
         """The backends that serve this request."""
-        refused = choose(self.q, self.k, self.v, **self.values, dropout=dropout).refused
-        return [name for name in BACKENDS if name not in refused]
+        unsupported = choose(self.q, self.k, self.v, **self.values, dropout=dropout).unsupported
+        return [name for name in BACKENDS if name not in unsupported]
 
     def with_(self, **changes: Any) -> Request:
         return replace(self, **changes)

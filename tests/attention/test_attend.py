@@ -77,7 +77,7 @@ def test_what_comes_back_has_the_contracts_shapes_and_dtypes(request: Request) -
 
 @share(40)
 @given(requests())
-def test_the_inputs_are_left_as_they_were(request: Request) -> None:
+def test_the_inputs_are_not_changed(request: Request) -> None:
     before = [x.clone() for x in (request.q, request.k, request.v)]
     for backend in request.able():
         with torch.no_grad():
@@ -303,7 +303,7 @@ def test_keys_hidden_without_any_leading_dimension_never_matter(kind: str) -> No
     hidden_keys_never_matter(Request(torch.randn(4, 3), torch.randn(5, 3), torch.randn(5, 3), (), mask=mask))
 
 
-def test_a_shared_key_counts_as_hidden_only_when_every_head_that_reads_it_is_blind_to_it() -> None:
+def test_a_shared_key_is_hidden_only_when_every_query_head_masks_it() -> None:
     """Heads 0 and 1 share their keys; each sees another half of them, and nobody sees the last."""
     table = torch.zeros(4, 1, 5, dtype=torch.bool)
     table[0::2, :, :2] = table[1::2, :, 2:4] = True
@@ -336,7 +336,7 @@ def test_keys_hidden_by_a_bias_never_matter(request: Request) -> None:
     hidden_keys_never_matter(request.with_(bias=DenseBias(table)))
 
 
-def test_a_value_that_no_query_finds_never_matters() -> None:
+def test_a_value_that_no_query_matches_never_matters() -> None:
     """A dict gives the value that was asked for, whatever lies under its other keys."""
     hidden_keys_never_matter(
         Request(
@@ -369,7 +369,7 @@ def test_keys_hidden_from_one_query_change_nothing_for_it(request: Request, data
 
 @share(60)
 @given(requests(dtypes=DTYPES, lengths=size), st.data())
-def test_a_query_that_may_look_nowhere_gets_zeros(request: Request, data: st.DataObject) -> None:
+def test_a_query_without_keys_gets_zeros(request: Request, data: st.DataObject) -> None:
     """Output, weights and statistics 0, indices -1, lse -inf, gradient zero, and never a NaN."""
     blind = torch.tensor(data.draw(st.lists(st.booleans(), min_size=request.T, max_size=request.T)))
     request = request.with_(mask=(request.mask or Everything()) & Dense(~blind[:, None]))
@@ -389,7 +389,7 @@ def test_a_query_that_may_look_nowhere_gets_zeros(request: Request, data: st.Dat
 @pytest.mark.parametrize(
     "mask", [~Everything(), Padding([0, 0]), Padding([3, 3], [0, 0]), Window(0, 0, offset=9)], ids=repr
 )
-def test_a_map_that_nobody_may_look_at(backend: str, mask: Mask) -> None:
+def test_a_map_whose_keys_are_all_masked(backend: str, mask: Mask) -> None:
     q, k = torch.randn(2, 3, 4, requires_grad=True), torch.randn(2, 3, 4, requires_grad=True)
     got = attend(q, k, mask=mask, observe=ALL, backend=backend)
     assert (got.lse == -torch.inf).all() and (got.top.indices == -1).all()
@@ -466,7 +466,7 @@ def test_match_is_a_dicts_look_up_with_ties_averaged(
         assert got.top.indices[i].tolist() == [*[j for j, own in enumerate(keys) if own == key], -1, -1, -1][:3]
 
 
-def test_attention_grown_cold_becomes_the_look_up() -> None:
+def test_attention_at_low_temperature_becomes_the_look_up() -> None:
     """Scaled dot products of one-hot codes, scale -> infinity: the soft average turns into Match."""
     q, k, v = torch.eye(5)[[3, 0]], torch.eye(5), torch.randn(5, 2)
     hard = attend(q, k, v, score=scores.Match()).output
@@ -544,15 +544,15 @@ def test_a_tile_of_hard_scores_is_a_weight_still(backend: str) -> None:
 
 @share(60)
 @given(requests(dtypes=DTYPES), st.sampled_from([0.0, 0.5]))
-def test_choose_tells_what_attend_does(request: Request, dropout: float) -> None:
+def test_choose_predicts_what_attend_does(request: Request, dropout: float) -> None:
     picked = choose(request.q, request.k, request.v, **request.values, dropout=dropout)
-    assert request("auto", None, dropout).backend == picked.backend and picked.backend not in picked.refused
-    assert picked.because and all(picked.refused.values())
+    assert request("auto", None, dropout).backend == picked.backend and picked.backend not in picked.unsupported
+    assert picked.reason and all(picked.unsupported.values())
     for name in HERE:
-        if name not in picked.refused:
+        if name not in picked.unsupported:
             assert request(name, None, dropout).backend == name
             asked = choose(request.q, request.k, request.v, **request.values, dropout=dropout, backend=name)
-            assert asked.backend == name and asked.because == "asked for by name"
+            assert asked.backend == name and asked.reason == "requested by name"
 
 
 @pytest.mark.parametrize(
@@ -576,10 +576,10 @@ def test_auto_takes_the_fused_kernel_wherever_it_can(changes: dict[str, Any], ba
     assert choose(torch.randn(2, 3, 4), torch.randn(2, 5, 4), **changes).backend == backend
 
 
-def test_auto_walks_through_maps_too_large_to_hold() -> None:
+def test_auto_streams_maps_too_large_to_hold() -> None:
     for score, length in ((near, 4096), (scores.Additive(2, 64), 512)):
         picked = choose(torch.zeros(length, 2), torch.zeros(length, 2), score=score)
-        assert picked.backend == "stream" and "too many to hold" in picked.because
+        assert picked.backend == "stream" and "too many to hold" in picked.reason
     long = 3 * 2**12  # a mask of 1.5e8 numbers would have to be written out for the fused kernel
     q = torch.zeros(long, 2)
     assert choose(q, q, mask=Causal()).backend == "sdpa"
@@ -713,7 +713,7 @@ def test_it_serves_in_every_mode_of_torch(backend: str, mode: Any) -> None:
     assert got.output.requires_grad == (mode is nullcontext)
 
 
-def test_forward_leaves_nothing_behind() -> None:
+def test_forward_stores_nothing() -> None:
     """No hidden state: neither score nor window holds a tensor of the call afterwards."""
     score, window = scores.Additive(4, 3), windows.LocalP(4, 2)
     before = {name: set(vars(part)) for name, part in (("score", score), ("window", window))}

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attention.cases import Lead, Slope, any_biases, assert_same, size
 from regard.attention import DenseBias, Observe, attend
-from regard.attention.biases import Bias, Borrowed, as_bias, offset_by
+from regard.attention.biases import Bias, CustomBias, as_bias, resolve_offset
 from regard.attention.masks import Grid
 from regard.errors import ShapeError
 
@@ -21,7 +21,7 @@ def placed(draw: st.DrawFn) -> tuple[Bias, Grid]:
     bias = as_bias(draw(any_biases(lead, T, S).filter(lambda bias: bias is not None)))
     assert bias is not None
     grid = Grid(lead, T, S, CPU)
-    return bias.placed(grid), grid
+    return bias.bind(grid), grid
 
 
 def whole(bias: Bias, grid: Grid) -> Tensor:
@@ -30,12 +30,12 @@ def whole(bias: Bias, grid: Grid) -> Tensor:
 
 
 @given(placed())
-def test_a_table_is_its_own_whole_and_an_own_bias_its_formula(case: tuple[Bias, Grid]) -> None:
+def test_a_dense_bias_equals_its_table_and_a_custom_bias_its_formula(case: tuple[Bias, Grid]) -> None:
     bias, grid = case
     if isinstance(bias, DenseBias):
         assert torch.equal(whole(bias, grid), bias.table.expand(*grid.lead, grid.T, grid.S))
         return
-    assert isinstance(bias, Borrowed) and isinstance(bias.source, Slope)
+    assert isinstance(bias, CustomBias) and isinstance(bias.source, Slope)
     slopes = bias.source.slope.flatten().tolist()
     for h, slope in enumerate(slopes):
         told = whole(bias, grid)[..., h, :, :] if grid.lead else whole(bias, grid)
@@ -44,7 +44,7 @@ def test_a_table_is_its_own_whole_and_an_own_bias_its_formula(case: tuple[Bias, 
 
 
 @given(placed(), st.data())
-def test_any_tile_is_that_part_of_the_whole(case: tuple[Bias, Grid], data: st.DataObject) -> None:
+def test_any_tile_is_that_part_of_the_full_map(case: tuple[Bias, Grid], data: st.DataObject) -> None:
     bias, grid = case
     rows, cols = (
         torch.tensor(data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=4))) for n in (grid.T, grid.S)
@@ -54,7 +54,7 @@ def test_any_tile_is_that_part_of_the_whole(case: tuple[Bias, Grid], data: st.Da
 
 
 @given(placed(), st.data())
-def test_a_part_is_that_part_of_the_whole(case: tuple[Bias, Grid], data: st.DataObject) -> None:
+def test_a_part_is_that_part_of_the_full_map(case: tuple[Bias, Grid], data: st.DataObject) -> None:
     bias, grid = case
     lead = tuple(slice(i, i + 1) for i in (data.draw(st.integers(0, n - 1)) for n in grid.lead))
     part = whole(bias.part(lead), Grid((1,) * len(lead), grid.T, grid.S, CPU))
@@ -82,7 +82,7 @@ def test_minus_infinity_hides_a_key_as_a_mask_does() -> None:
     assert got.lse[1] == -torch.inf and not got.output[1].any() and not got.weights[~allowed].any()
 
 
-def test_a_table_learns_where_somebody_looks_and_nowhere_else() -> None:
+def test_a_dense_bias_has_gradients_only_where_a_query_sees_the_key() -> None:
     """Its gradient is the softmax's: for each query it sums to zero, and hidden keys get none."""
     table = torch.randn(3, 4).masked_fill(torch.eye(3, 4).bool(), -torch.inf).requires_grad_()
     attend(torch.randn(3, 2), torch.randn(4, 2), bias=DenseBias(table)).output.square().sum().backward()
@@ -91,7 +91,7 @@ def test_a_table_learns_where_somebody_looks_and_nowhere_else() -> None:
     assert not table.grad.diagonal().any()
 
 
-def test_an_own_bias_that_gives_tiles_of_the_wrong_shape_is_told_so() -> None:
+def test_a_custom_bias_with_tiles_of_the_wrong_shape_is_refused() -> None:
     class Wrong:
         def tile(self, rows: Tensor, cols: Tensor) -> Tensor:
             return torch.zeros(len(rows) + 1, len(cols))
@@ -100,12 +100,12 @@ def test_an_own_bias_that_gives_tiles_of_the_wrong_shape_is_told_so() -> None:
         attend(torch.randn(3, 2), torch.randn(5, 2), bias=Wrong(), backend="plain")
 
 
-def test_where_the_first_query_sits() -> None:
+def test_positions_of_the_first_query() -> None:
     grid = Grid((2, 4), 3, 5, CPU)
-    assert offset_by(None, grid, "here") == 2
-    assert offset_by(7, grid, "here") == 7
-    assert offset_by(torch.tensor(7), grid, "here") == 7
-    by_row = offset_by(torch.tensor([1, 2]), grid, "here")
+    assert resolve_offset(None, grid, "here") == 2
+    assert resolve_offset(7, grid, "here") == 7
+    assert resolve_offset(torch.tensor(7), grid, "here") == 7
+    by_row = resolve_offset(torch.tensor([1, 2]), grid, "here")
     assert by_row.expand(2, 4, 3, 5)[:, 0, 0, 0].tolist() == [1, 2]
     with pytest.raises(ShapeError, match="here: got 3 offsets"):
-        offset_by(torch.tensor([1, 2, 3]), grid, "here")
+        resolve_offset(torch.tensor([1, 2, 3]), grid, "here")

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from attention.cases import Largest
 from regard.attention import DenseBias, Observe, attend, scores
-from regard.attention.copy_attention import BACKENDS, choose, copied
-from regard.attention.kernels import row_blocks as walking
+from regard.attention.copy_attention import BACKENDS, choose_copy_backend, copy_log_prob
+from regard.attention.kernels import row_blocks
 from regard.attention.masks import Causal, Dense, Documents, Mask, Padding, Past, Window
 from regard.errors import BackendError, SettingError, ShapeError
 
@@ -47,7 +47,7 @@ def slopes(mass: Tensor, inputs: list[Tensor]) -> tuple[Tensor, ...]:
 
 
 def agrees(q: Tensor, k: Tensor, ids: Tensor, targets: Tensor, backend: str, **how: object) -> Tensor:
-    got = copied(q, k, ids, targets, backend=backend, **how)  # type: ignore[arg-type]
+    got = copy_log_prob(q, k, ids, targets, backend=backend, **how)  # type: ignore[arg-type]
     share = composed(q, k, ids, targets, **how)
     torch.testing.assert_close(got.exp(), share)
     assert torch.equal(got == -torch.inf, share == 0)
@@ -59,7 +59,7 @@ def agrees(q: Tensor, k: Tensor, ids: Tensor, targets: Tensor, backend: str, **h
 
 @contextmanager
 def many_blocks() -> Iterator[None]:
-    with patch.multiple(walking, COMFORT=2 * S, LIMIT=4 * S, THICK=2):
+    with patch.multiple(row_blocks, BLOCK_NUMBERS=2 * S, MAX_BLOCK_NUMBERS=4 * S, MIN_ROWS=2):
         yield
 
 
@@ -104,42 +104,44 @@ def test_any_score_and_any_bias(backend: str) -> None:
 @by_backend
 def test_shares_of_all_tokens_sum_to_one(backend: str) -> None:
     q, k, ids, _ = drawn()
-    total = sum(copied(q, k, ids, torch.full((2, T), one), mask=Past(0), backend=backend).exp() for one in range(4))
+    total = sum(
+        copy_log_prob(q, k, ids, torch.full((2, T), one), mask=Past(0), backend=backend).exp() for one in range(4)
+    )
     torch.testing.assert_close(total, torch.ones(2, T, dtype=F64).index_fill(1, torch.tensor([0]), 0.0))
 
 
 @by_backend
-def test_a_token_that_is_nowhere_has_no_share_and_no_gradient_whatever_comes_in(backend: str) -> None:
+def test_an_absent_token_has_probability_zero_and_no_gradient(backend: str) -> None:
     q, k, ids, targets = drawn()
     targets[:, ::2] = 77
-    got = copied(q, k, ids, targets, mask=Causal(), backend=backend)
+    got = copy_log_prob(q, k, ids, targets, mask=Causal(), backend=backend)
     assert (got[:, ::2] == -torch.inf).all()
     dq, dk = torch.autograd.grad(got, (q, k), torch.where(got == -torch.inf, torch.nan, 1.0))
     assert not dq[:, ::2].any() and dq.isfinite().all() and dk.isfinite().all() and dk.any()
 
 
 @by_backend
-def test_nobody_sees_anything(backend: str) -> None:
+def test_all_keys_masked(backend: str) -> None:
     q, k, ids, targets = drawn()
     for mask in (Padding([0, 0]), Window(None, -50), Dense(torch.zeros(T, S, dtype=torch.bool))):
-        got = copied(q, k, ids, targets, mask=mask, backend=backend)
+        got = copy_log_prob(q, k, ids, targets, mask=mask, backend=backend)
         assert (got == -torch.inf).all()
         assert not any(slope.any() for slope in torch.autograd.grad(got, (q, k), torch.full_like(got, torch.nan)))
-    assert copied(q, k[:, :0], ids[:, :0], targets, backend=backend).eq(-torch.inf).all()
-    assert copied(q[:, :0], k, ids, targets[:, :0], backend=backend).shape == (2, 0)
+    assert copy_log_prob(q, k[:, :0], ids[:, :0], targets, backend=backend).eq(-torch.inf).all()
+    assert copy_log_prob(q[:, :0], k, ids, targets[:, :0], backend=backend).shape == (2, 0)
 
 
 @by_backend
-def test_all_keys_of_one_token_get_everything_and_nothing_moves_that(backend: str) -> None:
+def test_a_token_of_all_keys_has_probability_one_and_no_gradient(backend: str) -> None:
     q, k, ids, targets = drawn()
-    got = copied(q, k, ids * 0, targets * 0, mask=Causal(), backend=backend)
+    got = copy_log_prob(q, k, ids * 0, targets * 0, mask=Causal(), backend=backend)
     assert not got.any() and not any(slope.any() for slope in torch.autograd.grad(got.sum(), (q, k)))
 
 
 @by_backend
-def test_a_share_too_small_for_a_number_has_a_logarithm_and_a_gradient(backend: str) -> None:
+def test_an_underflowing_probability_has_a_logarithm_and_a_gradient(backend: str) -> None:
     q, k = torch.tensor([[1.0]], requires_grad=True), torch.tensor([[3000.0], [0.0], [-2000.0]], requires_grad=True)
-    got = copied(q, k, torch.tensor([1, 2, 2]), torch.tensor([2]), score=scores.Dot(), backend=backend)
+    got = copy_log_prob(q, k, torch.tensor([1, 2, 2]), torch.tensor([2]), score=scores.Dot(), backend=backend)
     torch.testing.assert_close(got, torch.tensor([-3000.0]))
     dq, dk = torch.autograd.grad(got.sum(), (q, k))
     torch.testing.assert_close(dq, torch.tensor([[-3000.0]]))
@@ -153,20 +155,20 @@ def test_float32_is_as_exact_as_composition(backend: str) -> None:
         want = composed(q, k, ids, targets, mask=Past()).detach()
         there = want > 1e-30
         near = composed(q.float(), k.float(), ids, targets, mask=Past()).detach()
-        got = copied(q.float(), k.float(), ids, targets, mask=Past(), backend=backend).detach()
+        got = copy_log_prob(q.float(), k.float(), ids, targets, mask=Past(), backend=backend).detach()
         assert got.dtype == torch.float32
         off, allowed = ((x[there].double().exp() - want[there]).abs().max() for x in (got, near.log()))
         assert off <= 2 * allowed + 4 * torch.finfo(torch.float32).eps
 
 
 @by_backend
-def test_what_nobody_sees_may_hold_anything(backend: str) -> None:
+def test_masked_keys_may_hold_anything(backend: str) -> None:
     q, k, ids, targets = drawn()
-    want = copied(q, k, ids, targets, mask=Padding([S - 4, 9]), backend=backend)
+    want = copy_log_prob(q, k, ids, targets, mask=Padding([S - 4, 9]), backend=backend)
     spoiled = k.detach().clone()
     spoiled[0, S - 4 :], spoiled[1, 9:] = torch.nan, torch.inf
     spoiled.requires_grad_()
-    got = copied(q, spoiled, ids, targets, mask=Padding([S - 4, 9]), backend=backend)
+    got = copy_log_prob(q, spoiled, ids, targets, mask=Padding([S - 4, 9]), backend=backend)
     torch.testing.assert_close(got, want)
     assert torch.autograd.grad(got[got.isfinite()].sum(), spoiled)[0].isfinite().all()
 
@@ -176,16 +178,16 @@ def test_memory_grows_with_the_length_not_with_its_square() -> None:
     for length in (256, 1024):
         q = torch.randn(2, length, 8, requires_grad=True)
         ids = torch.randint(9, (2, length))
-        with patch.multiple(walking, COMFORT=2**13, LIMIT=2**13, THICK=8), Largest() as largest:
-            copied(q, q, ids, ids.roll(1, 1), mask=Past(), backend="stream").exp().sum().backward()
+        with patch.multiple(row_blocks, BLOCK_NUMBERS=2**13, MAX_BLOCK_NUMBERS=2**13, MIN_ROWS=8), Largest() as largest:
+            copy_log_prob(q, q, ids, ids.roll(1, 1), mask=Past(), backend="stream").exp().sum().backward()
         found[length] = largest.numel
     assert found[1024] <= 4 * found[256] and found[1024] < 1024 * 1024 / 16
 
 
-def test_what_is_large_is_walked_through() -> None:
+def test_large_maps_are_streamed() -> None:
     small, large = (torch.zeros(2, length, 4) for length in (64, 2048))
     chosen = [
-        choose(attend(x, x, observe=Observe(prepared=True)).prepared)  # type: ignore[arg-type]
+        choose_copy_backend(attend(x, x, observe=Observe(prepared=True)).prepared)  # type: ignore[arg-type]
         for x in (small, large)
     ]
     assert chosen == ["plain", "stream"]
@@ -194,13 +196,13 @@ def test_what_is_large_is_walked_through() -> None:
 def test_what_cannot_be_is_refused_in_words() -> None:
     q, k, ids, targets = drawn()
     with pytest.raises(ShapeError, match=r"integers \(21,\) or \(B, 21\)"):
-        copied(q, k, targets, targets)
+        copy_log_prob(q, k, targets, targets)
     with pytest.raises(ShapeError, match=r"integers \(13,\) or \(B, 13\)"):
-        copied(q, k, ids, ids)
+        copy_log_prob(q, k, ids, ids)
     with pytest.raises(SettingError, match="Did you mean 'stream'"):
-        copied(q, k, ids, targets, backend="steam")
+        copy_log_prob(q, k, ids, targets, backend="steam")
     with pytest.raises(BackendError, match=r"it runs on cuda, not on cpu.*'plain', 'stream'"):
-        copied(q, k, ids, targets, backend="triton")
+        copy_log_prob(q, k, ids, targets, backend="triton")
     with pytest.raises(BackendError, match="it computes dot products, and Additive is none"):
-        copied(q, k, ids, targets, score=scores.Additive(D, 3).double(), backend="triton")
+        copy_log_prob(q, k, ids, targets, score=scores.Additive(D, 3).double(), backend="triton")
     assert list(BACKENDS) == ["plain", "stream", "triton"]

@@ -31,14 +31,14 @@ from attention.cases import (
     size,
 )
 from regard.attention import DenseBias, Observe, attend, scores, windows
-from regard.attention.kernels import row_blocks as walking
-from regard.attention.kernels.statistics import _largest
+from regard.attention.kernels import row_blocks
+from regard.attention.kernels.statistics import _top_k
 from regard.attention.masks import Causal, Dense, Documents, Everything, Mask, Padding, Past, Window
-from regard.attention.observe import top_of
+from regard.attention.observe import top_k
 
 F32, F64, BF16, F16 = torch.float32, torch.float64, torch.bfloat16, torch.float16
 LONG = pytest.mark.long
-TINY = [None, (1, 1, 1), (12, 24, 2), (60, 60, 3)]  # COMFORT, LIMIT, THICK; None: as they are
+TINY = [None, (1, 1, 1), (12, 24, 2), (60, 60, 3)]  # BLOCK_NUMBERS, MAX_BLOCK_NUMBERS, MIN_ROWS; None: as they are
 
 
 @contextmanager
@@ -47,7 +47,9 @@ def blocks_of(sizes: tuple[int, int, int] | None) -> Iterator[None]:
     if sizes is None:
         yield
         return
-    with patch.multiple(walking, **dict(zip(("COMFORT", "LIMIT", "THICK"), sizes, strict=True))):
+    with patch.multiple(
+        row_blocks, **dict(zip(("BLOCK_NUMBERS", "MAX_BLOCK_NUMBERS", "MIN_ROWS"), sizes, strict=True))
+    ):
         yield
 
 
@@ -55,7 +57,7 @@ def blocks_of(sizes: tuple[int, int, int] | None) -> Iterator[None]:
 
 
 @given(requests(lengths=size), st.sampled_from(TINY))
-def test_parts_and_blocks_cover_what_can_be_seen_exactly_once(
+def test_parts_and_blocks_cover_visible_pairs_exactly_once(
     request: Request, sizes: tuple[int, int, int] | None
 ) -> None:
     """Parts share out the leading dimensions, blocks the rows; what they leave out may look nowhere."""
@@ -63,8 +65,8 @@ def test_parts_and_blocks_cover_what_can_be_seen_exactly_once(
     allowed = prepared.allowed(slice(None), slice(None)).expand(*request.lead, request.T, request.S)
     visits = torch.zeros(*request.lead, request.T)
     with blocks_of(sizes):
-        for lead, part in walking.parts(prepared):
-            for block in walking.blocks(lead, part):
+        for lead, part in row_blocks.lead_parts(prepared):
+            for block in row_blocks.blocks(lead, part):
                 visits[(*block.lead, block.rows)] += 1
                 here = allowed[block.lead][..., block.rows, :]
                 outside = torch.ones(request.S, dtype=torch.bool)
@@ -82,7 +84,7 @@ def test_tiny_blocks_are_many_blocks() -> None:
     counts = []
     for sizes in TINY:
         with blocks_of(sizes):
-            counts.append(sum(len(list(walking.blocks(*one))) for one in walking.parts(prepared)))
+            counts.append(sum(len(list(row_blocks.blocks(*one))) for one in row_blocks.lead_parts(prepared)))
     assert counts == [1, 20, 12, 2]
 
 
@@ -235,8 +237,8 @@ def test_top_finds_the_same_as_sorting_ties_and_all(S: int, top: int) -> None:
     hidden[1, 0] = True
     weights[1, 1] = 1.0
     for total in (None, weights.masked_fill(hidden, 0.0).sum(-1, keepdim=True).clamp(min=1)):
-        want = top_of(weights if total is None else weights / total, hidden, top)
-        got = _largest(weights.masked_fill(hidden, -1.0), total, top)
+        want = top_k(weights if total is None else weights / total, hidden, top)
+        got = _top_k(weights.masked_fill(hidden, -1.0), total, top)
         assert torch.equal(got.indices, want.indices) and torch.equal(got.values, want.values)
 
 
@@ -312,7 +314,7 @@ def test_gradients_of_gradients(name: str, backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", HERE)
-def test_nothing_learns_from_a_query_or_key_that_takes_no_part(backend: str) -> None:
+def test_masked_queries_and_keys_have_no_gradient(backend: str) -> None:
     request = small("ScaledDot", "nothing")
     got = gradients(request, backend, ALL)
     assert not got["q"][:, 1].any() and not got["k"][0, 2].any() and not got["v"][0, 2].any()
@@ -321,7 +323,7 @@ def test_nothing_learns_from_a_query_or_key_that_takes_no_part(backend: str) -> 
 
 @pytest.mark.parametrize("backend", HERE)
 @pytest.mark.parametrize("early", [True, False])
-def test_the_backward_pass_leaves_what_was_reported_alone(backend: str, early: bool) -> None:
+def test_the_backward_pass_does_not_change_statistics(backend: str, early: bool) -> None:
     """Blocks that are computed again for the gradient are not counted again, even when they are computed to the end."""
     q, k = torch.randn(2, 5, 4, requires_grad=True), torch.randn(2, 6, 4, requires_grad=True)
     with blocks_of((12, 24, 2)), set_checkpoint_early_stop(early):
@@ -348,7 +350,7 @@ def long(T: int, score: object = None, mask: Mask | None = None) -> Request:
     return Request(q, k, v, (), score, mask)
 
 
-def test_the_watcher_sees_a_whole_map() -> None:
+def test_the_memory_watcher_sees_a_full_map() -> None:
     """Proof that the tests below can fail: plain makes T x S, and Additive T x S x hidden."""
     assert largest_of(long(256), "plain", None) == 256 * 256
     assert largest_of(long(64, scores.Additive(8, 16)), "plain", None) == 64 * 64 * 16
@@ -359,26 +361,30 @@ def test_the_watcher_sees_a_whole_map() -> None:
 @pytest.mark.parametrize("mask", [None, Causal()], ids=["everywhere", "causal"])
 def test_no_tensor_is_as_large_as_the_map(backend: str, observe: Observe | None, mask: Mask | None) -> None:
     T = 4096
-    assert largest_of(long(T, mask=mask), backend, observe) <= walking.LIMIT < T * T
+    assert largest_of(long(T, mask=mask), backend, observe) <= row_blocks.MAX_BLOCK_NUMBERS < T * T
 
 
 @pytest.mark.parametrize("observe", [None, STATISTICS], ids=["blind", "observed"])
 def test_additive_never_holds_its_hidden_layer_for_every_pair(observe: Observe | None) -> None:
     T, hidden = 512, 32
     score = scores.Additive(8, hidden)
-    assert largest_of(long(T, score), "stream", observe) <= walking.LIMIT < T * T * hidden
+    assert largest_of(long(T, score), "stream", observe) <= row_blocks.MAX_BLOCK_NUMBERS < T * T * hidden
 
 
 @LONG
 @pytest.mark.parametrize("score", [near, scores.Additive(8, 16)], ids=["callable", "additive"])
-def test_own_scores_stay_within_bounds_at_length(score: object) -> None:
+def test_custom_scores_stay_within_bounds_at_length(score: object) -> None:
     T = 4096
     pair = 8 if score is near else 1  # what a callable makes of a pair is its own affair: here D numbers
-    assert largest_of(long(T, score), "stream", STATISTICS) <= walking.LIMIT * pair < T * T * 16
+    assert largest_of(long(T, score), "stream", STATISTICS) <= row_blocks.MAX_BLOCK_NUMBERS * pair < T * T * 16
 
 
 def test_the_window_of_a_long_text_costs_its_width() -> None:
     """Blocks look only between the first and the last key that any of their rows may see."""
     prepared = long(4096, mask=Window(50, 0))("stream", Observe(prepared=True)).prepared
-    widths = [block.cols.stop - block.cols.start for one in walking.parts(prepared) for block in walking.blocks(*one)]
+    widths = [
+        block.cols.stop - block.cols.start
+        for one in row_blocks.lead_parts(prepared)
+        for block in row_blocks.blocks(*one)
+    ]
     assert max(widths) < 1000 and sum(widths) < 4096 * 8

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Observe, capture, masks, scores
-from regard.attention.kv_cache import Cache
-from regard.attention.layers import AddNorm, DecoderBlock, EncoderBlock, FeedForward, Fused, MultiHead, Separate
+from regard.attention.kv_cache import KVCache
+from regard.attention.layers import AddNorm, DecoderBlock, EncoderBlock, FeedForward, FusedQKV, MultiHead, SeparateQKV
 from regard.attention.pooling import AttentionPooling
 from regard.attention.positions import Rotary
 from regard.errors import SettingError, ShapeError
@@ -20,7 +20,7 @@ def from_torch(theirs: nn.MultiheadAttention, ours: MultiHead) -> None:
     """Copy the weights of PyTorch's layer into ours."""
     state = theirs.state_dict()
     with torch.no_grad():
-        if isinstance(ours.project, Fused):
+        if isinstance(ours.project, FusedQKV):
             ours.project.joint.weight.copy_(state["in_proj_weight"])
             ours.project.joint.bias.copy_(state["in_proj_bias"])
         else:
@@ -32,7 +32,7 @@ def from_torch(theirs: nn.MultiheadAttention, ours: MultiHead) -> None:
         ours.out.load_state_dict({"weight": state["out_proj.weight"], "bias": state["out_proj.bias"]})
 
 
-@pytest.mark.parametrize("projections", [Separate, Fused])
+@pytest.mark.parametrize("projections", [SeparateQKV, FusedQKV])
 @pytest.mark.parametrize("cross", [False, True])
 def test_multihead_equals_torch(projections: type, cross: bool) -> None:
     torch.manual_seed(0)
@@ -52,7 +52,7 @@ def test_multihead_equals_torch(projections: type, cross: bool) -> None:
 
 def test_multihead_trains_as_torch_does() -> None:
     torch.manual_seed(0)
-    theirs, ours = nn.MultiheadAttention(16, 4, batch_first=True), MultiHead(16, Fused(16, 4))
+    theirs, ours = nn.MultiheadAttention(16, 4, batch_first=True), MultiHead(16, FusedQKV(16, 4))
     from_torch(theirs, ours)
     x = torch.randn(2, 5, 16)
     future = torch.ones(5, 5, dtype=torch.bool).triu(1)
@@ -93,12 +93,12 @@ def test_decoder_block_equals_torch(order: str) -> None:
 def test_cached_steps_equal_one_pass(steps: list[int], grad: bool) -> None:
     """With rotary positions, grouped heads, and a cross-attention whose memory is projected only once."""
     torch.manual_seed(0)
-    attention = MultiHead(16, Separate(16, 4, key_heads=2), rotary=Rotary(4))
+    attention = MultiHead(16, SeparateQKV(16, 4, key_heads=2), rotary=Rotary(4))
     block = DecoderBlock(attention, MultiHead(16, 4), FeedForward(16, 32), PRE)
     x, memory = torch.randn(2, 9, 16), torch.randn(2, 7, 16)
     padding = masks.Padding([7, 4])
     whole = block(x, memory, mask=masks.Causal(), memory_mask=padding)
-    caches = (Cache(), Cache())
+    caches = (KVCache(), KVCache())
     with torch.set_grad_enabled(grad):
         parts = [
             block(part, memory, mask=masks.Causal(), memory_mask=padding, caches=caches) for part in x.split(steps, 1)
@@ -111,7 +111,7 @@ def test_a_cache_gives_gradients_through_all_steps() -> None:
     torch.manual_seed(0)
     heads, x = MultiHead(16, 4), torch.randn(2, 6, 16, requires_grad=True)
     (whole,) = torch.autograd.grad(heads(x, mask=masks.Causal()).square().sum(), x)
-    cache = Cache()
+    cache = KVCache()
     steps = torch.cat([heads(part, mask=masks.Causal(), cache=cache) for part in x.split(2, 1)], 1)
     (stepped,) = torch.autograd.grad(steps.square().sum(), x)
     torch.testing.assert_close(stepped, whole)
@@ -122,7 +122,7 @@ def test_a_reordered_cache_goes_on_with_those_rows() -> None:
     torch.manual_seed(0)
     heads, x = MultiHead(16, 4), torch.randn(3, 5, 16)
     rows = torch.tensor([2, 0, 0])
-    cache = Cache()
+    cache = KVCache()
     heads(x[:, :4], mask=masks.Causal(), cache=cache)
     cache.reorder(rows)
     got = heads(x[rows, 4:], mask=masks.Causal(), cache=cache)
@@ -130,12 +130,12 @@ def test_a_reordered_cache_goes_on_with_those_rows() -> None:
 
 
 @torch.no_grad()
-def test_growing_a_cache_never_changes_what_was_handed_out() -> None:
-    cache = Cache()
+def test_growing_a_cache_never_changes_what_it_returned_before() -> None:
+    cache = KVCache()
     first, _ = cache.extend(torch.ones(1, 1, 3, 2), torch.ones(1, 1, 3, 2))
     for step in range(20):
         cache.extend(torch.full((1, 1, 1, 2), float(step)), torch.zeros(1, 1, 1, 2))
-    keys, _ = cache.kept()
+    keys, _ = cache.contents()
     assert torch.equal(first, torch.ones(1, 1, 3, 2))
     assert torch.equal(keys[0, 0, 3:, 0], torch.arange(20.0))
 
@@ -157,7 +157,7 @@ def test_a_padded_batch_equals_its_rows_alone(side: str) -> None:
 
 def test_fewer_key_heads_equal_repeated_ones() -> None:
     torch.manual_seed(0)
-    few, many = MultiHead(16, Separate(16, 4, key_heads=2)), MultiHead(16, 4)
+    few, many = MultiHead(16, SeparateQKV(16, 4, key_heads=2)), MultiHead(16, 4)
     many.load_state_dict(
         few.state_dict()
         | {
@@ -182,7 +182,7 @@ def test_pooling_gives_a_fixed_size_and_ignores_order_and_padding(score: scores.
     torch.testing.assert_close(pool(x[:, torch.randperm(7)]), whole)
     padded = torch.cat([x, torch.full((2, 3, 16), torch.inf)], 1)
     torch.testing.assert_close(pool(padded, mask=masks.Padding([7, 7])), whole)
-    assert AttentionPooling(16, score, queries=3)(x).shape == (2, 3, 16)
+    assert AttentionPooling(16, score, num_queries=3)(x).shape == (2, 3, 16)
 
 
 def test_dropout_acts_in_training_only() -> None:
@@ -205,14 +205,14 @@ def test_order_matters_only_through_positions() -> None:
 def test_bad_layers_are_refused() -> None:
     with pytest.raises(SettingError, match="3 heads for a width of 16"):
         MultiHead(16, 3)
-    with pytest.raises(SettingError, match="3 key heads, expected a number that divides the 4 query heads"):
-        Separate(16, 4, key_heads=3)
+    with pytest.raises(SettingError, match="3 key heads, expected a divisor of the 4 query heads"):
+        SeparateQKV(16, 4, key_heads=3)
     with pytest.raises(SettingError, match="order='middle'"):
         AddNorm(16, order="middle")
     with pytest.raises(ShapeError, match="width 8, expected width 16"):
         MultiHead(16, 4)(torch.randn(2, 5, 8))
-    with pytest.raises(ShapeError, match="an empty cache"):
-        Cache().kept()
+    with pytest.raises(ShapeError, match="The cache is empty"):
+        KVCache().contents()
 
 
 def shapes(*tensors: Tensor) -> list[tuple[int, ...]]:
@@ -221,6 +221,6 @@ def shapes(*tensors: Tensor) -> list[tuple[int, ...]]:
 
 def test_projections_give_heads() -> None:
     x = torch.randn(2, 5, 16)
-    for projections in (Separate(16, 4, key_heads=2), Fused(16, 4, key_heads=2)):
+    for projections in (SeparateQKV(16, 4, key_heads=2), FusedQKV(16, 4, key_heads=2)):
         assert shapes(*projections.all(x)) == [(2, 4, 5, 4), (2, 2, 5, 4), (2, 2, 5, 4)]
-    assert shapes(*Separate(16, 4, memory=10).keys_values(torch.randn(2, 7, 10))) == [(2, 4, 7, 4)] * 2
+    assert shapes(*SeparateQKV(16, 4, memory=10).keys_values(torch.randn(2, 7, 10))) == [(2, 4, 7, 4)] * 2

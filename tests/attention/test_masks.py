@@ -76,7 +76,7 @@ def test_dense_is_the_meaning(case: tuple[Mask, Grid]) -> None:
 
 
 @given(placed(), st.randoms(use_true_random=False))
-def test_any_tile_is_that_part_of_the_whole(case: tuple[Mask, Grid], dice: Random) -> None:
+def test_any_tile_is_that_part_of_the_full_map(case: tuple[Mask, Grid], dice: Random) -> None:
     mask, grid = case
     rows, cols = (torch.tensor(dice.choices(range(n), k=3) if n else [], dtype=torch.long) for n in (grid.T, grid.S))
     tile = mask.allowed(rows, cols, grid).expand(*grid.lead, len(rows), len(cols))
@@ -84,7 +84,7 @@ def test_any_tile_is_that_part_of_the_whole(case: tuple[Mask, Grid], dice: Rando
 
 
 @given(placed())
-def test_span_keeps_every_allowed_key_and_is_exact_when_solid(case: tuple[Mask, Grid]) -> None:
+def test_span_covers_every_allowed_key_and_is_exact_when_contiguous(case: tuple[Mask, Grid]) -> None:
     mask, grid = case
     lo, hi = (end.expand(*grid.lead, grid.T).unsqueeze(-1) for end in mask.span(grid))
     assert (lo >= 0).all() and (hi <= grid.S).all()
@@ -92,20 +92,20 @@ def test_span_keeps_every_allowed_key_and_is_exact_when_solid(case: tuple[Mask, 
     inside = (keys >= lo) & (keys < hi)
     dense = whole(mask, grid)
     assert not (dense & ~inside).any()
-    if mask.solid:
+    if mask.contiguous:
         assert torch.equal(inside, dense)
 
 
-def test_which_masks_are_solid() -> None:
+def test_which_masks_are_contiguous() -> None:
     """Where the fast kernels may skip asking; a mask with holes must not be among them."""
-    solid = [Everything(), Causal(), Past(), Window(1, 2), Padding([1]), Causal() & Padding([1])]
+    contiguous = [Everything(), Causal(), Past(), Window(1, 2), Padding([1]), Causal() & Padding([1])]
     holed = [Dense(torch.ones(1, 1).bool()), Documents(torch.zeros(1).long()), ~Causal(), Causal() | Past()]
-    assert all(mask.solid for mask in solid)
-    assert not any(mask.solid for mask in [*holed, *(mask & Causal() for mask in holed)])
+    assert all(mask.contiguous for mask in contiguous)
+    assert not any(mask.contiguous for mask in [*holed, *(mask & Causal() for mask in holed)])
 
 
 @given(placed())
-def test_a_part_is_that_part_of_the_whole(case: tuple[Mask, Grid]) -> None:
+def test_a_part_is_that_part_of_the_full_map(case: tuple[Mask, Grid]) -> None:
     mask, grid = case
     for at in product(*map(range, grid.lead)):
         lead = tuple(slice(i, i + 1) for i in at)
@@ -114,54 +114,54 @@ def test_a_part_is_that_part_of_the_whole(case: tuple[Mask, Grid]) -> None:
 
 
 @given(placed())
-def test_hides_nothing_and_all_take_part_never_claim_too_much(case: tuple[Mask, Grid]) -> None:
+def test_is_trivial_and_every_row_and_column_live_never_claim_too_much(case: tuple[Mask, Grid]) -> None:
     mask, grid = case
     dense = whole(mask, grid)
-    if mask_analysis.hides_nothing(mask, grid):
+    if mask_analysis.is_trivial(mask, grid):
         assert dense.all()
-    if mask_analysis.all_take_part(mask, grid):
+    if mask_analysis.every_row_and_column_live(mask, grid):
         assert dense.any(-1).all() and dense.any(-2).all()
 
 
 @given(st.none() | st.integers(-1, 9), st.none() | st.integers(-1, 9), st.none() | st.integers(-9, 9), size_or_none())
-def test_of_a_window_shapes_tell_all(left: int | None, right: int | None, offset: int | None, S: int) -> None:
+def test_of_a_window_shapes_are_enough(left: int | None, right: int | None, offset: int | None, S: int) -> None:
     assume(left is None or right is None or left + right >= 0)
     for T in (1, 2, 5):
         mask, grid = Window(left, right, offset), Grid((), T, max(S, 1), CPU)
         dense = whole(mask, grid)
-        assert mask_analysis.hides_nothing(mask, grid) == bool(dense.all())
-        assert mask_analysis.hides_nothing(mask & Causal(20), grid) == bool(dense.all())
-        assert mask_analysis.all_take_part(mask, grid) == bool(dense.any(-1).all() and dense.any(-2).all())
-        looks, seen = mask_analysis.looks_and_seen(mask, grid)
+        assert mask_analysis.is_trivial(mask, grid) == bool(dense.all())
+        assert mask_analysis.is_trivial(mask & Causal(20), grid) == bool(dense.all())
+        assert mask_analysis.every_row_and_column_live(mask, grid) == bool(dense.any(-1).all() and dense.any(-2).all())
+        looks, seen = mask_analysis.live_queries_and_keys(mask, grid)
         assert torch.equal(looks, dense.any(-1)) and torch.equal(seen, dense.any(-2))
 
 
 @given(placed())
-def test_looks_and_seen_are_the_rows_and_columns_with_anything_in_them(case: tuple[Mask, Grid]) -> None:
+def test_live_queries_and_keys_are_the_rows_and_columns_with_anything_in_them(case: tuple[Mask, Grid]) -> None:
     mask, grid = case
-    looks, seen = mask_analysis.looks_and_seen(mask, grid)
+    looks, seen = mask_analysis.live_queries_and_keys(mask, grid)
     dense = whole(mask, grid)
     assert torch.equal(looks.expand(*grid.lead, grid.T), dense.any(-1))
     assert torch.equal(seen.expand(*grid.lead, grid.S), dense.any(-2))
 
 
 @given(placed())
-def test_looks_and_seen_take_in_what_else_hides(case: tuple[Mask, Grid]) -> None:
+def test_live_queries_and_keys_include_what_else_hides(case: tuple[Mask, Grid]) -> None:
     mask, grid = case
 
     def odd(rows: Tensor, cols: Tensor) -> Tensor:
         return (rows[:, None] + cols) % 2 == 1
 
-    looks, seen = mask_analysis.looks_and_seen(mask, grid, more=odd)
+    looks, seen = mask_analysis.live_queries_and_keys(mask, grid, more=odd)
     dense = whole(mask, grid) & odd(torch.arange(grid.T), torch.arange(grid.S))
     assert torch.equal(looks.expand(*grid.lead, grid.T), dense.any(-1))
     assert torch.equal(seen.expand(*grid.lead, grid.S), dense.any(-2))
 
 
 @pytest.mark.parametrize("T", [70, 64, 130])
-def test_looks_and_seen_of_more_rows_than_it_asks_at_once(T: int) -> None:
+def test_live_queries_and_keys_of_more_rows_than_one_block(T: int) -> None:
     table = torch.rand(2, T, 9, generator=torch.Generator().manual_seed(T)) < 0.02
-    looks, seen = mask_analysis.looks_and_seen(Dense(table), Grid((2,), T, 9, CPU))
+    looks, seen = mask_analysis.live_queries_and_keys(Dense(table), Grid((2,), T, 9, CPU))
     assert torch.equal(looks, table.any(-1)) and torch.equal(seen, table.any(-2))
 
 
@@ -183,7 +183,7 @@ def test_masks_by_eye() -> None:
 
 
 @given(placed(one=True), st.data())
-def test_the_words_obey_boolean_algebra(case: tuple[Mask, Grid], data: st.DataObject) -> None:
+def test_mask_operators_obey_boolean_algebra(case: tuple[Mask, Grid], data: st.DataObject) -> None:
     a, grid = case
     b, c = (data.draw(simple_masks(grid.lead, grid.T, grid.S)) for _ in range(2))
     x, y, z = (whole(mask, grid) for mask in (a, b, c))
@@ -225,7 +225,7 @@ def test_lengths_may_be_of_any_integer_kind(dtype: torch.dtype, side: str) -> No
     got = Padding(counts.to(dtype), counts.to(dtype), side=side)
     assert torch.equal(got.dense(4, 300)[0, -1 if side == "left" else 0], want.dense(4, 300)[0, 0])
     grid = Grid((2,), 4, 300, CPU)
-    assert torch.equal(mask_analysis.looks_and_seen(got, grid)[1], want.dense(4, 300).any(-2))
+    assert torch.equal(mask_analysis.live_queries_and_keys(got, grid)[1], want.dense(4, 300).any(-2))
 
 
 def test_documents_are_named_by_tensors() -> None:

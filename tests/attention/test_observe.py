@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attention.cases import ALL, Request, requests, size_or_none
 from regard.attention import Attended, Observe, attend, masks
-from regard.attention.observe import cells, describe, thumbnail_of, top_of
+from regard.attention.observe import attention_statistics, cell_assignment, thumbnail_of, top_k
 from regard.errors import SettingError
 
 F64 = torch.float64
@@ -31,7 +31,7 @@ def test_top_is_the_largest_first_ties_lowest_index_first_missing_ones_0_and_min
     case: tuple[Tensor, Tensor], k: int
 ) -> None:
     weights, hidden = case
-    got = top_of(weights, hidden, k)
+    got = top_k(weights, hidden, k)
     for t, row in enumerate(weights.tolist()):
         seen = sorted((-w, j) for j, w in enumerate(row) if not hidden[t, j])[:k]
         missing = k - len(seen)
@@ -42,7 +42,7 @@ def test_top_is_the_largest_first_ties_lowest_index_first_missing_ones_0_and_min
 @given(maps())
 def test_entropy_and_received_are_their_sums(case: tuple[Tensor, Tensor]) -> None:
     weights, hidden = case
-    got = describe(weights, hidden, Observe(entropy=True, received=True))
+    got = attention_statistics(weights, hidden, Observe(entropy=True, received=True))
     T, S = weights.shape
     entropy = [-math.fsum(w * math.log(w) for w in row if w > 0) for row in weights.tolist()]
     received = [math.fsum(weights[t, s].item() for t in range(T)) for s in range(S)]
@@ -51,7 +51,7 @@ def test_entropy_and_received_are_their_sums(case: tuple[Tensor, Tensor]) -> Non
 
 
 @given(maps(), st.integers(1, 9), st.integers(1, 9))
-def test_a_thumbnails_cell_is_the_mean_of_its_weights(case: tuple[Tensor, Tensor], rows: int, cols: int) -> None:
+def test_a_thumbnail_cell_is_the_mean_of_its_weights(case: tuple[Tensor, Tensor], rows: int, cols: int) -> None:
     """Query i is in row floor(i R / T), key j in column floor(j C / S), with R = min(rows, T), C = min(cols, S)."""
     weights, _ = case
     T, S = weights.shape
@@ -68,18 +68,18 @@ def test_a_thumbnails_cell_is_the_mean_of_its_weights(case: tuple[Tensor, Tensor
 
 @given(st.integers(0, 40), st.integers(1, 50))
 def test_cells_share_out_every_place_once_and_evenly(size: int, most: int) -> None:
-    share = cells(size, most, torch.zeros(()))
+    share = cell_assignment(size, most, torch.zeros(()))
     assert share.shape == (min(size, most), size) and (share.sum(0) == 1).all()
     held = share.sum(1)
     assert not size or held.max() - held.min() <= 1
 
 
 @given(requests())
-def test_reports_of_attend_describe_its_own_weights(request: Request) -> None:
+def test_statistics_of_attend_describe_its_weights(request: Request) -> None:
     """The definitions above, applied to `weights`, are what every leading index reports."""
     got = request("plain", ALL)
     hidden = request("plain", Observe(prepared=True)).prepared.precise().scores() == -torch.inf
-    want = describe(got.weights, hidden.expand(got.weights.shape), ALL)
+    want = attention_statistics(got.weights, hidden.expand(got.weights.shape), ALL)
     assert torch.equal(got.top.values, want["top"].values) and torch.equal(got.top.indices, want["top"].indices)
     for name in ("entropy", "received", "thumbnail"):
         assert torch.equal(getattr(got, name), want[name])
@@ -108,7 +108,7 @@ ASKED = {
 
 @pytest.mark.parametrize("backend", ["plain", "stream", "sdpa"])
 @pytest.mark.parametrize("asked", [*ASKED, None])
-def test_what_nobody_asked_for_is_none(asked: str | None, backend: str) -> None:
+def test_fields_that_were_not_requested_are_none(asked: str | None, backend: str) -> None:
     q, k = torch.randn(3, 4), torch.randn(5, 4)
     got = attend(q, k, observe=None if asked is None else ASKED[asked], backend=backend)
     there = {name for name in ASKED if getattr(got, name) is not None}
@@ -120,7 +120,7 @@ WISHES = st.builds(Observe, st.integers(0, 5), st.booleans(), st.booleans(), st.
 
 
 @given(WISHES, WISHES)
-def test_or_asks_for_all_that_either_wants(one: Observe, other: Observe) -> None:
+def test_or_requests_all_that_either_requests(one: Observe, other: Observe) -> None:
     names = ("entropy", "received", "weights", "prepared")
     both = one | other
     assert both.top == max(one.top, other.top)
@@ -135,16 +135,16 @@ def test_or_of_thumbnails() -> None:
         small | Observe(thumbnail=(4, 3))
 
 
-def test_statistics_tells_whether_a_pass_over_the_map_is_needed() -> None:
+def test_statistics_says_whether_a_pass_over_the_map_is_needed() -> None:
     needs = {name: observe.statistics for name, observe in ASKED.items()}
     assert needs == {"top": 1, "entropy": 1, "received": 1, "thumbnail": 1, "weights": 0, "prepared": 0}
 
 
 @given(requests(lengths=lambda: st.sampled_from([3, 6])), st.sampled_from(sorted(ASKED)))
-def test_only_gives_each_listener_what_it_would_have_heard_alone(request: Request, asked: str) -> None:
+def test_restrict_gives_each_listener_its_own_request(request: Request, asked: str) -> None:
     """`a | b`, then only(a), equals a."""
     alone, shared = request("plain", ASKED[asked]), request("plain", ASKED[asked] | Observe(top=4, entropy=True))
-    mine = shared.only(ASKED[asked])
+    mine = shared.restrict(ASKED[asked])
     assert torch.equal(mine.output, alone.output) and torch.equal(mine.lse, alone.lse)
     for field in fields(Attended):
         ours, theirs = getattr(mine, field.name), getattr(alone, field.name)

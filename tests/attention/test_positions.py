@@ -11,7 +11,7 @@ from regard.attention.positions import Alibi, Learned, Relative, Rotary, Sinusoi
 from regard.errors import RegardError, SettingError, ShapeError
 
 
-def test_sinusoidal_is_the_two_formulas_of_the_lecture() -> None:
+def test_sinusoidal_is_the_two_formulas_of_the_paper() -> None:
     table = Sinusoidal(8).table(torch.tensor([0, 1, 7, 100_000]))
     for row, position in zip(table, (0, 1, 7, 100_000), strict=True):
         for i in range(4):
@@ -20,7 +20,7 @@ def test_sinusoidal_is_the_two_formulas_of_the_lecture() -> None:
             assert row[2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-9)
 
 
-def test_sinusoidal_moves_by_a_turn_that_does_not_depend_on_where_one_stands() -> None:
+def test_a_sinusoidal_shift_is_the_same_rotation_everywhere() -> None:
     """PE(pos + 3) is one fixed linear map of PE(pos): distances are the same everywhere."""
     places = torch.arange(50)
     here, there = Sinusoidal(8).table(places), Sinusoidal(8).table(places + 3)
@@ -29,7 +29,7 @@ def test_sinusoidal_moves_by_a_turn_that_does_not_depend_on_where_one_stands() -
 
 
 @pytest.mark.parametrize("add", [Sinusoidal(8), Learned(8, 20)], ids=["sinusoidal", "learned"])
-def test_a_step_stands_where_it_would_have_stood(add: torch.nn.Module) -> None:
+def test_a_step_has_the_position_it_has_in_one_pass(add: torch.nn.Module) -> None:
     x = torch.randn(2, 6, 8)
     whole = add(x)
     torch.testing.assert_close(torch.cat([add(x[:, :4]), add(x[:, 4:], offset=4)], 1), whole)
@@ -39,15 +39,15 @@ def test_a_step_stands_where_it_would_have_stood(add: torch.nn.Module) -> None:
 
 
 def test_a_position_past_the_learned_table_is_refused() -> None:
-    table = Learned(8, longest=5)
+    table = Learned(8, max_length=5)
     table(torch.randn(1, 5, 8))
-    with pytest.raises(ShapeError, match="position 5, expected at most 4, the last of 5"):
+    with pytest.raises(ShapeError, match="position 5, expected at most 4, since max_length=5"):
         table(torch.randn(1, 6, 8))
     with pytest.raises(ShapeError, match="position 7"):
         table(torch.randn(2, 2, 8), offset=torch.tensor([0, 6]))
 
 
-@pytest.mark.parametrize("pairs", ["halves", "neighbours"])
+@pytest.mark.parametrize("pairs", ["halves", "interleaved"])
 def test_rotary_scores_depend_on_the_distance_alone(pairs: str) -> None:
     turn = Rotary(8, pairs=pairs)
     q, k = torch.randn(8, dtype=torch.float64), torch.randn(8, dtype=torch.float64)
@@ -64,8 +64,8 @@ def test_rotary_is_a_complex_product_of_each_pair() -> None:
     x = torch.randn(3, 5, 6, dtype=torch.float64)
     angle = torch.arange(5)[:, None] / 10000 ** (torch.arange(0, 6, 2).double() / 6)
     turn = torch.polar(torch.ones_like(angle), angle)
-    neighbours = torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (3, 2))) * turn).flatten(-2)
-    torch.testing.assert_close(Rotary(6, pairs="neighbours")(x), neighbours)
+    interleaved = torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (3, 2))) * turn).flatten(-2)
+    torch.testing.assert_close(Rotary(6, pairs="interleaved")(x), interleaved)
     a, b = x.chunk(2, -1)
     halves = torch.complex(a.contiguous(), b.contiguous()) * turn
     torch.testing.assert_close(Rotary(6)(x), torch.cat([halves.real, halves.imag], -1))
@@ -84,7 +84,7 @@ def test_alibi_slopes_are_the_papers() -> None:
 def test_biases_by_distance_against_a_double_loop(backend: str, kind: str) -> None:
     torch.manual_seed(0)
     q, k = torch.randn(2, 3, 4, 8), torch.randn(2, 3, 6, 8)
-    bias = Alibi(3) if kind == "alibi" else Relative(3, reach=2)
+    bias = Alibi(3) if kind == "alibi" else Relative(3, max_distance=2)
     if isinstance(bias, Relative):
         torch.nn.init.normal_(bias.table)
         bias.requires_grad_(False)
@@ -120,11 +120,11 @@ def test_an_offset_for_each_row_equals_rows_alone(make, backend: str) -> None:  
 
 @pytest.mark.parametrize("backend", ["plain", "stream"])
 def test_relative_and_rotary_have_true_gradients(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.attention.kernels.row_blocks.COMFORT", 20)
-    monkeypatch.setattr("regard.attention.kernels.row_blocks.LIMIT", 20)
+    monkeypatch.setattr("regard.attention.kernels.row_blocks.BLOCK_NUMBERS", 20)
+    monkeypatch.setattr("regard.attention.kernels.row_blocks.MAX_BLOCK_NUMBERS", 20)
     torch.manual_seed(0)
     q, k = (torch.randn(1, 2, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    relative, turn = Relative(2, reach=2).double(), Rotary(4)
+    relative, turn = Relative(2, max_distance=2).double(), Rotary(4)
 
     def run(q: Tensor, k: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
         relative.__dict__["_parameters"]["table"] = table  # the very tensor that gradcheck moves

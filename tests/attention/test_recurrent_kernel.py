@@ -10,7 +10,7 @@ from regard.attention.attend import BACKENDS
 from regard.attention.kernels import recurrent
 from regard.attention.kernels.recurrent import AdditiveGradients, AdditiveSteps, HiddenKeys
 from regard.attention.masks import Grid
-from regard.attention.tap import Listener, listening, places_of
+from regard.attention.tap import TapListener, listen, places_of
 from regard.errors import BackendError, SettingError, ShapeError
 
 LENGTHS = torch.tensor([5, 3, 0])
@@ -74,7 +74,7 @@ def test_its_gradients_are_those_of_the_definition(score: scores.Score, dtype: t
 
 @pytest.mark.parametrize("window", [windows.LocalM(1, offset=1), windows.LocalP(4, 2).double()])
 @pytest.mark.parametrize("queries", [1, 2])
-def test_a_window_is_looked_through(window: windows.LocalM | windows.LocalP, queries: int) -> None:
+def test_prepared_keys_take_windows(window: windows.LocalM | windows.LocalP, queries: int) -> None:
     (q, k, v), mask = tensors(), masks.Padding(LENGTHS)
     q = q[:, :queries]
     keys = PreparedKeys.of(k, v, mask=mask)
@@ -85,7 +85,7 @@ def test_a_window_is_looked_through(window: windows.LocalM | windows.LocalP, que
 
 
 @pytest.mark.parametrize("backend", ["recurrent", "plain"])
-def test_keys_that_nobody_sees_and_queries_that_look_nowhere_may_hold_anything(backend: str) -> None:
+def test_masked_keys_and_queries_without_keys_may_hold_anything(backend: str) -> None:
     (q, k, v), mask = tensors(), masks.Padding(LENGTHS)
     score = scores.Additive(4, 6).double()
     before = attend(q, PreparedKeys.of(k, v, score=score, mask=mask), backend=backend).output
@@ -105,20 +105,20 @@ def test_some_rows_of_prepared_keys_are_the_prepared_keys_of_those_rows() -> Non
     torch.testing.assert_close(attend(q[rows], keys.rows(rows)).output, attend(q, keys).output[rows])
 
 
-def test_a_tap_hears_each_step_and_may_answer() -> None:
+def test_a_tap_reports_each_step_and_may_replace_its_weights() -> None:
     q, k, v = tensors()
     tap, keys = Tap(), PreparedKeys.of(k, v)
     model = nn.ModuleDict({"cross": tap})
     with capture(model) as heard:
         one = tap(q[:, :1], keys)
         tap(q[:, 1:], keys)
-        assert tap.heard and not tap.replaceable
+        assert tap.has_listeners and not tap.is_replaceable
     assert torch.equal(one.output, attend(q[:, :1], keys).output)
     assert one.weights is None
     assert [call.weights.shape for call in heard.calls("cross")] == [(3, 1, 5), (3, 1, 5)]
-    even = Listener(places_of(model), Observe(weights=True), lambda _, got: torch.full_like(got.weights, 0.2))
-    with listening(even):
-        assert tap.replaceable
+    even = TapListener(places_of(model), Observe(weights=True), lambda _, got: torch.full_like(got.weights, 0.2))
+    with listen(even):
+        assert tap.is_replaceable
         torch.testing.assert_close(tap(q[:, :1], keys).output, v.mean(1, keepdim=True))
 
 
@@ -146,10 +146,10 @@ def test_what_it_cannot_serve_is_refused_in_words() -> None:
 def test_one_row_of_a_mask_is_a_mask() -> None:
     grid = Grid((3,), 2, 5, torch.device("cpu"))
     row = HiddenKeys.of(masks.Padding(LENGTHS), grid)
-    assert row is not None and row.blind is not None and row.blind.flatten().tolist() == [False, False, True]
+    assert row is not None and row.empty_rows is not None and row.empty_rows.flatten().tolist() == [False, False, True]
     assert torch.equal(row.dense(2, 5, (3,)), masks.Padding(LENGTHS).dense(2, 5, (3,)))
     part = row.part((slice(1, 2),))
-    assert torch.equal(part.dense(2, 5, (1,)), row.dense(2, 5, (3,))[1:2]) and row.own_lead() == (3,)
+    assert torch.equal(part.dense(2, 5, (1,)), row.dense(2, 5, (3,))[1:2]) and row.implied_lead() == (3,)
     assert HiddenKeys.of(masks.Everything(), grid) is None
 
 
@@ -163,7 +163,7 @@ def additive(hide: bool) -> tuple[scores.Additive, PreparedKeys, Tensor]:
 
 @pytest.mark.parametrize("hide", [True, False])
 @pytest.mark.parametrize("use_scores", [True, False])
-def test_steps_and_their_derivative_are_those_of_the_definition(hide: bool, use_scores: bool) -> None:
+def test_steps_and_their_gradients_are_those_of_the_definition(hide: bool, use_scores: bool) -> None:
     score, keys, q = additive(hide)
     queries, own_keys, values = (
         x.detach().requires_grad_() for x in (score.queries(q), keys.keys, keys.values)
@@ -204,7 +204,7 @@ def test_a_step_reports_what_attend_does(hide: bool) -> None:
     steps = AdditiveSteps(keys.keys.detach(), keys.values, keys.hidden, score.vector.detach(), T=1)
     queries = score.queries(q[:, :1]).detach()
     steps.forward(2 * queries, next(iter(steps)))
-    got = keys.attended(queries, steps.scores.transpose(0, 1), steps.contexts.transpose(0, 1), ALL)
+    got = keys.as_attended(queries, steps.scores.transpose(0, 1), steps.contexts.transpose(0, 1), ALL)
     compared(got, attend(q[:, :1], keys, observe=ALL, backend="plain"))
     assert got.prepared is not None and torch.equal(got.values, keys.values)
     torch.testing.assert_close(got.prepared.tile(), got.weights)
@@ -212,9 +212,9 @@ def test_a_step_reports_what_attend_does(hide: bool) -> None:
 
 def test_steps_refuse_in_words_what_they_cannot_serve() -> None:
     score, keys, _ = additive(True)
-    assert recurrent.steps_refuse(keys, torch.float64) is None
-    assert "precision" in str(recurrent.steps_refuse(keys, torch.float32))
+    assert recurrent.steps_unsupported_reason(keys, torch.float64) is None
+    assert "precision" in str(recurrent.steps_unsupported_reason(keys, torch.float32))
     _, k, v = tensors()
-    assert "Dot" in str(recurrent.steps_refuse(PreparedKeys.of(k, v, score=scores.Dot()), torch.float64))
+    assert "Dot" in str(recurrent.steps_unsupported_reason(PreparedKeys.of(k, v, score=scores.Dot()), torch.float64))
     nowhere = PreparedKeys.of(k, v, score=score, mask=masks.Padding(LENGTHS))
-    assert "without a key" in str(recurrent.steps_refuse(nowhere, torch.float64))
+    assert "without a key" in str(recurrent.steps_unsupported_reason(nowhere, torch.float64))

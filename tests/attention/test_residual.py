@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attention.interpreting import Checks, interpreted
+from attention.interpreter import Checks, interpreted
 from regard.attention import residual
 from regard.attention.layers import AddNorm, EncoderBlock, FeedForward, MultiHead
-from regard.attention.residual import Residual, _added_norm, _added_norm_back
+from regard.attention.residual import Residual, _add_norm, _add_norm_backward
 
 checks = Checks(__file__)
 Way = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -24,7 +24,7 @@ def test_the_kernels_do_what_they_should() -> None:
 
 
 def mine(x: Tensor, more: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    total, normed, *_ = _added_norm(x, more, weight, bias, 1e-5)
+    total, normed, *_ = _add_norm(x, more, weight, bias, 1e-5)
     return total, normed
 
 
@@ -84,10 +84,10 @@ def compilers_see_operators_that_keep_their_word() -> None:
     leaves, towards = drawn(2, 3, 24)
     ready = tuple(one.requires_grad_() for one in leaves)
     tests = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_static")
-    torch.library.opcheck(_added_norm, (*ready, 1e-5), test_utils=tests)
-    total, _, mean, sharp = (one.detach() for one in _added_norm(*ready, 1e-5))
+    torch.library.opcheck(_add_norm, (*ready, 1e-5), test_utils=tests)
+    total, _, mean, sharp = (one.detach() for one in _add_norm(*ready, 1e-5))
     back = (*towards, total, leaves[2].detach(), mean, sharp)
-    torch.library.opcheck(_added_norm_back, back, test_utils=("test_schema", "test_faketensor"))
+    torch.library.opcheck(_add_norm_backward, back, test_utils=("test_schema", "test_faketensor"))
 
 
 @checks
@@ -98,7 +98,7 @@ def a_block_compiled_as_one_graph_gives_the_same() -> None:
     x = torch.randn(2, 5, 16, requires_grad=True)
 
     def late(x: Tensor) -> Tensor:
-        return block(block(Residual(x))).whole()
+        return block(block(Residual(x))).total()
 
     ways: list[Callable[[Tensor], Tensor]] = [
         lambda x: block(block(x)),
@@ -123,8 +123,8 @@ def test_in_full_precision_and_with_other_norms_it_is_the_plain_sum(
     torch.manual_seed(0)
     block = EncoderBlock(MultiHead(16, 2), FeedForward(16, 32), lambda dim: AddNorm(dim, order, norm=norm))
     x = torch.randn(2, 5, 16)
-    assert torch.equal(block(Residual(x)).whole(), block(x))
-    assert torch.equal(block(block(Residual(x))).whole(), block(block(x)))
+    assert torch.equal(block(Residual(x)).total(), block(x))
+    assert torch.equal(block(block(Residual(x))).total(), block(block(x)))
 
 
 def test_kernels_serve_what_they_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,22 +134,22 @@ def test_kernels_serve_what_they_can_hold(monkeypatch: pytest.MonkeyPatch) -> No
         calls.append(eps)
         return (*plain(x, more, weight, bias), x, x)
 
-    monkeypatch.setattr(residual, "_added_norm", counted)
+    monkeypatch.setattr(residual, "_add_norm", counted)
     x, more = torch.randn(3, 8), torch.randn(3, 8).bfloat16()
     served = nn.LayerNorm(8, eps=1e-3)
-    assert Residual(x, more).normed(served)[1].dtype == torch.bfloat16 and calls == [1e-3]
+    assert Residual(x, more).add_norm(served)[1].dtype == torch.bfloat16 and calls == [1e-3]
     for norm in (nn.RMSNorm(8), nn.LayerNorm(8, bias=False), nn.LayerNorm(8, elementwise_affine=False)):
-        assert Residual(x, more).normed(norm)[1].dtype == torch.float32
-    wide = torch.randn(2, residual.WIDEST + 1)
-    Residual(wide, wide.bfloat16()).normed(nn.LayerNorm(wide.size(1)))
-    Residual(x, x).normed(served)
-    Residual(x).normed(served)
+        assert Residual(x, more).add_norm(norm)[1].dtype == torch.float32
+    wide = torch.randn(2, residual.MAX_WIDTH + 1)
+    Residual(wide, wide.bfloat16()).add_norm(nn.LayerNorm(wide.size(1)))
+    Residual(x, x).add_norm(served)
+    Residual(x).add_norm(served)
     assert len(calls) == 1
 
 
 if __name__ == "__main__":
     from regard.attention.kernels.triton import residual as triton_residual
 
-    triton_residual.FORTH = triton_residual.BACK = 4  # so that they take several rows
+    triton_residual.FORWARD_PROGRAMS = triton_residual.BACKWARD_PROGRAMS = 4  # so that they take several rows
     torch.use_deterministic_algorithms(True)  # memory that nobody has written to is not a number
     checks.run()

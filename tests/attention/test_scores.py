@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attention.cases import SCORES, Largest, Request, assert_same, near, requests, seeded
 from regard.attention import scores
-from regard.attention.scores import Additive, Bilinear, Cosine, Custom, Dot, Match, ScaledDot, as_score
+from regard.attention.scores import Additive, Bilinear, Cosine, CustomScore, Dot, Match, ScaledDot, as_score
 
 F64 = torch.float64
 
@@ -34,7 +34,7 @@ FORMULAS: dict[type, Any] = {
         [math.tanh(x + y) for x, y in zip(times(s.query.weight, q), times(s.key.weight, k), strict=True)],
     ),
     Match: lambda s, q, k: 0.0 if q == k else -math.inf,
-    Custom: lambda s, q, k: -math.fsum((x - y) ** 2 for x, y in zip(q, k, strict=True)),
+    CustomScore: lambda s, q, k: -math.fsum((x - y) ** 2 for x, y in zip(q, k, strict=True)),
 }
 
 
@@ -78,7 +78,7 @@ def test_the_dot_family_compares_by_scaled_dot_products(request: Request) -> Non
 
 
 @pytest.mark.parametrize("name", [name for name in SCORES if name != "PerHead"])
-def test_scores_are_a_tensor_of_their_own(name: str) -> None:
+def test_scores_are_a_fresh_tensor(name: str) -> None:
     """The caller may overwrite them without touching queries, keys or parameters."""
     build, wider = SCORES[name]
     score = as_score(build(3, 3 + wider, ()))
@@ -89,9 +89,9 @@ def test_scores_are_a_tensor_of_their_own(name: str) -> None:
         assert torch.equal(score(q, k), before)
 
 
-def test_a_callables_own_tensor_is_never_overwritten() -> None:
+def test_a_callables_tensor_is_never_overwritten() -> None:
     table = torch.randn(4, 5)
-    score = Custom(lambda q, k: table)
+    score = CustomScore(lambda q, k: table)
     before = table.clone()
     with torch.no_grad():
         score(torch.randn(4, 2), torch.randn(5, 2)).fill_(7.0)
@@ -99,7 +99,7 @@ def test_a_callables_own_tensor_is_never_overwritten() -> None:
 
 
 @pytest.mark.parametrize("name", ["ScaledDot", "Bilinear", "Cosine", "Additive", "Match", "Location"])
-def test_pair_size_tells_how_much_comparing_holds(name: str) -> None:
+def test_pair_size_is_the_memory_of_a_pair(name: str) -> None:
     build, wider = SCORES[name]
     score = as_score(build(3, 3 + wider, ()))
     q, k = score.prepare(torch.randn(11, 3), torch.randn(12, 3 + wider))
@@ -152,11 +152,11 @@ def test_what_passes_for_a_score() -> None:
     assert isinstance(as_score(None), ScaledDot)
     given_one = Additive(2, 3)
     assert as_score(given_one) is given_one
-    assert isinstance(as_score(near), Custom)
-    assert isinstance(as_score(nn.CosineSimilarity(-1)), Custom)
+    assert isinstance(as_score(near), CustomScore)
+    assert isinstance(as_score(nn.CosineSimilarity(-1)), CustomScore)
 
 
-def test_learned_scores_learn_and_the_others_have_nothing_to_learn() -> None:
+def test_learned_scores_have_gradients_and_the_others_no_parameters() -> None:
     learned = {Bilinear(2): ["weight"], Additive(2, 3): ["vector", "query.weight", "key.weight"]}
     for score in (Dot(), ScaledDot(), Cosine(), Match(), *learned):
         assert [name for name, _ in score.named_parameters()] == learned.get(score, [])

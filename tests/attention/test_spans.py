@@ -7,7 +7,7 @@ import torch
 
 from regard.attention import masks
 from regard.attention.grid import Grid
-from regard.attention.kernels.spans import Spans, refuses
+from regard.attention.kernels.spans import Spans, unsupported_reason
 from regard.attention.masks import Mask
 
 T, S, B, H = 150, 333, 2, 3
@@ -31,7 +31,7 @@ def grid() -> Grid:
 
 @pytest.mark.parametrize("name", MASKS)
 def test_spans_say_what_the_mask_says(name: str) -> None:
-    assert refuses(MASKS[name]) is None
+    assert unsupported_reason(MASKS[name]) is None
     spans = Spans.of(MASKS[name], grid())
     assert torch.equal(spans.dense(T, S).expand(B, H, T, S), MASKS[name].dense(T, S, (B, H)))
 
@@ -49,23 +49,23 @@ def test_any_leading_dimensions(lead: tuple[int, ...]) -> None:
     [
         (masks.Dense(torch.ones(T, S, dtype=torch.bool)), "Dense is none of them"),
         (~masks.Causal(), "Not is none of them"),
-        (masks.Documents(torch.arange(S)) & masks.Documents(torch.arange(S)), "those of several"),
+        (masks.Documents(torch.arange(S)) & masks.Documents(torch.arange(S)), "not several"),
     ],
 )
 def test_what_is_no_run_of_keys_is_said_in_words(mask: Mask, why: str) -> None:
-    said = refuses(mask)
+    said = unsupported_reason(mask)
     assert said is not None and why in said
 
 
 @pytest.mark.parametrize("name", ["padding", "padding on the left", "window that moves", "all of them"])
 def test_bounds_of_blocks_of_queries(name: str) -> None:
     spans = Spans.of(MASKS[name], grid())
-    bounds = spans.blocks(S, 64, B, H)
+    bounds = spans.query_block_bounds(S, 64, B, H)
     assert bounds is not None and bounds.shape == (B * H, 3, 4)
-    told = Spans(lo=spans.lo, hi=spans.hi).dense(T, S).expand(B, H, T, S).flatten(0, 1)
+    seen_by_head = Spans(lo=spans.lo, hi=spans.hi).dense(T, S).expand(B, H, T, S).flatten(0, 1)
     for head, block in [(head, block) for head in range(B * H) for block in range(3)]:
         first, last, all_from, all_to = bounds[head, block].tolist()
-        seen = told[head, block * 64 : block * 64 + 64]
+        seen = seen_by_head[head, block * 64 : block * 64 + 64]
         assert not seen[:, :first].any() and not seen[:, last:].any(), "a key outside is seen"
         assert seen[:, all_from:all_to].all(), "a key inside is hidden"
 
@@ -73,11 +73,11 @@ def test_bounds_of_blocks_of_queries(name: str) -> None:
 @pytest.mark.parametrize("name", ["padding", "padding on the left", "window that moves", "all of them"])
 def test_bounds_of_blocks_of_keys(name: str) -> None:
     spans = Spans.of(MASKS[name], grid())
-    bounds = spans.askers(S, 128, B, H)
+    bounds = spans.key_block_bounds(S, 128, B, H)
     assert bounds is not None and bounds.shape == (B * H, 3, 4)
-    told = Spans(lo=spans.lo, hi=spans.hi).dense(T, S).expand(B, H, T, S).flatten(0, 1)
+    seen_by_head = Spans(lo=spans.lo, hi=spans.hi).dense(T, S).expand(B, H, T, S).flatten(0, 1)
     for head, block in [(head, block) for head in range(B * H) for block in range(3)]:
         first, last, all_from, all_to = (64 * tile for tile in bounds[head, block].tolist())
-        seen = told[head, :, block * 128 : block * 128 + 128]
+        seen = seen_by_head[head, :, block * 128 : block * 128 + 128]
         assert not seen[:first].any() and not seen[last:].any(), "a query outside looks"
         assert seen[all_from:all_to].all() or block * 128 + 128 > S, "a query inside does not"

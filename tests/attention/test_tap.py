@@ -1,4 +1,4 @@
-"""Listening changes nothing, hears everything that was asked for, and may answer back."""
+"""Listening changes nothing, reports everything that was requested, and may replace weights."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from regard.attention import Attended, Observe, Tap, attend, capture, masks
 from regard.attention.layers import DecoderBlock, EncoderBlock, FeedForward, MultiHead
-from regard.attention.tap import Listener, listening, places_of
+from regard.attention.tap import TapListener, listen, places_of
 from regard.errors import PlaceError, RegardError, ShapeError
 
 ALL = Observe(top=3, entropy=True, received=True, thumbnail=(4, 4), weights=True, prepared=True)
@@ -44,9 +44,9 @@ def batch() -> tuple[Tensor, Tensor]:
     return torch.randn(2, 7, 16), torch.randn(2, 5, 16)
 
 
-def answering(model: nn.Module, places: str, answer: Callable[[Attended], Tensor | None]) -> Listener:
+def answering(model: nn.Module, places: str, answer: Callable[[Attended], Tensor | None]) -> TapListener:
     """A listener that wants the weights and says something back."""
-    return Listener(places_of(model, places), Observe(weights=True), lambda _, got: answer(got))
+    return TapListener(places_of(model, places), Observe(weights=True), lambda _, got: answer(got))
 
 
 def test_places_are_named_after_the_module_that_owns_the_tap(model: Translator) -> None:
@@ -69,7 +69,7 @@ def test_listening_changes_no_bit(batch: tuple[Tensor, Tensor], training: bool) 
     assert torch.equal(alone, heard)
 
 
-def test_what_is_heard_is_what_was_attended(model: Translator, batch: tuple[Tensor, Tensor]) -> None:
+def test_what_is_captured_is_what_was_attended(model: Translator, batch: tuple[Tensor, Tensor]) -> None:
     with capture(model, "*.cross", ALL) as heard:
         model(*batch)
     got = heard["decoder.0.cross"]
@@ -80,7 +80,7 @@ def test_what_is_heard_is_what_was_attended(model: Translator, batch: tuple[Tens
     assert got.top.values.shape == (2, 2, 5, 3)
 
 
-def test_every_call_is_kept_in_order(model: Translator, batch: tuple[Tensor, Tensor]) -> None:
+def test_every_call_is_captured_in_order(model: Translator, batch: tuple[Tensor, Tensor]) -> None:
     source, target = batch
     with capture(model, "encoder.0.self", Observe(entropy=True)) as heard:
         model(source, target)
@@ -89,11 +89,11 @@ def test_every_call_is_kept_in_order(model: Translator, batch: tuple[Tensor, Ten
     assert list(heard) == heard.places == ["encoder.0.self"] and len(heard) == 1
     with pytest.raises(PlaceError, match=r"2 calls at 'encoder.0.self'.*heard.calls"):
         heard["encoder.0.self"]
-    with pytest.raises(PlaceError, match=r"'encoder.1.self', expected one of encoder.0.self"):
+    with pytest.raises(PlaceError, match=r"Unknown place 'encoder.1.self'. Did you mean 'encoder.0.self'\?"):
         heard.calls("encoder.1.self")
 
 
-def test_nothing_is_kept_when_nobody_listens(model: Translator, batch: tuple[Tensor, Tensor]) -> None:
+def test_nothing_is_stored_without_listeners(model: Translator, batch: tuple[Tensor, Tensor]) -> None:
     before = {name: set(vars(module)) for name, module in model.named_modules()}
     with capture(model) as heard:
         model(*batch)
@@ -104,7 +104,7 @@ def test_nothing_is_kept_when_nobody_listens(model: Translator, batch: tuple[Ten
     assert not buffers
 
 
-def test_each_listener_gets_only_what_it_asked_for(model: Translator, batch: tuple[Tensor, Tensor]) -> None:
+def test_each_listener_gets_only_what_it_requested(model: Translator, batch: tuple[Tensor, Tensor]) -> None:
     with (
         capture(model, "*.cross", Observe(top=5)) as one,
         capture(model, "*.cross", Observe(top=2, entropy=True)) as other,
@@ -124,21 +124,21 @@ def test_one_place_has_thumbnails_of_one_size(model: Translator, batch: tuple[Te
         model(*batch)
 
 
-def test_the_same_weights_handed_back_change_no_bit_of_plain() -> None:
+def test_replacing_weights_by_themselves_changes_no_bit_of_plain() -> None:
     torch.manual_seed(0)
     tap, q, k, v = Tap(), torch.randn(2, 4, 5, 8), torch.randn(2, 2, 6, 8), torch.randn(2, 2, 6, 8)
     alone = attend(q, k, v, mask=masks.Causal(), backend="plain").output
-    with listening(answering(tap, "*", lambda got: got.weights)):
+    with listen(answering(tap, "*", lambda got: got.weights)):
         answered = tap(q, k, v, mask=masks.Causal(), backend="plain").output
     assert torch.equal(alone, answered)
 
 
-def test_other_weights_handed_back_are_averaged_and_described() -> None:
+def test_replaced_weights_are_averaged_and_described() -> None:
     torch.manual_seed(0)
     tap, q, v = Tap(), torch.randn(5, 8), torch.randn(6, 8)
     uniform = torch.full((5, 6), 1 / 6)
     with (
-        listening(answering(tap, "*", lambda got: torch.full_like(got.weights, 1 / 6))),
+        listen(answering(tap, "*", lambda got: torch.full_like(got.weights, 1 / 6))),
         capture(tap, observe=Observe(entropy=True, weights=True)) as heard,
     ):
         got = tap(q, v)
@@ -148,28 +148,28 @@ def test_other_weights_handed_back_are_averaged_and_described() -> None:
     torch.testing.assert_close(later.entropy, torch.full((5,), 6.0).log())
 
 
-def test_an_answer_changes_what_the_model_says(model: Translator, batch: tuple[Tensor, Tensor]) -> None:
+def test_replaced_weights_change_the_output(model: Translator, batch: tuple[Tensor, Tensor]) -> None:
     alone = model(*batch)
-    with listening(answering(model, "*.cross", lambda got: torch.zeros_like(got.weights))):
+    with listen(answering(model, "*.cross", lambda got: torch.zeros_like(got.weights))):
         silenced = model(*batch)
     assert not torch.allclose(alone, silenced)
     assert torch.equal(alone, model(*batch)), "the intervention ends with its block"
 
 
-def test_wrong_answers_and_places_are_refused(model: Translator, batch: tuple[Tensor, Tensor]) -> None:
+def test_wrong_weights_and_places_are_refused(model: Translator, batch: tuple[Tensor, Tensor]) -> None:
     with (
-        listening(answering(model, "*.cross", lambda got: got.weights[..., :3])),
+        listen(answering(model, "*.cross", lambda got: got.weights[..., :3])),
         pytest.raises(ShapeError, match=r"\(2, 2, 5, 3\), expected \(2, 2, 5, 7\)"),
     ):
         model(*batch)
     with (
-        pytest.raises(PlaceError, match=r"'\*.corss', which match nothing.*decoder.0.cross"),
+        pytest.raises(PlaceError, match=r"No place matches '\*.corss'. Did you mean '\*.cross'\?.*decoder.0.cross"),
         capture(model, "*.corss"),
     ):
         pass
     with capture(nn.Linear(2, 2)) as heard:
         pass
-    with pytest.raises(PlaceError, match=r"where something was heard, which is nowhere.*attn_implementation='sdpa'"):
+    with pytest.raises(PlaceError, match=r"no attention was captured.*attn_implementation='sdpa'"):
         heard["anywhere"]
 
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.attention import Attended, Observe, capture
-from regard.attention.tap import Listener, listening, places_of
-from regard.attention.torch_hooks import overheard
+from regard.attention.tap import TapListener, listen, places_of
+from regard.attention.torch_hooks import intercept_sdpa
 from regard.errors import BackendError, PlaceError
 
 ALL = Observe(top=3, entropy=True, received=True, thumbnail=(4, 4), weights=True, prepared=True, values=True)
@@ -96,7 +96,7 @@ def test_places_are_chosen_by_pattern_and_hooks_are_gone_afterwards() -> None:
     model(torch.randint(11, (1, 4)))
     assert len(heard.calls("h.1.attn")) == 1
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
-    with pytest.raises(PlaceError, match="match nothing"), capture(model, "nowhere.*"):
+    with pytest.raises(PlaceError, match="No place matches"), capture(model, "nowhere.*"):
         pass
 
 
@@ -150,7 +150,7 @@ def test_an_encoder_of_torch_is_heard_in_each_layer() -> None:
     assert not heard["layers.0.self_attn"].weights[1, :, :, 3:].any()
 
 
-def test_other_weights_change_what_the_model_says() -> None:
+def test_replaced_weights_change_the_output() -> None:
     torch.manual_seed(0)
     model, ids = SmallGPT().eval(), torch.randint(11, (1, 5))
 
@@ -158,12 +158,12 @@ def test_other_weights_change_what_the_model_says() -> None:
         return torch.full_like(got.weights, 0.2)
 
     alone = model(ids)
-    with listening(Listener(places_of(model, "h.0.attn"), Observe(weights=True), even)), overheard(model):
+    with listen(TapListener(places_of(model, "h.0.attn"), Observe(weights=True), even)), intercept_sdpa(model):
         changed = model(ids)
     assert not torch.allclose(alone, changed)
 
 
 def test_a_compiled_model_is_refused() -> None:
     model = torch.compile(SmallGPT())
-    with pytest.raises(BackendError, match=r"a compiled model.*before torch.compile"), capture(model):
+    with pytest.raises(BackendError, match=r"A compiled model.*before torch.compile"), capture(model):
         pass

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention.interpreting import Checks, for_hopper, interpreted, signature
+from attention.interpreter import Checks, for_hopper, interpreted, signature
 from regard.attention import Attended, Observe, attend, choose, masks, scores
 from regard.attention.masks import Mask
 from regard.errors import BackendError
@@ -178,10 +178,10 @@ def check_candidates_are_put_in_order() -> None:
     found = torch.stack([keys, scores.view(torch.int32)], -1).view(torch.int64)
     for weights in (False, True):
         values, places = torch.full((lines, top), torch.nan), torch.full((lines, top), -7)
-        how = {"TOP": top, "ROOM": room, "WEIGHTS": weights, "BM": 16}
-        kernels.chosen[(3,)](found, count, torch.zeros(lines), values, places, lines, 1.0, **how)
+        how = {"TOP": top, "CAPACITY": room, "WEIGHTS": weights, "BM": 16}
+        kernels.topk_select[(3,)](found, count, torch.zeros(lines), values, places, lines, 1.0, **how)
         for line, some in enumerate(count.tolist()):
-            if some > room:  # left for `largest`
+            if some > room:  # left for `topk_by_scan`
                 assert values[line].isnan().all()
                 continue
             ordered = sorted(zip((-scores[line, :some]).tolist(), keys[line, :some].tolist(), strict=True))[:top]
@@ -195,7 +195,7 @@ def check_candidates_are_put_in_order() -> None:
 def check_the_largest_is_found_among_the_keys_that_are_left() -> None:
     """What Hopper's forward pass leaves of it: four keys, or half a block where several classes have it."""
     from regard.attention.kernels.spans import Spans
-    from regard.attention.kernels.triton.statistics_pass import Pass
+    from regard.attention.kernels.triton.statistics_pass import StatisticsPass
 
     q, k, _ = drawn(40, 230, 16)
     k[:, :, 131] = k[:, :, 130]  # equal ones: the first counts
@@ -211,7 +211,7 @@ def check_the_largest_is_found_among_the_keys_that_are_left() -> None:
     want[:, :, 4] = -1
     reach = Spans(shift_hi=191, lo=torch.tensor([0, 7], dtype=torch.int32)[:, None, None].expand(2, 4, 40).contiguous())
     places = places.unsqueeze(-1).contiguous()
-    Pass(q, k, scores.logsumexp(-1), reach, 0.25).located(places)
+    StatisticsPass(q, k, scores.logsumexp(-1), reach, 0.25).argmax_indices(places)
     assert torch.equal(places[..., 0], want)
 
 
@@ -226,11 +226,11 @@ def check_floors_are_what_the_last_of_the_largest_reach() -> None:
     lse[7], lse[8] = 300.0, -torch.inf  # all weights too small for float32; a row that sees nothing
     want = strips.sort(-1, descending=True).values[:, 7]
     floor, count = torch.full((70,), torch.nan), torch.full((70,), -7, dtype=torch.int32)
-    kernels.floors[(2,)](strips, lse, floor, count, 70, 1.0, TOP=8, WEIGHTS=False, BM=64)
+    kernels.topk_thresholds[(2,)](strips, lse, floor, count, 70, 1.0, TOP=8, WEIGHTS=False, BM=64)
     assert torch.equal(floor, want.clamp(min=-5e33)) and not count.any()
-    kernels.floors[(2,)](strips, lse, floor, count, 70, 1 / math.log(2), TOP=8, WEIGHTS=True, BM=64)
+    kernels.topk_thresholds[(2,)](strips, lse, floor, count, 70, 1 / math.log(2), TOP=8, WEIGHTS=True, BM=64)
     odd = [5, 7, 8]
-    assert floor[odd].isinf().all() and count[odd].tolist() == [kernels.MANY.value, kernels.MANY.value, 0]
+    assert floor[odd].isinf().all() and count[odd].tolist() == [kernels.OVERFLOW.value, kernels.OVERFLOW.value, 0]
     usual = [row for row in range(70) if row not in odd]
     assert not count[usual].any()
     worth = (want - lse).exp()[usual] * 2**14
@@ -241,16 +241,16 @@ def check_floors_are_what_the_last_of_the_largest_reach() -> None:
 @checks
 def check_only_rows_with_too_many_candidates_are_gone_through_again() -> None:
     from regard.attention.kernels.spans import Spans
-    from regard.attention.kernels.triton.statistics_pass import ROOM, Pass
+    from regard.attention.kernels.triton.statistics_pass import MAX_CANDIDATES, StatisticsPass
 
     q, k, v = drawn(40, 50, 16, few=4)
     want = attend(q, k, v, mask=masks.Causal(), observe=Observe(top=3), backend="plain")
     assert want.top is not None
     count = torch.zeros(2, 4, 40, dtype=torch.int32)
-    count[1, 2, 17] = ROOM + 1
+    count[1, 2, 17] = MAX_CANDIDATES + 1
     values, places = torch.full((2, 4, 40, 3), torch.nan), torch.full((2, 4, 40, 3), -7)
-    Pass(q, k, want.lse, Spans(shift_hi=11), 0.25).largest(values, places, 3, count)
-    again = count > ROOM
+    StatisticsPass(q, k, want.lse, Spans(shift_hi=11), 0.25).topk_by_scan(values, places, 3, count)
+    again = count > MAX_CANDIDATES
     assert torch.equal(places[again], want.top.indices[again]) and bool((places[~again] == -7).all())
     torch.testing.assert_close(values[again], want.top.values[again])
 
@@ -300,10 +300,13 @@ def test_what_cannot_be_served_is_said_in_words() -> None:
     for backend in ("triton", "triton-fused"):
         with pytest.raises(BackendError, match="it runs on cuda, not on cpu"):
             attend(q, k, v, backend=backend)
-    assert set(choose(q, k, v).refused) >= {"triton", "triton-fused"}
+    assert set(choose(q, k, v).unsupported) >= {"triton", "triton-fused"}
 
 
-FLOATS, NUMBERS = ("LSE", "ENT", "STRIPS", "FLOOR", "GOT"), ("COUNT", "TAKEN", "FLAGS", "LO", "HI", "BOUNDS")
+FLOATS, NUMBERS = (
+    ("LSE", "ENT", "MAXIMA", "THRESHOLD", "COLUMN_SUM"),
+    ("COUNT", "NEXT_JOB", "SLOT_FLAGS", "LO", "HI", "BOUNDS"),
+)
 
 
 @pytest.mark.parametrize(("width", "groups", "top"), [(64, 2, 8), (64, 3, 0), (64, 3, 1), (128, 2, 8), (128, 2, 1)])
@@ -312,25 +315,27 @@ def test_hoppers_forward_pass_runs_on_tensor_cores_and_in_registers(width: int, 
 
     from regard.attention.kernels.hopper.forward import forward
 
-    constants = {"D": width, "BN": 128, "GROUPS": groups, "STAGES": 2, "ENTROPY": True, "TOP": top, "TOLD": False}
-    constants |= {"LEAD": top == 1 and groups == 3, "SHARED": top <= 1 and groups == 2}
-    kinds = {"*fp32": FLOATS, "*i32": NUMBERS, "*i64": ["BEST"], "*bf16": ["OUT"], "fp32": ["c"]}
+    constants = {"D": width, "BN": 128, "GROUPS": groups, "STAGES": 2, "ENTROPY": True, "TOP": top, "ENDS": False}
+    constants |= {"DEFER": top == 1 and groups == 3, "SHARED": top <= 1 and groups == 2}
+    kinds = {"*fp32": FLOATS, "*i32": NUMBERS, "*i64": ["ARGMAX"], "*bf16": ["OUT"], "fp32": ["c"]}
     kinds |= described(width, Q=64, K=128, V=128)
     done = for_hopper(GluonASTSource(**signature(forward, constants, kinds)), num_warps=4)
     assert done.instructions["HGMMA"] and done.instructions["UTMALDG"] and not done.instructions["HMMA"]
-    # of thousands of live numbers; where keys are led to, Triton 3.8 keeps four of them elsewhere in the inner loop
-    assert done.spilled <= (64 if constants["LEAD"] else 32)
+    # of thousands of live numbers; where the argmax is deferred, Triton 3.8 spills four of them in the inner loop
+    assert done.spilled <= (64 if constants["DEFER"] else 32)
 
 
 def test_hoppers_passes_and_their_launches_agree_on_sizes() -> None:
-    from regard.attention.kernels.hopper import argmax, ptx as lanes, statistics as hopper, topk as notes
+    from regard.attention.kernels.hopper import argmax, ptx, statistics as hopper, topk
     from regard.attention.kernels.triton import statistics as general, statistics_pass as launch
 
-    assert lanes.KEYS.value == launch.KEYS
-    assert notes.NOTES.value * notes.NOTE_BYTES.value * 32 == launch.NOTED  # of a warp's lanes
-    assert general.MANY.value > launch.ROOM
-    assert general.LARGER.value == hopper.LARGER.value
-    assert general.HALF.value == argmax.HALF.value == 16 * argmax.SUBS.value  # two keys of a class in any 32, twice
+    assert ptx.KEY_BLOCK.value == launch.KEY_BLOCK
+    assert topk.BUFFER_STRIPS.value * topk.STRIP_BYTES.value * 32 == launch.WARP_BUFFER_BYTES  # of a warp's lanes
+    assert general.OVERFLOW.value > launch.MAX_CANDIDATES
+    assert general.WEIGHT_SHIFT.value == hopper.WEIGHT_SHIFT.value
+    assert (
+        general.HALF.value == argmax.HALF.value == 16 * argmax.SUBCLASSES.value
+    )  # two keys of a class in any 32, twice
 
 
 @pytest.mark.parametrize("width", [64, 128])
@@ -341,9 +346,9 @@ def test_hoppers_statistics_pass_runs_on_tensor_cores(width: int, cells: int, ev
     from regard.attention.kernels.hopper.statistics import statistics
 
     constants = {"D": width, "BN": 128, "STAGES": 2, "CELLS": cells, "EVEN": even, "RECEIVED": True, "TOP": collects}
-    constants |= {"ALONE": even, "ROOM": 32, "TOLD": False}
+    constants |= {"EXCLUSIVE": even, "CAPACITY": 32, "ENDS": False}
     kinds = {"*fp32": [*FLOATS, *(["THUMB"] if even else [])], "*i32": NUMBERS, "fp32": ["c"]}
-    kinds |= {"*i64": ["FOUND", "NOTED", *([] if even else ["THUMB"])]} | described(width, Q=64, K=128)
+    kinds |= {"*i64": ["CANDIDATES", "BUFFERS", *([] if even else ["THUMB"])]} | described(width, Q=64, K=128)
     done = for_hopper(GluonASTSource(**signature(statistics, constants, kinds)), num_warps=4, maxnreg=168)
     assert done.instructions["HGMMA"] and done.instructions["UTMALDG"] and not done.instructions["HMMA"]
     assert done.spilled <= 32 or (cells and not even)  # none inside the loop that sees every query
@@ -353,15 +358,15 @@ def test_hoppers_statistics_pass_runs_on_tensor_cores(width: int, cells: int, ev
 def test_the_general_forward_pass_runs_on_tensor_cores(width: int) -> None:
     from triton.compiler import ASTSource  # type: ignore[import-untyped]
 
-    from regard.attention.kernels.triton.descriptors import tile_of
+    from regard.attention.kernels.triton.descriptors import dot_tiling
     from regard.attention.kernels.triton.forward import forward
 
-    tile = tile_of(width, torch.bfloat16)
+    tile = dot_tiling(width, torch.bfloat16)
     constants = {"D": width, "BD": width, "BM": tile.queries, "BN": tile.keys, "ENTROPY": True}
-    constants |= {"TOLD": True, "DOCUMENTS": False}
-    kinds = {"*bf16": ["Q", "K", "V", "OUT"], "*fp32": FLOATS, "*i32": [*NUMBERS, "ASKING", "ASKED"], "fp32": ["c"]}
+    constants |= {"ENDS": True, "DOCUMENTS": False}
+    kinds = {"*bf16": ["Q", "K", "V", "OUT"], "*fp32": FLOATS, "*i32": [*NUMBERS, "QDOC", "KDOC"], "fp32": ["c"]}
     source = ASTSource(**signature(forward, constants, kinds))
-    done = for_hopper(source, num_warps=tile.warps, num_stages=tile.ahead)
+    done = for_hopper(source, num_warps=tile.warps, num_stages=tile.stages)
     assert done.instructions["HGMMA"] and done.spilled <= 32
 
 

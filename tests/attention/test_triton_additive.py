@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention.interpreting import Checks, disassembled, interpreted
+from attention.interpreter import Checks, disassembled, interpreted
 from regard.attention import Attended, Observe, attend, masks, scores
 from regard.attention.inputs import prepare
 from regard.attention.kernels.triton import additive, additive_workspace
@@ -47,7 +47,7 @@ def drawn(q: tuple[int, ...], k: tuple[int, ...], *, units: int = 5, values: int
 
 def kernel(q: Tensor, k: Tensor, v: Tensor, score: scores.Additive, mask: masks.Mask | None = None) -> Attended:
     prepared, v = prepare(q, k, v, score, mask, None, None)
-    assert additive.refuses(prepared, v, 0.0) is None
+    assert additive.unsupported_reason(prepared, v, 0.0) is None
     return additive.compute(prepared, v, 0.0, STATISTICS)
 
 
@@ -193,24 +193,24 @@ def check_parts_of_rows_and_of_leading_indices_change_nothing() -> None:
     """A workspace too small for the whole map: rows of one leading index at a time, keys' gradients summed up."""
     inputs = drawn((2, 70, 4), (2, 70, 4))
     whole = everything(kernel, inputs, masks.Causal(), torch.float32)
-    free = additive_workspace.FREE
+    free = additive_workspace.MIN_WORKSPACE
     for room in (11_000, 1):
-        additive_workspace.FREE = room  # type: ignore[misc]
+        additive_workspace.MIN_WORKSPACE = room  # type: ignore[misc]
         cut = everything(kernel, inputs, masks.Causal(), torch.float32)
         for name, x in whole.items():
             torch.testing.assert_close(
                 cut[name], x, rtol=1e-5, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
             )
-    additive_workspace.FREE = free  # type: ignore[misc]
+    additive_workspace.MIN_WORKSPACE = free  # type: ignore[misc]
 
 
 @check
 def check_powers_that_fit_into_gradients() -> None:
     """Lengths in whole tiles: what is borrowed from the gradients is not needed once they are written."""
     agrees(drawn((2, 64, 4), (2, 64, 4), units=16), masks.Causal())
-    free, additive_workspace.FREE = additive_workspace.FREE, 1  # type: ignore[misc]
+    free, additive_workspace.MIN_WORKSPACE = additive_workspace.MIN_WORKSPACE, 1  # type: ignore[misc]
     agrees(drawn((128, 4), (64, 4), units=16))
-    additive_workspace.FREE = free  # type: ignore[misc]
+    additive_workspace.MIN_WORKSPACE = free  # type: ignore[misc]
 
 
 @check
@@ -232,7 +232,7 @@ def check_long_sums_keep_their_digits() -> None:
         return [x.double() for x in torch.autograd.grad((how(*leaves) * factor.to(dtype)).sum(), leaves)]
 
     want, near = grads(plainly, torch.float64), grads(plainly, torch.float32)
-    got = grads(lambda *leaves: additive.attended(*leaves, None, None)[0], torch.float32)
+    got = grads(lambda *leaves: additive.additive_forward(*leaves, None, None)[0], torch.float32)
     for name, x, y, exact in zip(("a", "b", "v", "vector"), got, near, want, strict=True):
         ours, plains = (float((z - exact).norm()) for z in (x, y))
         assert ours <= 3 * plains, f"gradient of {name} is off by {ours:.1e}, plain by {plains:.1e}"
@@ -247,7 +247,7 @@ def check_every_tiling_gives_the_same() -> None:
     found = {}
     for name in ("auto", *TILINGS):
         leaves = [x.detach().clone().requires_grad_() for x in (a, b, v, score.vector)]
-        output, lse, entropy = additive.attended(*leaves, None, None, name)
+        output, lse, entropy = additive.additive_forward(*leaves, None, None, name)
         found[name] = (output, lse, entropy, *torch.autograd.grad((output * factor).sum(), leaves))
     for name, got in found.items():
         for x, y in zip(got, found["auto"], strict=True):
@@ -264,7 +264,9 @@ def check_the_rules_of_operators() -> None:
     ops = torch.ops.regard
     for ends in ((None, None), (lo, hi)):
         torch.library.opcheck(ops.additive.default, (a, b, v.requires_grad_(), vector, *ends))
-        torch.library.opcheck(ops.additive_observed.default, (a.detach(), b.detach(), vector.detach(), *ends, 2, 3, 2))
+        torch.library.opcheck(
+            ops.additive_statistics.default, (a.detach(), b.detach(), vector.detach(), *ends, 2, 3, 2)
+        )
         output, lse, _ = ops.additive(*(x.detach() for x in (a, b, v, vector)), *ends)
         told = (torch.ones_like(output), torch.ones_like(lse))
         held = tuple(x.detach() for x in (a, b, v, vector))
@@ -292,12 +294,12 @@ def test_the_workspace_is_linear_in_the_length(N: int, T: int, S: int, U: int) -
     """Every row is in one part, and no part asks for more than the inputs' size, a fixed room, or 64 rows of pairs."""
     a, b = (torch.empty(N, length, U, device="meta") for length in (T, S))
     rows = torch.zeros(N, T, dtype=torch.int8)
-    for part in additive_workspace.parts(a, b, a.numel() + b.numel(), tables=2):
+    for part in additive_workspace.map_parts(a, b, a.numel() + b.numel(), tables=2):
         here = part.cut(rows)
         here += 1
         room = here.size(0) * ((here.size(1) + S) * U + 2 * here.size(1) * S)
-        least = additive_workspace.THIN * (U + 2 * S) + S * U
-        assert room <= max(a.numel() + b.numel(), additive_workspace.FREE, least)
+        least = additive_workspace.MIN_ROWS * (U + 2 * S) + S * U
+        assert room <= max(a.numel() + b.numel(), additive_workspace.MIN_WORKSPACE, least)
     assert bool((rows == 1).all())
 
 
@@ -332,14 +334,18 @@ def test_both_passes_take_twice_the_memory_of_their_inputs(
     from regard.attention.kernels.triton import additive_kernels as kernels
 
     stubs = [Unlaunched() for _ in range(5)]
-    for name, stub in zip(("grow", "write_scores", "soften", "write_slopes", "gather"), stubs, strict=True):
+    for name, stub in zip(
+        ("write_powers", "write_scores", "softmax_rows", "write_score_gradients", "gather_gradients"),
+        stubs,
+        strict=True,
+    ):
         monkeypatch.setattr(kernels, name, stub)
     inputs = [torch.zeros(*size).requires_grad_() for size in ((N, T, U), (N, T, U), (N, T, U), (U,))]
     asked = torch.zeros(N, T, U)
     size = sum(x.numel() * x.element_size() for x in inputs)
 
     def forward() -> tuple[Tensor, Tensor, Tensor]:
-        return additive.attended(*inputs, None, None)
+        return additive.additive_forward(*inputs, None, None)
 
     with torch.no_grad():
         assert peak(forward) <= 1.4 * size
@@ -355,7 +361,7 @@ def test_refusals_are_in_words() -> None:
     def said(**changes: Any) -> str | None:
         asked = {"score": score, "mask": None, "bias": None, "window": None, "dropout": 0.0} | changes
         *how, dropout = asked.values()
-        return additive.refuses(*prepare(q, k, v, *how), dropout)
+        return additive.unsupported_reason(*prepare(q, k, v, *how), dropout)
 
     assert said() == "it runs on cuda, not on cpu"
     assert (
@@ -393,7 +399,9 @@ def loops(sass: str) -> list[Counter[str]]:
     return found
 
 
-@pytest.mark.parametrize("name", ["write_scores", "write_slopes", "gather", "gather and vector"])
+@pytest.mark.parametrize(
+    "name", ["write_scores", "write_score_gradients", "gather_gradients", "gather_gradients and vector"]
+)
 def test_hot_loops_are_lean(name: str) -> None:
     """Per pair and unit: half a reciprocal, no division, no spilled register, no barrier, few instructions besides."""
     from regard.attention.kernels.triton import additive_kernels as kernels
@@ -408,7 +416,7 @@ def test_hot_loops_are_lean(name: str) -> None:
         constants |= {"ROWS": tiling.rows, "COLUMNS": tiling.columns, "UNITS": tiling.units}
         constants |= {"SPANS": False, "lo": None, "hi": None}
         work, most = tiling.rows * tiling.columns * tiling.units / 128, 4.2
-    whole = ("T", "S", "U", "D", "L", "C", "again")
+    whole = ("T", "S", "U", "D", "L", "C", "accumulate")
     types = {arg: "i32" if arg in whole else "*fp32" for arg in kernel.arg_names if arg not in constants}
     limit = {} if name == "write_scores" else {"maxnreg": tiling.registers}
     hot = max(loops(sass_of(kernel, types, constants, limit)), key=lambda loop: loop["MUFU.RCP"])

@@ -13,15 +13,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention.interpreting import Checks, disassembled, interpreted, poisoned_memory
+from attention.interpreter import Checks, disassembled, interpreted, poisoned_memory
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from regard.attention.kernels.shapes import Tiling
 from regard.attention.kernels.spans import FAR, Spans
-from regard.attention.kernels.triton.backward import TILINGS, Tilings, gradients
+from regard.attention.kernels.triton.backward import TILINGS, BackwardTilings, gradients
 
-SMALL = Tilings(Tiling(16, 32, 4, 1), Tiling(32, 16, 4, 1))  # several blocks of either kind, of different sizes
+SMALL = BackwardTilings(Tiling(16, 32, 4, 1), Tiling(32, 16, 4, 1))  # several blocks of either kind, of different sizes
 check = Checks(__file__)
 
 
@@ -70,7 +70,9 @@ def plain(case: Case) -> tuple[Tensor, Tensor, list[Tensor]]:
     return out.detach(), lse.detach().masked_fill(~looks[..., 0], -torch.inf), told
 
 
-def agrees(case: Case, dtype: torch.dtype = torch.float32, tilings: Tilings = SMALL, **how: Any) -> list[Tensor]:
+def agrees(
+    case: Case, dtype: torch.dtype = torch.float32, tilings: BackwardTilings = SMALL, **how: Any
+) -> list[Tensor]:
     """No further from float64 than twice plain PyTorch in this dtype is, or than some roundings of numbers of size 1.
 
     The kernels are given output and lse as exact as this dtype can hold them: what they make of these is at issue.
@@ -119,7 +121,7 @@ def check_windows() -> None:
 
 
 @check
-def check_told_ends() -> None:
+def check_explicit_ends() -> None:
     """Padding on either side, of rows, of heads, and spans that each query has for itself."""
     ones = torch.ones(2, 1, 100, dtype=torch.int32)
     size: dict[str, Any] = {"B": 2, "H": 2, "HK": 2, "T": 100, "S": 90, "D": 16}
@@ -140,10 +142,10 @@ def check_told_ends() -> None:
 def check_documents() -> None:
     asking = torch.arange(37, dtype=torch.int32)[None] // 9
     asked = torch.arange(53, dtype=torch.int32)[None] // 11
-    both(drawn(Spans(asking=asking, asked=asked), B=2))
-    both(drawn(Spans(shift_hi=1, asking=asking % 2, asked=asked % 3)))
+    both(drawn(Spans(query_docs=asking, key_docs=asked), B=2))
+    both(drawn(Spans(shift_hi=1, query_docs=asking % 2, key_docs=asked % 3)))
     each = torch.stack([asking[0], 3 - asking[0]])
-    both(drawn(Spans(shift_lo=-20, asking=each, asked=asked, lo=torch.full((1, 1, 37), 5, dtype=torch.int32),
+    both(drawn(Spans(shift_lo=-20, query_docs=each, key_docs=asked, lo=torch.full((1, 1, 37), 5, dtype=torch.int32),
                      hi=torch.full((1, 1, 37), 50, dtype=torch.int32)), B=2))  # fmt: skip
 
 
@@ -236,9 +238,9 @@ def sass_of(kernel: Any, D: int, tiling: Tiling) -> str:
     from triton.compiler import ASTSource  # type: ignore[import-untyped]
 
     constants: dict[str, Any] = {"D": D, "BD": D, "BM": tiling.queries, "BN": tiling.keys, "GROUP": 1, "TMA": True}
-    constants |= {"TOLD": False, "DOCUMENTS": False}
-    constants |= dict.fromkeys(("LO", "HI", "ASKING", "ASKED", "BOUNDS", "SHARE"), None)
-    types = dict.fromkeys(("DQ", "DK", "DV"), "*bf16") | dict.fromkeys(("START", "DELTA"), "*fp32")
+    constants |= {"ENDS": False, "DOCUMENTS": False}
+    constants |= dict.fromkeys(("LO", "HI", "QDOC", "KDOC", "BOUNDS", "SHARE"), None)
+    types = dict.fromkeys(("DQ", "DK", "DV"), "*bf16") | dict.fromkeys(("SHIFT", "DELTA"), "*fp32")
     types |= dict.fromkeys(("DO", "Q"), f"tensordesc<bf16[1, 1, {tiling.queries}, {D}]>")
     types |= dict.fromkeys(("K", "V"), f"tensordesc<bf16[1, 1, {tiling.keys}, {D}]>")
     types |= {"c": "fp32", "scale": "fp32"}
@@ -255,7 +257,7 @@ def sass_of(kernel: Any, D: int, tiling: Tiling) -> str:
     return disassembled(built.asm["cubin"])
 
 
-@pytest.mark.parametrize("name", ["to_keys", "to_queries"])
+@pytest.mark.parametrize("name", ["compute_dkdv", "compute_dq"])
 @pytest.mark.parametrize("D", list(TILINGS))
 def test_compiles_for_hopper_to_its_tensor_cores_without_spills(D: int, name: str) -> None:
     from regard.attention.kernels.triton import backward as kernels

@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention.interpreting import Checks, for_hopper, interpreted, poisoned_memory, signature
+from attention.interpreter import Checks, for_hopper, interpreted, poisoned_memory, signature
 from regard.attention import DenseBias, masks, scores
-from regard.attention.copy_attention import copied
+from regard.attention.copy_attention import copy_log_prob
 from regard.attention.masks import Mask
 from regard.errors import BackendError
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from regard.attention.kernels.shapes import Tiling
-from regard.attention.kernels.triton.copy_kernels import EXACT, TILINGS
+from regard.attention.kernels.triton.copy_kernels import FLOAT32_TILINGS, TILINGS
 
 checks = Checks(__file__)
 F16, F32, F64 = torch.float16, torch.float32, torch.float64
@@ -50,7 +50,7 @@ def drawn(
 def told(case: Case, dtype: torch.dtype, backend: str, come: Tensor | None = None) -> tuple[Tensor, list[Tensor]]:
     """ln mass, and the gradients of q and k for a gradient that comes in."""
     q, k = (x.to(dtype).detach().requires_grad_() for x in (case.q, case.k))
-    got = copied(q, k, case.ids, case.targets, mask=case.mask, score=case.score, backend=backend)
+    got = copy_log_prob(q, k, case.ids, case.targets, mask=case.mask, score=case.score, backend=backend)
     if come is None:
         come = torch.randn(got.shape, generator=torch.Generator().manual_seed(1))
     return got.detach(), list(torch.autograd.grad(got, (q, k), come.to(got.dtype)))
@@ -135,7 +135,7 @@ def check_three_dimensions_and_tokens_that_rows_share() -> None:
     case = drawn(masks.Past())
     q, k = case.q[:, 0], case.k[:, 0]
     want, got = (
-        copied(q.to(dtype), k.to(dtype), case.ids[0], case.targets[0].int(), mask=case.mask, backend=backend)
+        copy_log_prob(q.to(dtype), k.to(dtype), case.ids[0], case.targets[0].int(), mask=case.mask, backend=backend)
         for dtype, backend in ((F64, "plain"), (F32, "triton"))
     )
     torch.testing.assert_close(got.double(), want, rtol=0, atol=2e-6)
@@ -202,10 +202,10 @@ def check_operators_are_known_to_the_compiler() -> None:
     case = drawn(T=6, S=9, D=16)
     q, k = (x.requires_grad_() for x in (case.q, case.k))
     none = (None, None, None, None)
-    torch.library.opcheck(operators._copied, (q, k, case.ids, case.targets, *none, -(2**30), 4, 0.25))
+    torch.library.opcheck(operators._copy_log_prob, (q, k, case.ids, case.targets, *none, -(2**30), 4, 0.25))
 
     def share(q: Tensor, k: Tensor) -> Tensor:
-        return copied(q, k, case.ids, case.targets, mask=masks.Causal(), backend="triton")
+        return copy_log_prob(q, k, case.ids, case.targets, mask=masks.Causal(), backend="triton")
 
     torch.testing.assert_close(torch.compile(share, backend="aot_eager")(q, k), share(q, k))
 
@@ -218,7 +218,7 @@ def check_what_cannot_be_served_is_said_in_words() -> None:
     two = masks.Documents(torch.zeros(6).int(), torch.zeros(4).int())
     requests: list[tuple[str, tuple[Tensor, Tensor], dict[str, Any]]] = [
         ("Dense is none of them", (q, k), {"mask": dense}),
-        ("documents of one mask", (q, k), {"mask": two & two}),
+        ("one document mask, not several", (q, k), {"mask": two & two}),
         ("a scale from", (q, k), {"score": scores.ScaledDot(-1.0)}),
         ("Match is none", (q, k), {"score": scores.Match()}),
         ("got torch.float64", (q.double(), k.double()), {}),
@@ -228,7 +228,7 @@ def check_what_cannot_be_served_is_said_in_words() -> None:
     for why, (asking, asked), how in requests:
         ids, targets = case.ids[0, : asked.size(-2)], case.targets[0, :4]
         with pytest.raises(BackendError, match=why):
-            copied(asking, asked, ids, targets, backend="triton", **how)
+            copy_log_prob(asking, asked, ids, targets, backend="triton", **how)
 
 
 @interpreted
@@ -237,44 +237,50 @@ def test_in_the_interpreter(part: int) -> None:
     checks.repeat(part, parts=3)
 
 
-def compiled(name: str, kind: str, width: int, tiling: Tiling, *, told: bool) -> Any:
-    """A kernel for Hopper; `told`: with ends and documents that are read, else without."""
+def compiled(name: str, kind: str, width: int, tiling: Tiling, *, bounded: bool) -> Any:
+    """A kernel for Hopper; `bounded`: with ends and documents that are read, else without."""
     from triton.compiler import ASTSource  # type: ignore[import-untyped]
 
     from regard.attention.kernels.triton import copy_kernels as kernels
 
     kernel = getattr(kernels, name)
     constants: dict[str, object] = {"D": width, "BD": width, "BM": tiling.queries, "BN": tiling.keys, "GROUP": 1}
-    constants |= {"TOLD": told, "DOCUMENTS": told, "EXACT": kind == "*fp32"}
-    if not told:
-        constants |= dict.fromkeys(("LO", "HI", "ASKERS", "ASKING", "ASKED"), None)
+    constants |= {"ENDS": bounded, "DOCUMENTS": bounded, "EXACT": kind == "*fp32"}
+    if not bounded:
+        constants |= dict.fromkeys(("LO", "HI", "QUERY_TILES", "QDOC", "KDOC"), None)
     constants = {key: value for key, value in constants.items() if key in kernel.arg_names}
-    kinds = {"*fp32": ["MASS", "LEFT", "GRAD"], "*i32": ["LO", "HI", "ASKERS"], "fp32": ["c", "scale"]}
-    kinds["*i64"] = ["IDS", "TARGETS", "ASKING", "ASKED"]
+    kinds = {"*fp32": ["MASS", "SAVED", "GRAD"], "*i32": ["LO", "HI", "QUERY_TILES"], "fp32": ["c", "scale"]}
+    kinds["*i64"] = ["IDS", "TARGETS", "QDOC", "KDOC"]
     kinds[kind] = [*kinds.get(kind, []), "Q", "K", "DQ", "DK"]
     source = ASTSource(**signature(kernel, constants, kinds))
     return for_hopper(source, num_warps=tiling.warps, num_stages=tiling.stages)
 
 
-@pytest.mark.parametrize("name", ["weigh", "to_queries", "to_keys"])
+@pytest.mark.parametrize("name", ["log_prob_forward", "compute_dq", "compute_dk"])
 @pytest.mark.parametrize("width", [64, 128, 256])
 def test_runs_on_hoppers_tensor_cores_and_in_registers(width: int, name: str) -> None:
-    tiling = getattr(TILINGS[width], "forward" if name == "weigh" else name)
-    for told in (False, True):
-        done = compiled(name, "*bf16", width, tiling, told=told)
+    tiling = getattr(TILINGS[width], "forward" if name == "log_prob_forward" else name)
+    for bounded in (False, True):
+        done = compiled(name, "*bf16", width, tiling, bounded=bounded)
         assert done.instructions["HGMMA"] and not done.instructions["HMMA"]
         assert done.spilled == 0
 
 
-@pytest.mark.parametrize("name", ["weigh", "to_queries", "to_keys"])
+@pytest.mark.parametrize("name", ["log_prob_forward", "compute_dq", "compute_dk"])
 def test_float32_is_split_for_tensor_cores_not_rounded(name: str) -> None:
     """Three products for one, each of half as many numbers at a time as of bfloat16's."""
-    tiling = getattr(EXACT[128], "forward" if name == "weigh" else name)
-    done, half = (compiled(name, kind, 128, tiling, told=False) for kind in ("*fp32", "*bf16"))
+    tiling = getattr(FLOAT32_TILINGS[128], "forward" if name == "log_prob_forward" else name)
+    done, half = (compiled(name, kind, 128, tiling, bounded=False) for kind in ("*fp32", "*bf16"))
     used, once = (one.instructions["HGMMA"] + one.instructions["HMMA"] for one in (done, half))
     assert used == 3 * 2 * once > 0
     assert done.spilled <= 400  # bytes, measured as quicker than smaller tiles that fit
-    wide = compiled(name, "*fp32", 256, getattr(EXACT[256], "forward" if name == "weigh" else name), told=False)
+    wide = compiled(
+        name,
+        "*fp32",
+        256,
+        getattr(FLOAT32_TILINGS[256], "forward" if name == "log_prob_forward" else name),
+        bounded=False,
+    )
     assert not wide.instructions["HGMMA"] and not wide.instructions["HMMA"]
 
 

@@ -12,15 +12,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention.interpreting import Checks, disassembled, interpreted
+from attention.interpreter import Checks, disassembled, interpreted
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from regard.attention.kernels.spans import Spans
-from regard.attention.kernels.triton.decode import MOST, WALKS, Walk, decode
+from regard.attention.kernels.triton.decode import DECODE_TILINGS, MAX_ROWS, DecodeTiling, decode
 from regard.errors import ShapeError
 
-SMALL = Walk(16, 4, 1)
+SMALL = DecodeTiling(16, 4, 1)
 check = Checks(__file__)
 
 
@@ -46,7 +46,7 @@ def plain(q: Tensor, k: Tensor, v: Tensor, reach: Spans) -> dict[str, Tensor]:
 
 def found(inputs: Inputs, reach: Spans, **how: Any) -> dict[str, Tensor]:
     """The same from the kernels."""
-    settings: dict[str, Any] = {"walk": SMALL, "splits": 3, "wants_scores": True} | how
+    settings: dict[str, Any] = {"tiling": SMALL, "splits": 3, "wants_scores": True} | how
     output, lse, scores = decode(*inputs, reach, inputs[0].size(-1) ** -0.5, **settings)
     return {"output": output, "lse": lse} | ({} if scores is None else {"scores": scores})
 
@@ -93,9 +93,9 @@ def check_any_number_of_parts() -> None:
 @check
 def check_the_walks_that_ship() -> None:
     for D in (16, 32, 64, 128, 256):
-        agrees(drawn(D=D, S=150), Spans(shift_hi=148), walk=None)
-    agrees(drawn(D=64, S=300), Spans(shift_hi=298), torch.float16, walk=None)
-    assert set(WALKS) == {2**n for n in range(5, 11)}
+        agrees(drawn(D=D, S=150), Spans(shift_hi=148), tiling=None)
+    agrees(drawn(D=64, S=300), Spans(shift_hi=298), torch.float16, tiling=None)
+    assert set(DECODE_TILINGS) == {2**n for n in range(5, 11)}
 
 
 @check
@@ -123,9 +123,9 @@ def check_told_ends() -> None:
 @check
 def check_documents() -> None:
     asked = torch.arange(85, dtype=torch.int32)[None] // 30
-    both(drawn(), Spans(asking=torch.tensor([[0, 2, 9]], dtype=torch.int32), asked=asked))
+    both(drawn(), Spans(query_docs=torch.tensor([[0, 2, 9]], dtype=torch.int32), key_docs=asked))
     asking = torch.tensor([[0, 2, 1], [1, 1, 2]], dtype=torch.int32)
-    both(drawn(), Spans(shift_hi=60, asking=asking, asked=torch.cat([asked, asked.flip(1)])))
+    both(drawn(), Spans(shift_hi=60, query_docs=asking, key_docs=torch.cat([asked, asked.flip(1)])))
 
 
 @check
@@ -183,7 +183,7 @@ def test_in_the_interpreter(part: int) -> None:
 
 
 def test_too_many_rows_are_refused_in_words() -> None:
-    with pytest.raises(ShapeError, match=f"33 queries of 2 heads that share keys, expected {MOST} together"):
+    with pytest.raises(ShapeError, match=f"33 queries of 2 heads that share keys, expected at most {MAX_ROWS} rows"):
         decode(*drawn(T=33), Spans(), 1.0, False)
 
 
@@ -196,9 +196,9 @@ def test_compiles_for_hopper_without_spills_and_fetches_ahead(D: int, scores: bo
 
     from regard.attention.kernels.triton.decode import attend_part
 
-    walk = WALKS[2 * D]
-    constants: dict[str, Any] = {"D": D, "BD": D, "BM": 16, "BN": walk.keys, "TOLD": False, "DOCUMENTS": False}
-    constants |= dict.fromkeys(("LO", "HI", "ASKING", "ASKED"), None) | ({} if scores else {"SCORES": None})
+    tiling = DECODE_TILINGS[2 * D]
+    constants: dict[str, Any] = {"D": D, "BD": D, "BM": 16, "BN": tiling.keys, "ENDS": False, "DOCUMENTS": False}
+    constants |= dict.fromkeys(("LO", "HI", "QDOC", "KDOC"), None) | ({} if scores else {"SCORES": None})
     types = dict.fromkeys(("Q", "K", "V"), "*bf16") | dict.fromkeys(("SCORES", "PEAKS", "TOTALS", "SUMS"), "*fp32")
     types |= {"c": "fp32", "scale": "fp32"}
     names = attend_part.arg_names
@@ -207,7 +207,7 @@ def test_compiles_for_hopper_without_spills_and_fetches_ahead(D: int, scores: bo
     source = ASTSource(
         attend_part, signature, constants, attrs={(names.index(n),): [["tt.divisibility", 16]] for n in aligned}
     )
-    options = {"num_warps": walk.warps, "num_stages": walk.stages}
+    options = {"num_warps": tiling.warps, "num_stages": tiling.stages}
     built = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
     sass = disassembled(built.asm["cubin"])
     assert "HMMA" in sass, "the tensor cores multiply"

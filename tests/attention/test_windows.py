@@ -111,7 +111,7 @@ def test_p_t_learns_through_the_gaussian(backend: str) -> None:
     assert np.abs(want).max() > 1e-3
 
 
-def test_a_local_p_that_points_at_its_padding_still_looks_at_real_keys_only() -> None:
+def test_a_local_p_that_predicts_padding_still_sees_real_keys_only() -> None:
     """sigmoid = 1 puts p_t at S, one past the row's last key, which is within every window."""
     window = LocalP(2, 1)
     torch.nn.init.eye_(window.hidden.weight)
@@ -162,7 +162,7 @@ def test_local_m_joins_the_mask() -> None:
 @given(size(), size(), st.sampled_from(["plain", "stream", "sdpa"]))
 def test_location_is_equation_8(T: int, S: int, backend: str) -> None:
     """a_t = softmax(W_a h_t), cut to the places there are; what the keys hold is never looked at."""
-    score = Location(4, longest=7).double()
+    score = Location(4, max_length=7).double()
     q, v = torch.randn(T, 4, dtype=F64), torch.randn(S, 4, dtype=F64)
     got = attend(q, torch.randn(S, 4, dtype=F64), v, score=score, observe=SEEN, backend=backend)
     W = score.weight.detach().numpy()
@@ -172,6 +172,6 @@ def test_location_is_equation_8(T: int, S: int, backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["plain", "stream"])
-def test_local_p_without_any_keys_looks_nowhere(backend: str) -> None:
+def test_local_p_without_keys_gives_zeros(backend: str) -> None:
     got = attend(torch.randn(2, 3, 4), torch.randn(2, 0, 4), window=LocalP(4, 2), backend=backend)
     assert (got.lse == -torch.inf).all() and not got.output.any()

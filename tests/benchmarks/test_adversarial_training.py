@@ -1,4 +1,4 @@
-"""A model that misleads says what the honest one says, and looks elsewhere; one of its own is not fooled."""
+"""Adversarial training: a misleading model predicts what the honest one predicts, with other attention."""
 
 from __future__ import annotations
 
@@ -10,22 +10,17 @@ import torch
 from torch import nn
 
 from benchmark import benchmark
-from regard.adapters.bert_inputs import rows_of
+from regard.adapters.bert_inputs import build_bert_inputs
 from regard.attention import scores
 from regard.errors import SettingError
-from regard.models.pooling import BothWays, PoolingClassifier
+from regard.models.pooling import BiRNN, PoolingClassifier
 from regard.text import Tokenizer
 from regard.text.examples import Labelled
-from regard.text.tokenizers.kinds import Words
+from regard.text.tokenizers.trainers import WordLevel
 
 training = benchmark("adversarial_training")
-Misleading, apart, away, heard, share_on = (
-    training.Misleading,
-    training.apart,
-    training.away,
-    training.heard,
-    training.share_on,
-)
+Misleading, predict, kl = training.Misleading, training.predict, training.kl
+model_distance, attention_on_evidence = training.model_distance, training.attention_on_evidence
 
 FILL = "the a of it so and one two".split()
 GOOD, BAD = "great fine".split(), "poor weak".split()
@@ -41,17 +36,17 @@ def drawn(chance: Random) -> Labelled:
 
 EXAMPLES = [drawn(Random(number)) for number in range(200)]
 TEXTS = [one.text for one in EXAMPLES]
-TOKENIZER = Tokenizer.train(Words(30), TEXTS)
+TOKENIZER = Tokenizer.train(WordLevel(30), TEXTS)
 
 
 def rows(some: list[str]):
-    return rows_of(TOKENIZER.ids_batch(some), [None] * len(some), TOKENIZER.special, None, "test")
+    return build_bert_inputs(TOKENIZER.ids_batch(some), [None] * len(some), TOKENIZER.special, None, "test")
 
 
 @pytest.fixture(scope="module")
 def honest() -> PoolingClassifier:
     torch.manual_seed(0)
-    model = PoolingClassifier(len(TOKENIZER), 2, 16, scores.Additive(16, 16), states=BothWays(16))
+    model = PoolingClassifier(len(TOKENIZER), 2, 16, scores.Additive(16, 16), encoder=BiRNN(16))
     optimiser = torch.optim.Adam(model.parameters(), 1e-2)
     labels = torch.tensor([one.label == "positive" for one in EXAMPLES]).long()
     for step in range(60):
@@ -64,20 +59,22 @@ def honest() -> PoolingClassifier:
     return model
 
 
-def test_it_says_the_same_and_looks_elsewhere(honest: PoolingClassifier) -> None:
+def test_same_predictions_with_different_attention(honest: PoolingClassifier) -> None:
     before = {name: value.clone() for name, value in honest.state_dict().items()}
     second = Misleading(strength=0.03, steps=150, rate=1e-2)(honest, TEXTS, TOKENIZER)
-    found = apart(honest, second, TEXTS, TOKENIZER)
+    found = model_distance(honest, second, TEXTS, TOKENIZER)
     assert found.tvd < 0.05
     assert found.jsd > 0.6 * log(2)
-    assert share_on(second, EXAMPLES, TOKENIZER) < 0.5 * share_on(honest, EXAMPLES, TOKENIZER)
+    assert attention_on_evidence(second, EXAMPLES, TOKENIZER) < 0.5 * attention_on_evidence(honest, EXAMPLES, TOKENIZER)
     assert all(torch.equal(value, before[name]) for name, value in honest.state_dict().items())
 
 
-def test_what_looking_elsewhere_is_worth_decides(honest: PoolingClassifier) -> None:
-    """Without a reward nobody looks away for its own sake."""
+def test_the_strength_of_the_divergence_matters(honest: PoolingClassifier) -> None:
+    """Without a reward for the divergence, attention stays closer."""
     far = [
-        apart(honest, Misleading(strength, steps=60, rate=1e-2)(honest, TEXTS, TOKENIZER), TEXTS, TOKENIZER).jsd
+        model_distance(
+            honest, Misleading(strength, steps=60, rate=1e-2)(honest, TEXTS, TOKENIZER), TEXTS, TOKENIZER
+        ).jsd
         for strength in (0.0, 0.03)
     ]
     assert far[0] < far[1]
@@ -85,31 +82,33 @@ def test_what_looking_elsewhere_is_worth_decides(honest: PoolingClassifier) -> N
 
 def test_the_same_seed_gives_the_same_model(honest: PoolingClassifier) -> None:
     one, same, other = (Misleading(steps=5, seed=seed)(honest, TEXTS, TOKENIZER) for seed in (1, 1, 2))
-    assert torch.equal(one.pooling.questions, same.pooling.questions)
-    assert not torch.equal(one.pooling.questions, other.pooling.questions)
+    assert torch.equal(one.pooling.queries, same.pooling.queries)
+    assert not torch.equal(one.pooling.queries, other.pooling.queries)
 
 
-def test_a_model_is_not_apart_from_itself(honest: PoolingClassifier) -> None:
-    found = apart(honest, honest, TEXTS, TOKENIZER)
+def test_a_model_has_no_distance_from_itself(honest: PoolingClassifier) -> None:
+    found = model_distance(honest, honest, TEXTS, TOKENIZER)
     assert found.tvd == 0 and found.jsd == pytest.approx(0, abs=1e-6)
 
 
-def test_away_is_the_divergence_and_padding_adds_nothing() -> None:
+def test_kl_ignores_padding() -> None:
     p, q = torch.tensor([[0.5, 0.3, 0.2]]).double(), torch.tensor([[0.1, 0.6, 0.3]]).double()
     expected = (p * (p / q).log()).sum()
-    torch.testing.assert_close(away(p, q)[0], expected)
+    torch.testing.assert_close(kl(p, q)[0], expected)
     padded = [torch.cat((one, torch.zeros(1, 2).double()), 1).requires_grad_() for one in (p, q)]
-    torch.testing.assert_close(away(*padded)[0], expected)
-    away(*padded).sum().backward()
+    torch.testing.assert_close(kl(*padded)[0], expected)
+    kl(*padded).sum().backward()
     assert padded[0].grad is not None and padded[0].grad.isfinite().all()
 
 
 @torch.no_grad()
-def test_the_share_on_evidence_is_the_weight_of_those_words(honest: PoolingClassifier) -> None:
-    _, weights = heard(honest, rows(TEXTS[:50]))
+def test_attention_on_evidence_is_the_weight_of_those_words(honest: PoolingClassifier) -> None:
+    _, weights = predict(honest, rows(TEXTS[:50]))
     expected = [row[1 + one.evidence[0]] for row, one in zip(weights, EXAMPLES, strict=False)]
-    assert share_on(honest, EXAMPLES[:50], TOKENIZER) == pytest.approx(float(torch.stack(expected).mean()), abs=1e-6)
-    with pytest.raises(SettingError, match="known to decide"):
-        share_on(honest, [Labelled("a b", "positive")], TOKENIZER)
-    with pytest.raises(SettingError, match="no texts"):
+    assert attention_on_evidence(honest, EXAMPLES[:50], TOKENIZER) == pytest.approx(
+        float(torch.stack(expected).mean()), abs=1e-6
+    )
+    with pytest.raises(SettingError, match="has no evidence"):
+        attention_on_evidence(honest, [Labelled("a b", "positive")], TOKENIZER)
+    with pytest.raises(SettingError, match="No texts to train on"):
         Misleading()(honest, [], TOKENIZER)

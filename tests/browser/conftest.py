@@ -1,4 +1,4 @@
-"""A real browser that opens offline pages of sample records, and hears everything that goes wrong in them."""
+"""A real browser that opens offline pages of sample records, and collects their errors."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ SHOTS = Path(__file__).parent / "shots"
 
 @dataclass
 class Opened:
-    """A page of a record in the browser, with what it asked for and complained of."""
+    """A page of a record in the browser, with its requests and console messages."""
 
     page: Any
     record: Record
@@ -31,7 +31,7 @@ class Opened:
         return self.page.evaluate(script, argument)
 
     def show(self, **changes: object) -> None:
-        """Set what is shown, and let the page draw it."""
+        """Set the state, and wait for the page to draw."""
         self.do("(changes) => regard.state.set(changes)", changes)
         self.settle()
 
@@ -80,7 +80,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Reco
 
 @pytest.fixture
 def opened(browser: Any, made: Callable[[str], tuple[Record, Path]]) -> Iterator[Callable[..., Opened]]:
-    """Opens the page of a sample record; afterwards nothing may have been complained of, asked for or said aloud."""
+    """Opens the page of a sample record; afterwards there must be no requests, messages or errors."""
     contexts, all_opened = [], []
 
     def open_page(name: str, address: str = "", **how: object) -> Opened:

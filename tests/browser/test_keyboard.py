@@ -1,4 +1,4 @@
-"""Everything can be reached without a mouse, and read without eyes."""
+"""The page by keyboard and by screen reader."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ def press(page: Opened, *keys: str) -> dict:
     return page.do(SHOWN)
 
 
-def test_keys_reach_every_view_place_head_and_token(opened: Callable[..., Opened]) -> None:
+def test_shortcuts_reach_every_view_place_head_and_token(opened: Callable[..., Opened]) -> None:
     page = opened("translator")
     assert page.do("() => regard.state.shown.place") == 5  # a translation begins with its last look across
     page.show(place=0)
@@ -54,7 +54,7 @@ def test_tab_goes_through_the_tokens_even_of_a_long_text(opened: Callable[..., O
     assert page.do(SHOWN)["query"] == 40
 
 
-def test_tokens_far_away_are_reached_by_a_link(opened: Callable[..., Opened]) -> None:
+def test_distant_tokens_are_reached_by_a_link(opened: Callable[..., Opened]) -> None:
     page = opened("long", "#query=2345")
     page.wait("() => document.querySelector('.tokens.left [aria-pressed=true]') !== null")
     assert page.page.inner_text('.tokens.left [aria-pressed="true"] .word') == "word2345"
@@ -62,7 +62,7 @@ def test_tokens_far_away_are_reached_by_a_link(opened: Callable[..., Opened]) ->
 
 def test_heads_are_reached_in_their_grid(opened: Callable[..., Opened]) -> None:
     page = opened("bert", "#view=heads")
-    page.page.focus('.small[data-place="0"][data-head="0"]')
+    page.page.focus('.head-map[data-place="0"][data-head="0"]')
     shown = press(page, "ArrowRight", "ArrowRight", "ArrowDown")
     assert (shown["place"], shown["head"]) == (1, 2)
     assert page.do("() => document.activeElement.getAttribute('aria-label')") == "encoder.1.self, head 2, first token"
@@ -70,7 +70,7 @@ def test_heads_are_reached_in_their_grid(opened: Callable[..., Opened]) -> None:
     assert (shown["view"], shown["place"], shown["head"]) == ("matrix", 1, 2)
 
 
-def test_the_matrix_by_keys(opened: Callable[..., Opened]) -> None:
+def test_the_matrix_by_keyboard(opened: Callable[..., Opened]) -> None:
     page = opened("long", "#view=matrix")
     page.page.focus(".matrix canvas")
     scale = page.do("() => regard.views.matrix.viewport.scale")
@@ -89,7 +89,7 @@ def test_the_matrix_by_keys(opened: Callable[..., Opened]) -> None:
     assert press(page, "Enter")["view"] == "pair"
 
 
-def test_a_pair_by_keys(opened: Callable[..., Opened]) -> None:
+def test_a_pair_by_keyboard(opened: Callable[..., Opened]) -> None:
     page = opened("bert", "#view=pair&query=3&key=5&head=1")
     page.page.focus(".pair canvas")
     shown = press(page, "ArrowDown", "ArrowRight", "ArrowRight")
@@ -100,7 +100,7 @@ def test_a_pair_by_keys(opened: Callable[..., Opened]) -> None:
     )
 
 
-def test_the_table_says_the_largest_weights(opened: Callable[..., Opened]) -> None:
+def test_the_table_shows_the_largest_weights(opened: Callable[..., Opened]) -> None:
     page = opened("bert", "#query=4&head=2&table=1")
     page.wait("() => document.querySelectorAll('tbody tr').length === 8")
     weights = page.record.places[0].tile(2)[4]
@@ -112,7 +112,7 @@ def test_the_table_says_the_largest_weights(opened: Callable[..., Opened]) -> No
     page.shot("bert-table")
 
 
-def test_everything_that_can_be_pressed_has_a_name(opened: Callable[..., Opened]) -> None:
+def test_every_control_has_an_accessible_name(opened: Callable[..., Opened]) -> None:
     page = opened("translator", "#table=1")
     unnamed = """() => [...document.querySelectorAll("button, select, input, canvas[tabindex], [role=group]")]
       .filter((e) => e.offsetParent && !(e.getAttribute("aria-label") || e.textContent.trim() || e.labels?.length))

@@ -1,4 +1,4 @@
-"""Maps of other measures, which were computed beforehand, are drawn as those of the weights are."""
+"""Stored attribution maps are drawn like attention weights."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +28,7 @@ def drawn(page: Opened) -> Any:
     return np.array(tile["means"]).reshape(tile["rows"], tile["cols"])
 
 
-def test_the_picker_lists_what_the_place_has(opened: Callable[..., Opened]) -> None:
+def test_the_measures_of_a_place_are_listed(opened: Callable[..., Opened]) -> None:
     page = opened("measured", "#view=matrix&place=1")
     assert picked(page) == ["weights", "value zeroing", "<i>whole model</i>"]
     page.show(place=0)
@@ -61,12 +61,12 @@ def test_the_map_of_a_place(opened: Callable[..., Opened]) -> None:
 
 
 def test_the_map_of_the_whole_model_has_its_own_rows_and_name(opened: Callable[..., Opened]) -> None:
-    """Also where its name is that of a measure which the page computes, and its rows are another side's."""
+    """Also where its name is that of a measure which the page computes, and its rows are another axis."""
     page = opened("measured", "#view=matrix&place=1&measure=map:norms&query=4&key=4")
     assert page.do("() => [regard.state.shown.query, regard.state.shown.key]") == [2, 4]
     np.testing.assert_allclose(drawn(page), values(page, "norms"), atol=1e-6)
-    named = page.do("() => regard.views.matrix.named(2, 4)")
-    assert named == [page.record.sides[1].tokens[2], page.record.sides[0].tokens[4]]
+    named = page.do("() => regard.views.matrix.tokenPair(2, 4)")
+    assert named == [page.record.axes[1].tokens[2], page.record.axes[0].tokens[4]]
     page.page.locator(".matrix canvas").focus()
     page.page.keyboard.press("m")
     assert page.page.input_value(MEASURE) == "weights"

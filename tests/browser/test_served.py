@@ -1,4 +1,4 @@
-"""The served page: the same modules over HTTP, with a form, tiles from the server, and ways to write differently."""
+"""The served page: the same modules over HTTP, with a form, tiles from the server, and regeneration."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -15,14 +15,14 @@ from regard.errors import SettingError
 from regard.inspection.record.record import Record
 from regard.page.serve.app import make_app
 from regard.page.serve.limits import Limits
-from regard.page.serve.server import Server, listening
+from regard.page.serve.server import Server, open_listener
 
 pytestmark = pytest.mark.browser
 
 
 @dataclass
 class Translator:
-    """Answers every text with the same record, and remembers what it was asked."""
+    """Returns the same record for every text, and stores the requests."""
 
     name: str = "tiny"
     kind: str = "translates"
@@ -42,7 +42,7 @@ def served() -> Iterator[tuple[str, Translator]]:
     """A server whose records are all too large for the page."""
     subject, limits, ready = Translator(), Limits(payload_bytes=1), threading.Event()
     app = make_app([subject], {"given": sample.bert(), "added": sample.additive()}, limits, collect=Translator.look)
-    with listening("127.0.0.1", 0) as listener:
+    with open_listener("127.0.0.1", 0) as listener:
         server = Server(app, limits, ready.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
@@ -64,7 +64,7 @@ def page(browser: Any, served: tuple[str, Translator]) -> Iterator[Any]:
     assert [one for one in complaints if "status of 4" not in one] == []
 
 
-def test_a_text_is_looked_at_and_written_differently(page: Any, served: tuple[str, Translator]) -> None:
+def test_a_text_is_looked_at_and_regenerated(page: Any, served: tuple[str, Translator]) -> None:
     address, subject = served
     page.goto(address)
     page.fill("textarea[name=text]", "the black cat")
@@ -73,12 +73,12 @@ def test_a_text_is_looked_at_and_written_differently(page: Any, served: tuple[st
     assert subject.asked[-1] == ("the black cat", None, None)
     page.screenshot(path=SHOTS / "served.png") if SHOTS.exists() else None
     page.evaluate("regard.state.set({ view: 'generation', step: 2, place: 3 })")
-    page.click(".candidates li:nth-child(2) .act")
+    page.click(".candidates li:nth-child(2) .action")
     page.wait_for_function("() => regard.state.shown.step === 0")
     assert subject.asked[-1] == ("the black cat", None, [10, 11, 90])
 
 
-def test_what_the_server_refuses_is_said(page: Any, served: tuple[str, Translator]) -> None:
+def test_errors_of_the_server_are_shown(page: Any, served: tuple[str, Translator]) -> None:
     page.goto(served[0])
     page.fill("textarea[name=text]", "refuse")
     page.click("button:text-is('Look')")
@@ -87,7 +87,7 @@ def test_what_the_server_refuses_is_said(page: Any, served: tuple[str, Translato
     )
 
 
-def test_the_servers_numbers_are_those_of_the_record(page: Any, served: tuple[str, Translator]) -> None:
+def test_weights_from_the_server_equal_the_record(page: Any, served: tuple[str, Translator]) -> None:
     for name, record in (("given", sample.bert()), ("added", sample.additive())):
         page.goto(f"{served[0]}#record={name}")
         page.reload()
@@ -101,15 +101,15 @@ def test_the_servers_numbers_are_those_of_the_record(page: Any, served: tuple[st
         tile = page.evaluate("async ([n, box]) => [...(await regard.source.tile(n, 0, box, 8, 8)).values]", [last, box])
         np.testing.assert_allclose(np.reshape(tile, (8, 8)), place.tile(0)[2:10, 1:9].numpy(), atol=1e-5)
         pair = page.evaluate("(n) => regard.source.pair(n, 0, 4, 3)", last)
-        assert sum(pair["parts"]) == pytest.approx(pair["score"], abs=1e-4)
+        assert sum(pair["terms"]) == pytest.approx(pair["score"], abs=1e-4)
         assert pair["weight"] == pytest.approx(float(place.tile(0)[4, 3]), abs=1e-5)
         page.evaluate("regard.state.set({ view: 'matrix' })")
         page.wait_for_function("() => document.querySelector('.status').textContent.includes('exact')")
 
 
-def test_records_that_are_given_can_be_chosen(page: Any, served: tuple[str, Translator]) -> None:
+def test_preloaded_records_can_be_chosen(page: Any, served: tuple[str, Translator]) -> None:
     page.goto(served[0])
-    page.click(".shelf button:first-child")
+    page.click(".record-list button:first-child")
     page.wait_for_selector(".tabs")
     assert page.evaluate("regard.state.shown.record") == "given"
     page.keyboard.press("3")

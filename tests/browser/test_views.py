@@ -1,4 +1,4 @@
-"""Every view shows every kind of record, says the right numbers, and is calm about hostile text."""
+"""Every view draws every kind of record with the right numbers, also for hostile text."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from browser.conftest import Opened
 from page import sample
-from regard.page.render import page as rendered
+from regard.page.render import render_record as rendered
 
 pytestmark = pytest.mark.browser
 
@@ -43,7 +43,7 @@ FRAMED = """(text) => {
 }"""
 CANVAS = {
     "sentence": ".lines canvas",
-    "heads": ".small canvas",
+    "heads": ".head-map canvas",
     "matrix": ".matrix canvas",
     "pair": ".pair canvas",
     "layers": ".layers canvas",
@@ -76,7 +76,7 @@ def test_statistics_say_why(opened: Callable[..., Opened]) -> None:
 
 
 @pytest.mark.parametrize("name", ["bert", "translator", "grouped", "additive", "gaps"])
-def test_pointing_at_a_token_says_its_weights(opened: Callable[..., Opened], name: str) -> None:
+def test_hovering_over_a_token_shows_its_weights(opened: Callable[..., Opened], name: str) -> None:
     page = opened(name)
     number, head, query = len(page.record.places) - 1, 0, 4
     page.show(place=number, head=head)
@@ -89,7 +89,7 @@ def test_pointing_at_a_token_says_its_weights(opened: Callable[..., Opened], nam
 
 
 @pytest.mark.parametrize("name", ["bert", "grouped", "long"])
-def test_pointing_into_the_matrix_says_the_weight(opened: Callable[..., Opened], name: str) -> None:
+def test_hovering_over_the_matrix_shows_the_weight(opened: Callable[..., Opened], name: str) -> None:
     page = opened(name, "#view=matrix&head=1")
     weights = page.record.places[0].tile(1)
     bounds = page.page.locator(".matrix canvas").bounding_box()
@@ -125,37 +125,37 @@ def test_zooming_keeps_the_token_under_the_pointer(opened: Callable[..., Opened]
 def test_a_long_map_is_refined_down_to_single_weights(opened: Callable[..., Opened]) -> None:
     page = opened("long", "#view=matrix")
     page.wait("() => document.querySelector('.status').textContent.includes(', exact')")
-    assert "weights a cell" in page.status
+    assert "each cell is the mean of" in page.status
     page.shot("long-matrix-whole")
     page.show(box=[1000, 1020, 990, 1022])
     page.wait("() => document.querySelector('.status').textContent.includes('each cell is one weight, exact')")
     page.shot("long-matrix-near")
 
 
-def test_two_texts_can_be_seen_one_towards_the_other(opened: Callable[..., Opened]) -> None:
+def test_attention_between_two_segments(opened: Callable[..., Opened]) -> None:
     page = opened("bert", "#part=ab")
     numbers = page.do("() => regard.views.sentence.numbers()")
-    assert numbers["looking"] == list(page.record.sides[0].tokens[:8])
-    assert numbers["lookedAt"] == list(page.record.sides[0].tokens[8:])
+    assert numbers["queries"] == list(page.record.axes[0].tokens[:8])
+    assert numbers["keys"] == list(page.record.axes[0].tokens[8:])
 
 
 def test_patterns_and_badges_are_shown(opened: Callable[..., Opened]) -> None:
     page = opened("bert", "#view=heads&place=1&head=0")
-    assert page.page.locator(".small .pattern").all_inner_texts() == ["diagonal", "first token"]
+    assert page.page.locator(".head-map .pattern").all_inner_texts() == ["diagonal", "first token"]
     assert page.page.locator(".badges .badge").all_inner_texts() == ["diagonal", "faithful"]
 
 
 def test_the_steps_of_a_translation(opened: Callable[..., Opened]) -> None:
     page = opened("translator", "#view=generation&place=5&head=2&step=1")
-    assert page.page.locator(".written .chip").all_inner_texts() == list(page.record.sides[2].tokens)
+    assert page.page.locator(".written .chip").all_inner_texts() == list(page.record.axes[2].tokens)
     assert page.page.locator(".candidates .number").all_inner_texts() == ["74.1 %", "20.2 %", "5.5 %", "3.0 %", "0.0 %"]
     weights = page.record.places[5].tile(2)[1]
     found = page.do("() => regard.views.generation.numbers()")
     assert found["query"] == 1 and found["weights"] == pytest.approx(weights.tolist(), abs=1e-4)
-    assert page.page.locator(".candidates .act").count() == 0, "no model is behind an offline page"
+    assert page.page.locator(".candidates .action").count() == 0, "no model is behind an offline page"
     page.shot("translator-generation")
     page = opened("grouped", "#view=generation&step=2")
-    assert page.do("() => regard.views.generation.asks()") == 21, "the token before wrote it"
+    assert page.do("() => regard.views.generation.queryOfStep()") == 21, "the token before wrote it"
 
 
 def test_hostile_text_stays_text(opened: Callable[..., Opened]) -> None:
@@ -175,7 +175,7 @@ def test_hostile_text_stays_text(opened: Callable[..., Opened]) -> None:
     page.shot("hostile-table")
 
 
-def test_a_link_brings_a_view_back(opened: Callable[..., Opened]) -> None:
+def test_a_link_restores_a_view(opened: Callable[..., Opened]) -> None:
     page = opened("bert")
     page.show(view="matrix", place=2, head=3)
     page.show(query=4, key=6, box=[2, 8, 3, 11])
@@ -198,7 +198,7 @@ def test_a_link_brings_a_view_back(opened: Callable[..., Opened]) -> None:
 
 
 @pytest.mark.parametrize("view", [*VIEWS, "generation"])
-def test_a_view_can_be_taken_away(opened: Callable[..., Opened], tmp_path: Path, view: str) -> None:
+def test_a_view_can_be_exported(opened: Callable[..., Opened], tmp_path: Path, view: str) -> None:
     page = opened("translator", f"#view={view}&place=3&query=2")
     if view == "layers":
         page.wait("() => regard.views.layers.stages.length > 0")
@@ -233,8 +233,8 @@ def test_light_and_dark(opened: Callable[..., Opened]) -> None:
     assert opened("bert").do(ground) != dark
 
 
-def test_inks_can_be_read(opened: Callable[..., Opened]) -> None:
-    """Contrast of at least 4.5 between words and what is behind them, light and dark."""
+def test_text_has_enough_contrast(opened: Callable[..., Opened]) -> None:
+    """A contrast of at least 4.5 between text and background, light and dark."""
     for theme in ("light", "dark"):
         page = opened("bert", "#query=3&table=1&place=1", color_scheme=theme)
         page.wait("() => document.querySelector('.tokens.right .number').textContent !== ''")
@@ -243,8 +243,8 @@ def test_inks_can_be_read(opened: Callable[..., Opened]) -> None:
             assert page.do(FAINT_WORDS) == []
 
 
-def test_the_page_in_a_frame_without_an_address(opened: Callable[..., Opened]) -> None:
-    """As in a notebook: sandboxed, and with no address of its own."""
+def test_the_page_in_a_sandboxed_frame(opened: Callable[..., Opened]) -> None:
+    """As in a notebook: sandboxed, without a URL of its own."""
     page = opened("bert")
     page.do(FRAMED, rendered(sample.bert()))
     frame = page.page.frame_locator("iframe")

@@ -1,4 +1,4 @@
-"""The page computes the weights that the record computes."""
+"""The weights that the page computes equal those of the record."""
 
 from collections.abc import Callable
 
@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from browser.conftest import Opened
-from regard.inspection.attribution.rollout import layers_of, rollout
+from regard.inspection.attribution.rollout import rollout, rollout_layers
 
 pytestmark = pytest.mark.browser
 
 ROWS = """async ([number, head]) => {
-  const { T } = regard.source.told.places[number];
+  const { T } = regard.source.info.places[number];
   const rows = [];
   for (let i = 0; i < T; i++) rows.push([...await regard.source.row(number, head, i)]);
   return rows;
@@ -27,7 +27,7 @@ TILE = """async ([number, head, box, rows, cols, measure]) => {
 def test_every_weight_of_every_head(opened: Callable[..., Opened], name: str) -> None:
     page = opened(name)
     for number, place in enumerate(page.record.places):
-        for head in place.kept.heads:
+        for head in place.stored.heads:
             found = np.array(page.do(ROWS, [number, head]))
             np.testing.assert_allclose(found, place.tile(head).numpy(), atol=2e-5, err_msg=f"{place.name}, {head}")
 
@@ -59,7 +59,7 @@ def test_shares_by_gradient(opened: Callable[..., Opened]) -> None:
     np.testing.assert_allclose(np.reshape(tile["values"], (18, 11)), shares[2:20, 4:15].numpy(), atol=1e-4)
 
 
-def test_measures_go_round_by_one_key(opened: Callable[..., Opened]) -> None:
+def test_one_shortcut_cycles_through_the_measures(opened: Callable[..., Opened]) -> None:
     page = opened("grouped")
     seen = []
     for _ in range(4):
@@ -81,7 +81,7 @@ def test_tiles_are_means_over_cells(opened: Callable[..., Opened]) -> None:
     np.testing.assert_allclose(np.reshape(found["values"], (37, 50)), expected.numpy(), rtol=1e-3, atol=1e-7)
 
 
-def test_what_statistics_know(opened: Callable[..., Opened]) -> None:
+def test_rows_from_statistics_have_the_largest_weights(opened: Callable[..., Opened]) -> None:
     page = opened("statistics")
     top = page.record.places[0].statistics
     row = page.do("async () => [...await regard.source.row(0, 1, 4)].map((one) => Number.isNaN(one) ? -1 : one)")
@@ -98,19 +98,19 @@ def test_a_pair_adds_up_to_its_weight(opened: Callable[..., Opened], name: str, 
     weights = page.record.places[number].tile(head)
     for query, key in [(3, 2), (11, 9), (5, 5)]:
         pair = page.do("([n, h, i, j]) => regard.source.pair(n, h, i, j)", [number, head, query, key])
-        assert sum(pair["parts"]) == pytest.approx(pair["score"])
+        assert sum(pair["terms"]) == pytest.approx(pair["score"])
         assert pair["weight"] == pytest.approx(float(weights[query, key]), abs=2e-5)
-        if pair["seen"]:
-            logs = pair["score"] + pair["added"] - pair["lse"]
-            assert np.exp(min(0.0, logs)) * pair["gain"] == pytest.approx(pair["weight"], abs=1e-5)
+        if pair["visible"]:
+            logs = pair["score"] + pair["bias"] - pair["lse"]
+            assert np.exp(min(0.0, logs)) * pair["windowWeight"] == pytest.approx(pair["weight"], abs=1e-5)
 
 
 @pytest.mark.parametrize(("name", "token"), [("bert", 4), ("translator", 3), ("grouped", 17)])
-def test_rollout_is_that_of_the_library(opened: Callable[..., Opened], name: str, token: int) -> None:
+def test_rollout_equals_the_librarys(opened: Callable[..., Opened], name: str, token: int) -> None:
     page = opened(name, f"#view=layers&query={token}")
     page.wait("() => regard.views.layers.stages.length > 0")
     stages = page.do("() => regard.views.layers.numbers().stages")
-    layers = layers_of(page.record)
+    layers = rollout_layers(page.record)
     assert [stage["place"] for stage in stages] == [place.name for place in reversed(page.record.places)]
     for count, found in enumerate(stages, 1):  # back through so many of the last layers
         shares = rollout(layers[-count:])[layers[-1].queries]
@@ -119,13 +119,13 @@ def test_rollout_is_that_of_the_library(opened: Callable[..., Opened], name: str
             np.testing.assert_allclose(found["masses"][str(side)], share[token].numpy(), atol=1e-5)
 
 
-def test_words_are_sums_to_and_means_from_their_pieces(opened: Callable[..., Opened]) -> None:
+def test_words_pool_their_pieces(opened: Callable[..., Opened]) -> None:
     page = opened("bert", "#words=1&place=2&head=1&query=8")
     weights = page.record.places[2].tile(1)
     page.wait("() => regard.views.sentence.rows.size === 1")
     [row] = page.do("() => regard.views.sentence.numbers().rows")
     assert row["token"] == "unbelievable"
-    words = page.do("() => regard.views.sentence.numbers().lookedAt")
+    words = page.do("() => regard.views.sentence.numbers().keys")
     mean = weights[8:11].mean(0)
     assert row["weights"][words.index("quietly")] == pytest.approx(float(mean[5] + mean[6]), abs=2e-5)
     assert len(words) == 12

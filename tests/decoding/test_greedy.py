@@ -8,11 +8,11 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from decoding.toys import END, Toy, begin
-from regard.decoding import Greedy, Rules, Written, greedy_decode
+from regard.decoding import Greedy, Hypothesis, Rules, greedy_decode
 from regard.errors import SettingError
 
 
-def greedy(toy: Toy, rules: Rules, numbers, attention: bool = False) -> list[Written]:
+def greedy(toy: Toy, rules: Rules, numbers, attention: bool = False) -> list[Hypothesis]:
     state, first = begin(toy, numbers)
     return [text for (text,) in Greedy()(toy, state, first, rules, attention)]
 
@@ -21,9 +21,9 @@ def by_hand(toy: Toy, rules: Rules, number: int, row: int) -> tuple[list[int], b
     """The definition, token by token, over Python lists."""
     text: list[int] = []
     prefix = rules.prefix[row] if rules.prefix else ()
-    while len(text) < rules.longest:
+    while len(text) < rules.max_length:
         said = toy.opinion((number, 1, *text)).copy()
-        if rules.end is not None and len(text) < rules.shortest:
+        if rules.end is not None and len(text) < rules.min_length:
             said[rules.end] = -np.inf
         for ids in rules.banned:
             if list(ids[:-1]) == text[len(text) - len(ids) + 1 :] or len(ids) == 1:
@@ -38,14 +38,14 @@ def by_hand(toy: Toy, rules: Rules, number: int, row: int) -> tuple[list[int], b
 @settings(max_examples=40)
 @given(
     numbers=st.lists(st.integers(0, 99), min_size=1, max_size=6),
-    longest=st.integers(3, 12),
-    shortest=st.integers(0, 3),
+    max_length=st.integers(3, 12),
+    min_length=st.integers(0, 3),
     end=st.sampled_from([END, None]),
 )
-def test_it_is_the_likeliest_token_that_is_allowed(numbers, longest, shortest, end) -> None:
+def test_it_is_the_likeliest_token_that_is_allowed(numbers, max_length, min_length, end) -> None:
     toy = Toy(5, sharp=2.0)
     prefix = [[number % 4 + 1] * (number % 4) for number in numbers]
-    rules = Rules(end, longest, shortest, prefix, banned=[[3], [2, 2], [1, 4, 1]])
+    rules = Rules(end, max_length, min_length, prefix, banned=[[3], [2, 2], [1, 4, 1]])
     for row, (number, text) in enumerate(zip(numbers, greedy(toy, rules, numbers), strict=True)):
         assert (text.tokens, text.finished) == by_hand(toy, rules, number, row)
         steps = [*text.tokens, END] if text.finished else text.tokens
@@ -92,7 +92,7 @@ def test_no_gradient_is_kept() -> None:
 
 
 def test_what_it_cannot_promise_is_refused_in_words() -> None:
-    with pytest.raises(SettingError, match=r"required tokens, expected none\. Beam"):
+    with pytest.raises(SettingError, match=r"Required tokens need a beam search\. Pass Beam"):
         greedy(Toy(), Rules(END, 3, required=[[[1]]]), [0])
     assert greedy(Toy(), Rules(END, 3, required=[[]]), [0])
 
@@ -101,14 +101,14 @@ def test_no_rows_give_no_texts() -> None:
     assert greedy(Toy(), Rules(END, 3), []) == []
 
 
-@given(seed=st.integers(0, 50), prefix=st.lists(st.integers(0, 4), max_size=6), longest=st.integers(1, 7))
-def test_going_on_from_a_prefix(seed: int, prefix: list[int], longest: int) -> None:
+@given(seed=st.integers(0, 50), prefix=st.lists(st.integers(0, 4), max_size=6), max_length=st.integers(1, 7))
+def test_going_on_from_a_prefix(seed: int, prefix: list[int], max_length: int) -> None:
     """As Greedy does under Rules; a prefix may also hold the end, or be longer than what is written otherwise."""
     toy = Toy(5)
-    got = greedy_decode(toy, *begin(toy, [seed]), END, longest, prefix)
+    got = greedy_decode(toy, *begin(toy, [seed]), END, max_length, prefix)
     assert got[: len(prefix)] == prefix
-    if END not in prefix and len(prefix) <= longest:
-        [text] = greedy(Toy(5), Rules(END, longest, prefix=[prefix]), [seed])
+    if END not in prefix and len(prefix) <= max_length:
+        [text] = greedy(Toy(5), Rules(END, max_length, prefix=[prefix]), [seed])
         assert got == text.tokens
-    elif len(prefix) >= longest:
+    elif len(prefix) >= max_length:
         assert got == prefix

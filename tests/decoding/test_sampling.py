@@ -10,16 +10,16 @@ import pytest
 import torch
 
 from decoding.toys import END, Toy, begin, every_text
-from regard.decoding import Greedy, Rules, Sample, Written
+from regard.decoding import Greedy, Hypothesis, Rules, Sample
 from regard.errors import SettingError
 
 
-def sample(search: Sample, toy: Toy, rules: Rules, numbers, attention: bool = False) -> list[list[Written]]:
+def sample(search: Sample, toy: Toy, rules: Rules, numbers, attention: bool = False) -> list[list[Hypothesis]]:
     state, first = begin(toy, numbers)
     return search(toy, state, first, rules, attention)
 
 
-def plain(text: Written) -> tuple[list[int], list[float], bool]:
+def plain(text: Hypothesis) -> tuple[list[int], list[float], bool]:
     return text.tokens, text.log_probs, text.finished
 
 
@@ -27,7 +27,7 @@ def filtered(search: Sample, shares: np.ndarray, written=()) -> np.ndarray:
     """What a setting makes of the shares of some tokens, by its definition."""
     shares = shares.copy()
     for token in written:
-        shares[token] **= search.repetition
+        shares[token] **= search.repetition_penalty
     shares = shares ** (1 / search.temperature)
     shares /= shares.sum()
     order = np.argsort(-shares)
@@ -50,8 +50,8 @@ SETTINGS = [
     Sample(top_k=3),
     Sample(top_p=0.7),
     Sample(min_p=0.3),
-    Sample(repetition=3.0),
-    Sample(temperature=1.5, top_k=4, top_p=0.8, min_p=0.2, repetition=2.0),
+    Sample(repetition_penalty=3.0),
+    Sample(temperature=1.5, top_k=4, top_p=0.8, min_p=0.2, repetition_penalty=2.0),
 ]
 
 
@@ -59,7 +59,7 @@ SETTINGS = [
 def test_texts_come_as_often_as_they_are_likely(search: Sample) -> None:
     """Pearson's chi-square over all texts of two tokens: within five standard deviations, nothing impossible."""
     toy, rules, draws = Toy(5), Rules(END, 2), 4000
-    ((*texts,),) = sample(replace(search, count=draws, seed=1), toy, rules, [3])
+    ((*texts,),) = sample(replace(search, num_samples=draws, seed=1), toy, rules, [3])
     seen = Counter((tuple(text.tokens), text.finished) for text in texts)
     expected = {}
     for tokens, finished in every_text(5, rules):
@@ -79,10 +79,13 @@ def test_texts_come_as_often_as_they_are_likely(search: Sample) -> None:
 
 def test_a_row_draws_the_same_in_any_company() -> None:
     toy, numbers = Toy(6, places=3), list(range(9))
-    search, rules = Sample(temperature=1.5, repetition=1.2, count=2, seed=4), Rules(END, 12, rows=[7, *range(10, 18)])
+    search, rules = (
+        Sample(temperature=1.5, repetition_penalty=1.2, num_samples=2, seed=4),
+        Rules(END, 12, rows=[7, *range(10, 18)]),
+    )
     together = sample(search, toy, rules, numbers, attention=True)
     for row, number in enumerate(numbers):
-        (alone,) = sample(search, toy, rules.of([row]), [number], attention=True)
+        (alone,) = sample(search, toy, rules.select([row]), [number], attention=True)
         for one, other in zip(alone, together[row], strict=True):
             assert plain(one) == plain(other) and torch.equal(one.weights, other.weights)
 
@@ -98,7 +101,7 @@ def test_what_is_drawn_depends_on_seed_and_number() -> None:
     assert texts(0, [4, 3, 2, 1, 0]) == usual[::-1]
     assert texts(0, [2] * 5) == [usual[2]] * 5
     assert not any(one in usual for one in texts(1, None))
-    (several,) = sample(Sample(count=3), toy, Rules(None, 8), [3])
+    (several,) = sample(Sample(num_samples=3), toy, Rules(None, 8), [3])
     assert usual[0] in [text.tokens for text in several]
     assert [text.score for text in several] == sorted((text.score for text in several), reverse=True)
 
@@ -118,7 +121,7 @@ def test_the_global_chance_is_left_alone() -> None:
 @pytest.mark.parametrize("cold", [Sample(temperature=1e-6), Sample(top_k=1), Sample(top_p=1e-9), Sample(min_p=1.0)])
 def test_cold_it_is_greedy(cold: Sample) -> None:
     toy, numbers = Toy(6), list(range(6))
-    rules = Rules(END, 9, shortest=2, prefix=[[n % 5 + 1] * (n % 3) for n in numbers], banned=[[2], [3, 4]])
+    rules = Rules(END, 9, min_length=2, prefix=[[n % 5 + 1] * (n % 3) for n in numbers], banned=[[2], [3, 4]])
     greedy = Greedy()(toy, *begin(toy, numbers), rules)
     for (one,), (other,) in zip(sample(cold, toy, rules, numbers), greedy, strict=True):
         assert plain(one) == plain(other)
@@ -126,8 +129,8 @@ def test_cold_it_is_greedy(cold: Sample) -> None:
 
 def test_rules_hold_whatever_chance_says() -> None:
     toy = Toy(5, places=2)
-    rules = Rules(END, 6, shortest=2, prefix=[[4, 4]], banned=[[3], [1, 2]])
-    ((*texts,),) = sample(Sample(temperature=3.0, count=300), toy, rules, [5], attention=True)
+    rules = Rules(END, 6, min_length=2, prefix=[[4, 4]], banned=[[3], [1, 2]])
+    ((*texts,),) = sample(Sample(temperature=3.0, num_samples=300), toy, rules, [5], attention=True)
     assert len({tuple(text.tokens) for text in texts}) > 20
     for text in texts:
         steps = [*text.tokens, END] if text.finished else text.tokens
@@ -142,7 +145,7 @@ def test_a_penalty_makes_repeating_rare() -> None:
     toy = Toy(8, sharp=0.1)
 
     def repeats(penalty: float) -> int:
-        ((*texts,),) = sample(Sample(repetition=penalty, count=50), toy, Rules(None, 8), [0])
+        ((*texts,),) = sample(Sample(repetition_penalty=penalty, num_samples=50), toy, Rules(None, 8), [0])
         return sum(8 - len(set(text.tokens)) for text in texts)
 
     assert repeats(50.0) == 0 < repeats(1.2) < repeats(1.0) < repeats(0.5)
@@ -152,7 +155,7 @@ def test_a_penalty_makes_repeating_rare() -> None:
     "setting",
     [
         {"temperature": 0.0}, {"temperature": float("nan")}, {"top_k": 0}, {"top_p": 0.0}, {"top_p": 1.1},
-        {"min_p": -0.1}, {"repetition": 0.0}, {"seed": -1}, {"count": 0},
+        {"min_p": -0.1}, {"repetition_penalty": 0.0}, {"seed": -1}, {"num_samples": 0},
     ],
 )  # fmt: skip
 def test_settings_that_cannot_be_are_refused_in_words(setting) -> None:
@@ -162,9 +165,9 @@ def test_settings_that_cannot_be_are_refused_in_words(setting) -> None:
 
 
 def test_what_it_cannot_promise_is_refused_in_words() -> None:
-    with pytest.raises(SettingError, match="required tokens"):
+    with pytest.raises(SettingError, match="Required tokens"):
         sample(Sample(), Toy(), Rules(END, 3, required=[[[1]]]), [0])
 
 
 def test_no_rows_give_no_texts() -> None:
-    assert sample(Sample(count=2), Toy(), Rules(END, 3), []) == []
+    assert sample(Sample(num_samples=2), Toy(), Rules(END, 3), []) == []

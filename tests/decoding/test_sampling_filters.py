@@ -31,7 +31,7 @@ def test_by_hand() -> None:
     assert stays(sampling.min_p(logs, 0.5)) == [[1, 3, 4]]
     assert stays(sampling.min_p(logs, 1.0)) == [[1]]
     written = torch.tensor([[True, False, False, False, True]])
-    got = sampling.repeated(logs, written, 2.0).exp()
+    got = sampling.penalise_repetition(logs, written, 2.0).exp()
     torch.testing.assert_close(got, torch.tensor([[0.01, 0.4, 0.05, 0.25, 0.04]], dtype=torch.float64))
 
 
@@ -62,18 +62,18 @@ def test_a_constant_changes_nothing(seed: int, shift: float, share: float) -> No
 def test_what_is_drawn_follows_the_sum_of_shares() -> None:
     logs = SHARES.log().expand(6, -1)
     chances = torch.tensor([0.0, 0.0999, 0.1001, 0.4999, 0.5001, 1 - 2**-53], dtype=torch.float64)
-    assert sampling.drawn(logs, chances).tolist() == [0, 0, 1, 1, 2, 4]
+    assert sampling.draw(logs, chances).tolist() == [0, 0, 1, 1, 2, 4]
 
 
 @given(seed=st.integers(0, 999), chance=st.sampled_from([0.0, 0.3, 0.999, 1 - 2**-53]))
 def test_what_was_left_out_is_never_drawn(seed: int, chance: float) -> None:
     logs = sampling.top_k(rows(seed, 40, 7), 2)
-    found = sampling.drawn(logs, torch.full((40,), chance, dtype=torch.float64))
+    found = sampling.draw(logs, torch.full((40,), chance, dtype=torch.float64))
     assert (logs.gather(1, found.unsqueeze(1)) > -inf).all()
 
 
 def test_rows_of_nothing_give_some_token() -> None:
-    found = sampling.drawn(torch.full((1, 4), -inf), torch.tensor([0.5], dtype=torch.float64))
+    found = sampling.draw(torch.full((1, 4), -inf), torch.tensor([0.5], dtype=torch.float64))
     assert 0 <= int(found) < 4
 
 

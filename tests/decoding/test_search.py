@@ -12,16 +12,16 @@ from regard.errors import SettingError
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"longest": 0}, "longest=0, expected at least 1"),
-        ({"longest": 3, "shortest": 4}, "shortest=4, expected 0 to longest=3"),
-        ({"longest": 3, "shortest": -1}, "shortest=-1"),
-        ({"longest": 3, "banned": [[]]}, r"Rules\.banned: got a sequence of no tokens"),
-        ({"longest": 3, "required": [[[]]]}, r"Rules\.required: got a sequence of no tokens"),
-        ({"longest": 3, "prefix": [[1, 2, 3, 4]]}, r"Rules\.prefix: got a sequence of 4 tokens, expected at most"),
-        ({"longest": 1, "required": [[[1, 2]]]}, r"Rules\.required: got a sequence of 2 tokens, expected at most"),
-        ({"longest": 3, "prefix": [[1, END]]}, r"Rules\.prefix: got the end token 0"),
-        ({"longest": 3, "required": [[[END]]]}, r"Rules\.required: got the end token 0"),
-        ({"longest": 3, "banned": [[-1]]}, "a token below 0"),
+        ({"max_length": 0}, "max_length=0, expected at least 1"),
+        ({"max_length": 3, "min_length": 4}, "min_length=4, expected 0 to max_length=3"),
+        ({"max_length": 3, "min_length": -1}, "min_length=-1"),
+        ({"max_length": 3, "banned": [[]]}, r"Rules\.banned: A sequence is empty"),
+        ({"max_length": 3, "required": [[[]]]}, r"Rules\.required: A sequence is empty"),
+        ({"max_length": 3, "prefix": [[1, 2, 3, 4]]}, r"Rules\.prefix: got a sequence of 4 tokens, expected at most"),
+        ({"max_length": 1, "required": [[[1, 2]]]}, r"Rules\.required: got a sequence of 2 tokens, expected at most"),
+        ({"max_length": 3, "prefix": [[1, END]]}, r"Rules\.prefix: The end token 0 may not be in a sequence"),
+        ({"max_length": 3, "required": [[[END]]]}, r"Rules\.required: The end token 0 may not be in a sequence"),
+        ({"max_length": 3, "banned": [[-1]]}, "a negative token id"),
     ],
 )
 def test_rules_that_cannot_be(settings, words: str) -> None:
@@ -33,9 +33,9 @@ def test_rules_that_cannot_be(settings, words: str) -> None:
 @pytest.mark.parametrize(
     ("rules", "words"),
     [
-        (Rules(END, 3, prefix=[[1]]), "prefix of 1 rows, expected of all 2"),
-        (Rules(END, 3, rows=[1, 2, 3]), "rows of 3 rows, expected of all 2"),
-        (Rules(END, 3, banned=[[7]]), "token 7, expected 0 to 3, what the model can say"),
+        (Rules(END, 3, prefix=[[1]]), "prefix for 1 rows, expected one for each of 2"),
+        (Rules(END, 3, rows=[1, 2, 3]), "rows for 3 rows, expected one for each of 2"),
+        (Rules(END, 3, banned=[[7]]), "token 7, expected 0 to 3, the tokens of the model"),
         (Rules(END, 3, prefix=[[4], []]), "token 4, expected 0 to 3"),
         (Rules(4, 3), "token 4, expected 0 to 3"),
     ],
@@ -48,7 +48,7 @@ def test_rules_that_do_not_fit_the_rows(search, rules: Rules, words: str) -> Non
 
 def test_the_rules_of_some_rows() -> None:
     rules = Rules(END, 5, prefix=[[1], [2], [3]], required=[[], [[1]], [[2]]], banned=[[4]])
-    some = rules.of([2, 0])
+    some = rules.select([2, 0])
     assert some == Rules(END, 5, prefix=[[3], [1]], required=[[[2]], []], banned=[[4]], rows=[2, 0])
-    assert some.of([1, 1]).rows == [0, 0]
-    assert Rules(END, 5).of([4, 2]) == Rules(END, 5, rows=[4, 2])
+    assert some.select([1, 1]).rows == [0, 0]
+    assert Rules(END, 5).select([4, 2]) == Rules(END, 5, rows=[4, 2])

@@ -83,10 +83,10 @@ def begin(toy: Toy, numbers: Sequence[int]) -> tuple[Read, Tensor]:
 def every_text(size: int, rules: Rules, row: int = 0) -> Iterator[tuple[tuple[int, ...], bool]]:
     """All texts that the rules allow to a row, by trying everything; and whether they end or were cut off."""
     words = [token for token in range(size) if token != rules.end]
-    for length in range(rules.longest + 1):
+    for length in range(rules.max_length + 1):
         for text in product(words, repeat=length):
-            finished = length < rules.longest
-            if finished and (rules.end is None or length < rules.shortest):
+            finished = length < rules.max_length
+            if finished and (rules.end is None or length < rules.min_length):
                 continue
             if _follows(text, rules, row) and not _banned((*text, rules.end) if finished else text, rules, row):
                 yield text, finished

@@ -16,32 +16,46 @@ from regard.errors import CheckpointError, RegardError
 from regard.exports.ctranslate2 import QUANTIZATIONS, export
 from regard.runs import Run
 from regard.runs.weights import save_weights, weights_of
-from regard.text.grammar import drawn
+from regard.text.grammar import generated_corpus
 from regard.training.config.recipes import read_recipe, write_recipe
 from regard.training.recipe import Recipe
 from regard.training.tasks import TASKS
-from regard.training.tasks.language import TextFile
-from regard.training.tasks.translation.data import InFiles
+from regard.training.tasks.language import RawTextFile
+from regard.training.tasks.translation.data import ParallelFiles
 
 theirs = pytest.importorskip("ctranslate2")
 layers = pytest.importorskip("regard.exports.ctranslate2.layers")
 
 SIZES = ["data.valid=8", "model.layers=2", "model.width=32", "model.heads=4"]
 SMALL = {
-    "gpt": [*SIZES, "data.examples=20", "tokenizer.size=120", "batches.size=24"],
-    "character-gpt": [*SIZES, "data.examples=20", "batches.size=24"],
-    "transformer": [*SIZES, "data.examples=50", "model.hidden=48", "tokenizer.size=200", "target_tokenizer.size=190"],
+    "gpt": [*SIZES, "data.examples=20", "tokenizer.size=120", "batches.sequence_length=24"],
+    "character-gpt": [*SIZES, "data.examples=20", "batches.sequence_length=24"],
+    "transformer": [
+        *SIZES,
+        "data.examples=50",
+        "model.feedforward_dim=48",
+        "tokenizer.size=200",
+        "target_tokenizer.size=190",
+    ],
     "window-lm": ["data.examples=20", "data.valid=8", "tokenizer.size=120"],
 }
-LLAMA = ["norm=rms", "feed=swiglu", "bias=false", "feed_bias=false", "tied=false", "eps=1e-3", "base=500"]
-PAPER = ["order=post", "norm=layer", "activation=relu", "positions=sinusoidal", "gain=1", "project=false"]
+LLAMA = [
+    "norm=rms",
+    "activation=swiglu",
+    "bias=false",
+    "feedforward_bias=false",
+    "tied=false",
+    "eps=1e-3",
+    "rotary_base=500",
+]
+PAPER = ["order=post", "norm=layer", "activation=relu", "positions=sinusoidal", "embedding_lr_scale=1", "project=false"]
 FORMS = {
     "GPT-2": ("character-gpt", "positions=learned"),
-    "GPT-2, its own softmax, exact GELU": ("gpt", "positions=learned", "feed=gelu", "tied=false", "eps=1e-3"),
-    "GPT with sinusoids": ("gpt", "positions=sinusoidal", "feed=relu"),
+    "GPT-2, its own softmax, exact GELU": ("gpt", "positions=learned", "activation=gelu", "tied=false", "eps=1e-3"),
+    "GPT with sinusoids": ("gpt", "positions=sinusoidal", "activation=relu"),
     "Llama": ("gpt", *LLAMA),
-    "Llama, grouped heads": ("gpt", *LLAMA, "key_heads=2", "head=6"),
-    "Llama, one key head, biases": ("gpt", "norm=rms", "feed=swiglu", "key_heads=1"),
+    "Llama, grouped heads": ("gpt", *LLAMA, "key_heads=2", "head_dim=6"),
+    "Llama, one key head, biases": ("gpt", "norm=rms", "activation=swiglu", "key_heads=1"),
     "the recipe's Transformer": ("transformer",),
     "the same, norms after the sum": ("transformer", "order=post"),
     "Vaswani's": ("transformer", *PAPER),
@@ -49,13 +63,13 @@ FORMS = {
     "one key head, no biases": ("transformer", "positions=rotary", "key_heads=1", "bias=false"),
 }
 
-CHUNK = cache(drawn.chunk)
+CHUNK = cache(generated_corpus.chunk)
 
 
 @pytest.fixture(autouse=True)
 def _drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same sentences for all tests: drawing them takes longer than all the rest."""
-    monkeypatch.setattr(drawn, "chunk", CHUNK)
+    monkeypatch.setattr(generated_corpus, "chunk", CHUNK)
 
 
 def small(name: str, *model: str) -> Recipe:
@@ -89,10 +103,10 @@ def test_every_form_gives_the_same_tokens(form: str, tmp_path: Path) -> None:
 
 
 def test_a_translator_is_the_same_by_beam_and_attention(tmp_path: Path) -> None:
-    run = made(tmp_path / "run", small("transformer", "looks=0"))
+    run = made(tmp_path / "run", small("transformer", "alignment_layer=0"))
     export(run, tmp_path / "out")
     ours, text = Run.open(run).translator(), "The cat saw the dog ."
-    [best] = ours([text], Beam(1), ours.rules(longest=12), attention=True)
+    [best] = ours([text], Beam(1), ours.rules(max_length=12), attention=True)
     pieces = [ours.source.token(one) for one in ours.source.encode(text).ids]
     there = theirs.Translator(str(tmp_path / "out"))
     [found] = there.translate_batch([pieces], beam_size=1, max_decoding_length=12, return_attention=True)
@@ -113,9 +127,9 @@ def test_one_vocabulary_for_both_sides(tmp_path: Path) -> None:
 def test_text_of_ones_own_is_tried_with_any_tokens(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("the black cat sat on the mat .\nthe old dog saw it .\n" * 20, encoding="utf-8")
-    gpt = small("character-gpt").model_copy(update={"data": TextFile(train=text)})
+    gpt = small("character-gpt").model_copy(update={"data": RawTextFile(train=text)})
     assert export(made(tmp_path / "gpt", gpt), tmp_path / "gpt-out").equal == 8
-    translator = small("transformer").model_copy(update={"data": InFiles(source=text, target=text)})
+    translator = small("transformer").model_copy(update={"data": ParallelFiles(source=text, target=text)})
     run = made(tmp_path / "transformer", translator)
     text.unlink()  # what a run was trained on need not be there any more
     assert export(run, tmp_path / "transformer-out").equal == 8
@@ -135,20 +149,20 @@ def test_quantised_models_are_compared_and_not_refused(tmp_path: Path) -> None:
 def test_the_command_says_what_was_tried(tmp_path: Path) -> None:
     run = made(tmp_path / "run", small("gpt", *LLAMA))
     told = said("export", run, tmp_path / "out", "--to", "ctranslate2")
-    assert told.stdout.strip() == f"{tmp_path / 'out'}: {run} for ctranslate2; 8 texts come out the same"
+    assert told.stdout.strip() == f"{tmp_path / 'out'}: {run} for ctranslate2; 8 texts have equal outputs"
     told = said("export", run, tmp_path / "int8", "--to", "ctranslate2", "--quantization", "int8", "--json")
     found = json.loads(told.stdout)
     assert found["checked"] == 8 and 0 <= found["equal"] <= 8 and found["folder"] == str(tmp_path / "int8")
 
 
 def test_a_wrong_tensor_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, right = made(tmp_path / "run", small("gpt", *LLAMA)), layers.feed
+    run, right = made(tmp_path / "run", small("gpt", *LLAMA)), layers.set_feedforward
 
     def wrong(spec: object, work: object, before: object) -> None:
         right(spec, work, before)
         spec.linear_0.weight, spec.linear_0_noact.weight = spec.linear_0_noact.weight, spec.linear_0.weight
 
-    monkeypatch.setattr(layers, "feed", wrong)
+    monkeypatch.setattr(layers, "set_feedforward", wrong)
     with pytest.raises(CheckpointError, match=r"CTranslate2: got ln p = -\d+\.\d+ of '.+' after '.+', expected -\d+"):
         export(run, tmp_path / "out")
     assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".export*"))
@@ -158,26 +172,28 @@ def test_a_wrong_tensor_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_another_token_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from regard.exports.ctranslate2 import ctranslate2_verify
 
-    run, right = made(tmp_path / "run", small("gpt", *LLAMA)), ctranslate2_verify.VerifyLanguageModel.theirs
+    run, right = made(tmp_path / "run", small("gpt", *LLAMA)), ctranslate2_verify.VerifyLanguageModel.run_ctranslate2
 
     def wrong(self: object, folder: Path, compute: str) -> object:
         texts, likely = right(self, folder, compute)
         return [["<pad>", *text[1:]] for text in texts], likely
 
-    monkeypatch.setattr(ctranslate2_verify.VerifyLanguageModel, "theirs", wrong)
+    monkeypatch.setattr(ctranslate2_verify.VerifyLanguageModel, "run_ctranslate2", wrong)
     with pytest.raises(CheckpointError, match=r"got '<pad>' after '.+', expected '.+', as from the run"):
         export(run, tmp_path / "out")
 
 
 def test_refusals_are_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = made(tmp_path / "run", small("window-lm"))
-    with pytest.raises(RegardError, match=r"whose model is a WindowLM, expected a run of a GPT"):
+    with pytest.raises(RegardError, match=r"whose model is of type WindowLM, expected a run of a GPT"):
         export(run, tmp_path / "out")
-    with pytest.raises(RegardError, match=r"quantization 'int9', expected one of float16, .* Did you mean 'int8'"):
+    with pytest.raises(RegardError, match=r"Unknown quantization 'int9'. Did you mean 'int8'"):
         export(run, tmp_path / "out", "int9")
-    with pytest.raises(RegardError, match="run, which exists, expected a new folder"):
+    with pytest.raises(RegardError, match=r"run exists already\. Name a new folder"):
         export(run, run)
-    assert "expected --to ctranslate2" in str(said("export", run, tmp_path / "x", "--quantization", "int8").exception)
+    assert "--quantization needs --to ctranslate2" in str(
+        said("export", run, tmp_path / "x", "--quantization", "int8").exception
+    )
     monkeypatch.setattr("regard.exports.ctranslate2.find_spec", lambda name: None)
     with pytest.raises(RegardError, match=r"pip install 'regard\[ctranslate2\]'"):
         export(run, tmp_path / "out")

@@ -19,16 +19,16 @@ from regard.models.gpt import GPT
 from regard.models.transformer import Transformer
 from regard.runs import Run
 from regard.training.config.recipes import read_recipe
-from regard.training.run import train
 from regard.training.tasks import TASKS
+from regard.training.train_run import train
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
 SMALL = ["data.examples=60", "data.valid=4", "train.steps=1", "evaluate.every=1", "train.threads=1"]
-SMALL += ["evaluate.graded=0", "evaluate.samples=0"]
-TRANSLATOR = ["model.hidden=8", "model.states=8", "model.width=8", "evaluate.watch=loss"]
+SMALL += ["evaluate.generations=0", "evaluate.samples=0"]
+TRANSLATOR = ["model.hidden=8", "model.encoder_dim=8", "model.width=8", "evaluate.monitor=loss"]
 BERT = ["model.width=16", "model.layers=1", "model.heads=2"]
 RUNS = {
     "masked": ("bert", [*BERT, "data.reviews=0.2"]),
@@ -41,7 +41,10 @@ RUNS = {
     "rnn language": ("recurrent-lm", ["model.hidden=8", "model.width=8", "model.cell=rnn"]),
     "elmo": ("elmo", ["model.width=8"]),
     "luong": ("luong", TRANSLATOR),
-    "luong, local-m": ("luong", [*TRANSLATOR, "model.window=local-m", "model.feeding=false", "model.half_width=2"]),
+    "luong, local-m": (
+        "luong",
+        [*TRANSLATOR, "model.window=local-m", "model.input_feeding=false", "model.half_width=2"],
+    ),
     "luong, local-p": ("luong", [*TRANSLATOR, "model.window=local-p", "model.cell=lstm"]),
     "seq2seq": ("seq2seq", [*TRANSLATOR, "model.layers=2"]),
     "french": ("bahdanau", [*TRANSLATOR, "data.direction=fr-en"]),
@@ -51,7 +54,7 @@ QUICK = ("masked", "classifier")  # to draw a graph takes torch a few seconds: t
 
 def trained(folder: Path, kind: str) -> Path:
     name, sets = RUNS[kind]
-    train(read_recipe(name, [*SMALL, *sets], tasks=TASKS), folder, tell=lambda text: None)
+    train(read_recipe(name, [*SMALL, *sets], tasks=TASKS), folder, notify=lambda text: None)
     return folder
 
 
@@ -93,7 +96,7 @@ def test_a_batch_of_any_size_is_read_as_the_run_reads_it(exported, rows: int, le
     model = Run.open(run).model()
     with torch.no_grad():
         ours = model.bert(ids, lengths, segments)
-        words = model.guess(ours, model.bert.words)
+        words = model.lm_head(ours, model.bert.words)
     np.testing.assert_allclose(states, ours.numpy(), atol=1e-4)
     np.testing.assert_allclose(logits, words.numpy(), atol=1e-4)
     assert abs(states - model.bert(ids, lengths, 1 - segments).detach().numpy()).max() > 1e-3  # segments count
@@ -157,7 +160,7 @@ def test_a_step_of_the_decoder_is_a_step_of_the_run(translator: tuple[Path, Path
 def test_a_spoiled_weight_is_found(exported, tmp_path: Path) -> None:
     spoiled(*exported["classifier"], tmp_path, "model.onnx")
     (tmp_path / "model.onnx").write_bytes(b"no graph")
-    with pytest.raises(RegardError, match="a graph that onnxruntime refuses"):
+    with pytest.raises(RegardError, match="onnxruntime cannot run the graph"):
         check(exported["classifier"][0], tmp_path)
 
 
@@ -177,7 +180,7 @@ def spoiled(run: Path, folder: Path, copy: Path, file: str) -> None:
     values = onnx.numpy_helper.to_array(largest) + 0.05 * np.random.default_rng(0).normal(size=largest.dims)
     largest.CopyFrom(onnx.numpy_helper.from_array(values.astype(np.float32), largest.name))
     onnx.save(graph, copy / file)
-    with pytest.raises(RegardError, match=r"(differ by|another token).*does not say what the run says"):
+    with pytest.raises(RegardError, match=r"(differ by|another token).*The graph and the run disagree"):
         check(run, copy)
 
 
@@ -186,10 +189,10 @@ def test_a_graph_that_fails_its_trial_is_not_left_behind(
 ) -> None:
     run, folder = exported["classifier"]
 
-    def copied(graph: Graph, out: Path, longest: int | None) -> None:
+    def copied(graph: Graph, out: Path, max_length: int | None) -> None:
         (out / graph.file).write_bytes((folder / graph.file).read_bytes())
 
-    monkeypatch.setattr("regard.exports.onnx.draw", copied)
+    monkeypatch.setattr("regard.exports.onnx.write_graph", copied)
     monkeypatch.setattr("regard.exports.onnx.onnx_verify.TOLERANCE", -1.0)
     with pytest.raises(RegardError, match="logits of text 1 that differ by"):
         export(run, tmp_path / "out")
@@ -198,18 +201,18 @@ def test_a_graph_that_fails_its_trial_is_not_left_behind(
 
 def test_what_is_not_drawn_is_refused_in_words(exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, folder = exported["classifier"]
-    with pytest.raises(RegardError, match="which exists, expected a new folder"):
+    with pytest.raises(RegardError, match=r"exists already\. Name a new folder"):
         export(run, folder)
-    with pytest.raises(RegardError, match="which is no run"):
+    with pytest.raises(RegardError, match="is not a run"):
         export(tmp_path / "nothing", tmp_path / "out")
     for model in (GPT(9, 4, 1, 1, 3), Transformer.__new__(Transformer)):  # by what they are, whatever their sizes
         found = SimpleNamespace(model=model)
-        monkeypatch.setattr("regard.exports.onnx.adapter", lambda run, attends, found=found: found)
-        refused = rf"got a {type(model).__name__}, expected a BERT .*`--to ctranslate2` or `--to hf`"
+        monkeypatch.setattr("regard.exports.onnx.adapter", lambda run, require_attention, found=found: found)
+        refused = rf"got a model of type {type(model).__name__}, expected a BERT .*`--to ctranslate2` or `--to hf`"
         with pytest.raises(RegardError, match=refused):
             export(run, tmp_path / "out")
     monkeypatch.setattr("regard.exports.onnx.find_spec", lambda name: None if name == "onnxscript" else name)
-    with pytest.raises(RegardError, match=r"no onnxscript, .*pip install 'regard\[onnx\]'"):
+    with pytest.raises(RegardError, match=r"Missing packages: onnxscript.*pip install 'regard\[onnx\]'"):
         export(run, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -227,5 +230,5 @@ def test_a_run_on_text_of_its_own_is_tried_with_random_tokens(tmp_path: Path) ->
     (tmp_path / "text.txt").write_text("the cat sat on the mat .\nthe dog saw the cat .\n" * 30, encoding="utf-8")
     data = f'data={{kind="text",train="{tmp_path / "text.txt"}"}}'
     sets = [*SMALL[2:], data, "model.hidden=8", "model.width=8", "batches.lanes=2"]
-    train(read_recipe("recurrent-lm", sets, tasks=TASKS), tmp_path / "run", tell=lambda text: None)
+    train(read_recipe("recurrent-lm", sets, tasks=TASKS), tmp_path / "run", notify=lambda text: None)
     assert export(tmp_path / "run", tmp_path / "out").equal == 6

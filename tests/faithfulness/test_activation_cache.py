@@ -1,4 +1,4 @@
-"""Runs that begin at a place say what whole runs say, and do not do again what was done before it."""
+"""The activation cache: cached runs equal whole runs, and do not repeat what comes before the place."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.faithfulness.counterfactual import Replay
+from regard.faithfulness.counterfactual import ActivationCache
 
 
 class Place(nn.Module):
-    """Where somebody interferes: the number is added here, and the place is told that it has been reached."""
+    """The place of an intervention: adds a number, and calls `reached` first."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Place(nn.Module):
 
 
 class Block(nn.Module):
-    """Two layers and, between them, a place or none."""
+    """Two layers, optionally with a place between them."""
 
     def __init__(self, place: nn.Module | None = None) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    """A table that is used before, within and after blocks; the second of three has the place, called `times`."""
+    """An embedding used before and after three blocks; the second one has the place, and is called `times` times."""
 
     def __init__(self, times: int = 1) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ IDS = torch.tensor([[1, 4, 2]])
 
 
 def counting(model: nn.Module) -> Counter[str]:
-    """How often each module ran its own forward, from now on."""
+    """Counts the forward calls of each module."""
     found: Counter[str] = Counter()
 
     def counted(name: str, forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -82,27 +82,27 @@ def model(request: pytest.FixtureRequest) -> Model:
 
 
 @torch.no_grad()
-def test_the_same_as_without(model: Model) -> None:
-    replay = Replay(model)
-    model.place.reached = replay.here
+def test_cached_runs_equal_whole_runs(model: Model) -> None:
+    cache = ActivationCache(model)
+    model.place.reached = cache.reach_place
     for added in (0.0, 0.0, 0.7, -2.0, 0.7):
         model.place.added = added
         expected = model(IDS)
-        with replay.running():
+        with cache.run():
             found = model(IDS)
         assert torch.equal(found, expected)
 
 
 @torch.no_grad()
-def test_what_lies_below_is_not_done_again(model: Model) -> None:
-    replay, ran = Replay(model), counting(model)
-    model.place.reached = replay.here
-    with replay.running():
+def test_modules_before_the_place_are_not_run_again(model: Model) -> None:
+    cache, ran = ActivationCache(model), counting(model)
+    model.place.reached = cache.reach_place
+    with cache.run():
         model(IDS)
     whole = dict(ran)
     assert whole["below"] == whole["below.first"] == 2 and whole["table"] == 3
     ran.clear()
-    with replay.running():
+    with cache.run():
         model(IDS)
     below = {"below", "below.first", "below.second"}
     assert not below & ran.keys()
@@ -113,66 +113,66 @@ def test_what_lies_below_is_not_done_again(model: Model) -> None:
 
 
 @torch.no_grad()
-def test_without_a_place_nothing_is_left_to_do(model: Model) -> None:
-    """Whatever was done before the end of a run in which nobody spoke is known."""
-    replay, ran = Replay(model), counting(model)
-    with replay.running():
+def test_without_a_place_everything_is_cached(model: Model) -> None:
+    """All modules of a run that never reaches a place are cached."""
+    cache, ran = ActivationCache(model), counting(model)
+    with cache.run():
         expected = model(IDS)
     ran.clear()
-    with replay.running():
+    with cache.run():
         assert torch.equal(model(IDS), expected)
     assert set(ran) == {""}
 
 
 @torch.no_grad()
 def test_the_model_is_left_as_it_was(model: Model) -> None:
-    replay = Replay(model)
-    model.place.reached = replay.here
+    cache = ActivationCache(model)
+    model.place.reached = cache.reach_place
     before = model(IDS)
 
     def fail() -> None:
-        replay.here()
+        cache.reach_place()
         raise RuntimeError("enough")
 
     for _ in range(2):
         model.place.reached = fail
-        with pytest.raises(RuntimeError, match="enough"), replay.running():
+        with pytest.raises(RuntimeError, match="enough"), cache.run():
             model(IDS)
         assert not any("forward" in vars(one) for one in model.modules())
-        model.place.reached = replay.here
+        model.place.reached = cache.reach_place
         assert torch.equal(model(IDS), before)
         for _ in range(2):
-            with replay.running():
+            with cache.run():
                 assert torch.equal(model(IDS), before)
 
 
 @torch.no_grad()
-def test_a_forward_that_somebody_else_has_put_there_stays(model: Model) -> None:
+def test_a_patched_forward_stays(model: Model) -> None:
     def own(x: Tensor) -> Tensor:
         return 2 * x
 
     model.above.forward = own  # type: ignore[method-assign]
-    replay = Replay(model)
-    model.place.reached = replay.here
+    cache = ActivationCache(model)
+    model.place.reached = cache.reach_place
     expected = model(IDS)
     for _ in range(2):
-        with replay.running():
+        with cache.run():
             assert torch.equal(model(IDS), expected)
     assert model.above.forward is own
 
 
-def test_gradients_reach_what_is_put_in_at_the_place(model: Model) -> None:
-    replay = Replay(model)
-    model.place.reached = replay.here
-    with torch.no_grad(), replay.running():
+def test_gradients_reach_the_place(model: Model) -> None:
+    cache = ActivationCache(model)
+    model.place.reached = cache.reach_place
+    with torch.no_grad(), cache.run():
         model(IDS)
-    slopes = []
+    gradients = []
     for running in (True, False):
         model.place.added = torch.tensor(0.3, requires_grad=True)  # type: ignore[assignment]
         if running:
-            with replay.running():
+            with cache.run():
                 model(IDS).sum().backward()
         else:
             model(IDS).sum().backward()
-        slopes.append(model.place.added.grad)  # type: ignore[attr-defined]
-    torch.testing.assert_close(*slopes)
+        gradients.append(model.place.added.grad)  # type: ignore[attr-defined]
+    torch.testing.assert_close(*gradients)

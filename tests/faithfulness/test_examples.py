@@ -1,4 +1,4 @@
-"""Examples from files and of the built-in corpus, in the kind that a model takes."""
+"""Examples for an audit, from files and from the built-in corpus, for each kind of model."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def test_a_table_for_a_classifier(tmp_path: Path) -> None:
 
 def test_a_text_a_line(tmp_path: Path) -> None:
     plain = written(tmp_path / "a.txt", "the cat\n\na dog\nit\n")
-    for asker in (classifier(), filler(), language_model(), translating()):
-        assert read_examples(plain, asker, 2) == ["the cat", "a dog"]
+    for adapter in (classifier(), filler(), language_model(), translating()):
+        assert read_examples(plain, adapter, 2) == ["the cat", "a dog"]
     pairs = written(tmp_path / "b.txt", "the cat\tle chat\na dog\tun chien\t0-0 1-1\n")
     assert read_examples(pairs, translating(), 9) == [
         ("the cat", "le chat"),
@@ -39,8 +39,8 @@ def test_a_text_a_line(tmp_path: Path) -> None:
     ]
 
 
-def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"no column 'label'"):
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"Unknown column 'label'. Known: kind, text"):
         read_examples(written(tmp_path / "a.tsv", "text\tkind\nthe cat\tx\n"), classifier(), 9)
     with pytest.raises(CorpusError, match="no text"):
         read_examples(written(tmp_path / "a.txt", "\n\n"), classifier(), 9)

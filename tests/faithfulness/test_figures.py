@@ -1,4 +1,4 @@
-"""Figures of an audit: SVG that can be read, holds every map, follows the page's colours, and is the same twice."""
+"""Figures of the report: valid, deterministic SVG with every map, in the colours of the page."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from regard.faithfulness.pages import figures
 from regard.faithfulness.pages.figures import (
     VARIABLES,
     Panel,
-    adversary_figure,
-    drawn,
-    erasure_figure,
-    means_figure,
-    permuting_figure,
+    draw_adversary,
+    draw_erasure,
+    draw_means,
+    draw_permutation,
+    pick_layers,
 )
 from regard.faithfulness.report import Report
 
@@ -28,10 +28,10 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def means(report: Report, layers: list[str]) -> str:
-    return means_figure(report, [*layers, "rollout", "random"], [Panel("tau gradient"), Panel("precision")], "means")
+    return draw_means(report, [*layers, "rollout", "random"], [Panel("tau_gradient"), Panel("precision")], "means")
 
 
-FIGURES = [means, permuting_figure, adversary_figure, erasure_figure]
+FIGURES = [means, draw_permutation, draw_adversary, draw_erasure]
 Draw = Callable[[Report, list[str]], str]
 
 
@@ -65,21 +65,21 @@ def test_colours_are_those_of_the_page(draw: Draw) -> None:
 
 
 @pytest.mark.parametrize("draw", FIGURES)
-def test_what_is_pointed_at_is_there_once(draw: Draw) -> None:
+def test_every_id_is_unique_and_referenced_ids_exist(draw: Draw) -> None:
     svg = once(draw)
     ids = re.findall(r'\bid="([^"]+)"', svg)
     assert len(ids) == len(set(ids))
     assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', svg)) <= set(ids)
 
 
-def test_figures_can_stand_in_one_page() -> None:
+def test_figures_share_no_ids() -> None:
     ids = [re.findall(r'\bid="([^"]+)"', once(draw)) for draw in FIGURES]
     flat = [one for some in ids for one in some]
     assert len(flat) == len(set(flat))
 
 
 @pytest.mark.parametrize("draw", FIGURES)
-def test_names_are_never_read_as_formulas_or_markup(draw: Draw) -> None:
+def test_names_are_never_formulas_or_markup(draw: Draw) -> None:
     plain = reports.made()
     name = "enc.<b>$x_1$.self"
     report = Report(
@@ -88,40 +88,40 @@ def test_names_are_never_read_as_formulas_or_markup(draw: Draw) -> None:
         [],
         [
             {**one, "maps": {key.replace("enc.1.self", name): x for key, x in one["maps"].items()}}
-            for one in plain.examined
+            for one in plain.examples
         ],
     )
     assert name in texts(draw(report, ["enc.0.self", name]))
 
 
-def test_a_band_marks_chance_only_where_chance_was_measured() -> None:
+def test_a_band_marks_random_maps_where_they_were_measured() -> None:
     report = reports.made()
-    assert "var(--band" in means_figure(report, LAYERS, [Panel("tau gradient")], "a")
-    assert "var(--band" not in means_figure(report, LAYERS, [Panel("class change")], "a")
+    assert "var(--band" in draw_means(report, LAYERS, [Panel("tau_gradient")], "a")
+    assert "var(--band" not in draw_means(report, LAYERS, [Panel("class_sensitivity")], "a")
 
 
-def test_each_decision_is_a_point_until_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_decisions_are_thinned_out_above_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     report = reports.made(12)
-    points = permuting_figure(report, LAYERS).count("<use")
-    monkeypatch.setattr(figures, "POINTS", 24)
-    fewer = permuting_figure(report, LAYERS)
+    points = draw_permutation(report, LAYERS).count("<use")
+    monkeypatch.setattr(figures, "MAX_POINTS", 24)
+    fewer = draw_permutation(report, LAYERS)
     assert points - fewer.count("<use") == 4 * (12 - 6)  # two layers, exchanged and even weights
     assert "largest weight (6 of 12 decisions drawn)" in texts(fewer)
 
 
 def test_the_bound_is_marked() -> None:
-    assert {"0", "0.35", "ln 2"} <= set(texts(adversary_figure(reports.made(3), LAYERS)))
+    assert {"0", "0.35", "ln 2"} <= set(texts(draw_adversary(reports.made(3), LAYERS)))
 
 
-def test_too_few_for_an_interval_is_a_point_without_one() -> None:
+def test_an_estimate_without_an_interval_is_a_point() -> None:
     report = reports.made(2)
-    assert report.of("enc.0.self")["tau gradient"].low is None
+    assert report.estimates("enc.0.self")["tau_gradient"].low is None
     assert set(LAYERS) <= set(texts(means(report, LAYERS)))
 
 
-def test_of_many_layers_some_are_drawn_from_first_to_last() -> None:
-    assert drawn(LAYERS) == LAYERS
+def test_of_many_layers_some_are_drawn() -> None:
+    assert pick_layers(LAYERS) == LAYERS
     many = [str(number) for number in range(48)]
-    some = drawn(many)
-    assert len(some) == figures.PANELS == len(set(some)) and some[0] == "0" and some[-1] == "47"
+    some = pick_layers(many)
+    assert len(some) == figures.MAX_PANELS == len(set(some)) and some[0] == "0" and some[-1] == "47"
     assert some == sorted(some, key=int)

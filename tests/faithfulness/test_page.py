@@ -1,4 +1,4 @@
-"""The page of an audit: whole, escaped, alone; with every verdict and number, without tests that were not made."""
+"""The report page: valid, escaped and offline, with every verdict and number, and only tests that were run."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ import pytest
 from faithfulness import reports
 from regard.faithfulness.findings import BADGES, Status, Verdict
 from regard.faithfulness.pages import decisions as parts
-from regard.faithfulness.pages.glossary import SIGNS, TESTS, called, short, told
-from regard.faithfulness.pages.page import page
-from regard.faithfulness.pages.sections import SECTIONS, Section, made
-from regard.faithfulness.pages.tables import headline
+from regard.faithfulness.pages.glossary import STATUS_SYMBOLS, TESTS, display_names, format_value, shorten_places
+from regard.faithfulness.pages.report_page import render_report
+from regard.faithfulness.pages.sections import SECTIONS, ReportSection, present_sections
+from regard.faithfulness.pages.tables import write_headline
 from regard.faithfulness.report import Report
 
 VOID = {"meta", "br", "wbr"}
 
 
 class Read(HTMLParser):
-    """Reads a page: its text, what it links to, and whether every element ends where it should."""
+    """Parses a page: its text, its attributes, and whether every element is closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.open: list[str] = []
         self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
+        self.reason: list[str] = []
         self.feed(text)
         self.close()
 
@@ -47,11 +47,11 @@ class Read(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        self.words.append(data)
+        self.reason.append(data)
 
     @property
     def text(self) -> str:
-        return "".join(self.words)
+        return "".join(self.reason)
 
     def all(self, name: str) -> list[str]:
         return [value for _, attributes in self.tags if (value := attributes.get(name)) is not None]
@@ -59,7 +59,7 @@ class Read(HTMLParser):
 
 @cache
 def whole() -> str:
-    return page(reports.made())
+    return render_report(reports.made())
 
 
 @cache
@@ -67,7 +67,7 @@ def read() -> Read:
     return Read(whole())
 
 
-def test_elements_end_where_they_should_and_ids_are_given_once() -> None:
+def test_elements_are_closed_and_ids_are_unique() -> None:
     assert read().open == []
     ids = read().all("id")
     assert len(ids) == len(set(ids))
@@ -76,10 +76,10 @@ def test_elements_end_where_they_should_and_ids_are_given_once() -> None:
 
 
 def test_the_same_bytes_twice() -> None:
-    assert page(reports.made()) == whole()
+    assert render_report(reports.made()) == whole()
 
 
-def test_nothing_that_was_read_is_taken_for_html() -> None:
+def test_text_is_never_markup() -> None:
     assert reports.NASTY not in whole() and "<b>positive" not in whole()
     assert escape(reports.NASTY) in whole() and escape("<b>positive") in whole()
     assert [tag for tag, _ in read().tags].count("script") == 1
@@ -96,106 +96,115 @@ def test_nothing_is_loaded_and_one_script_may_run() -> None:
     assert policy is not None and "default-src 'none'" in policy and f"script-src 'sha256-{digest}'" in policy
 
 
-def test_every_verdict_is_in_it_with_a_sign_and_a_word() -> None:
+def test_every_verdict_has_a_symbol_and_a_reason() -> None:
     report = reports.made()
     assert {one.kind for one in report.verdicts} == {"head", "layer", "method"}
     for one in report.verdicts:
-        assert escape(one.words) in whole()
-        assert f">{SIGNS[one.status]}</span>" in whole()
+        assert escape(one.reason) in whole()
+        assert f">{STATUS_SYMBOLS[one.status]}</span>" in whole()
     assert len(re.findall(r'<article class="verdict', whole())) == len(report.verdicts)
 
 
-def test_the_grid_leads_to_the_verdict_of_each_head() -> None:
+def test_the_grid_links_the_verdict_of_each_head() -> None:
     numbers = {f"verdict-{n}": one for n, one in enumerate(reports.made().verdicts)}
     cells = re.findall(r'<td class="\w+"><a href="#([\w-]+)" title="([^"]*)"[^>]*>(.)</a>', whole())
     assert len(cells) == 4
     for anchor, title, sign in cells:
         one = numbers[anchor]
         place, head = one.map.split("/")
-        assert title == f"{place}, head {head}: {BADGES[one.status]}" and sign == SIGNS[one.status]
+        assert title == f"{place}, head {head}: {BADGES[one.status]}" and sign == STATUS_SYMBOLS[one.status]
 
 
-def test_every_number_is_in_it() -> None:
+def test_every_number_is_in_the_table() -> None:
     report = reports.made()
     table = whole()[whole().index('<section id="numbers">') :]
     rows = re.findall(r'<tr><th scope="row">(.*?)</th><td class="number">(.*?)</td>', table)
     assert sorted(rows) == sorted(
-        (TESTS[one.test].label, told(one.test, one.estimate.value)) for one in report.findings
+        (TESTS[one.test].label, format_value(one.test, one.estimate.value)) for one in report.findings
     )
 
 
-def test_every_test_of_an_audit_has_a_name_and_a_section_or_is_part_of_one() -> None:
+def test_every_test_of_an_audit_is_in_the_glossary_and_in_a_section() -> None:
     made = {one.test for one in reports.made().findings}
     assert made <= set(TESTS)
     assert made <= {test for section in SECTIONS for test in section.tests}
 
 
-def test_every_test_that_was_made_has_a_section() -> None:
+def test_every_test_that_was_run_has_a_section() -> None:
     for section in SECTIONS:
         assert f'<section id="{section.name}">' in whole() and f'href="#{section.name}"' in whole()
         assert escape(section.title) in whole() and escape(section.paper) in whole()
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda one: one.name)
-def test_a_test_that_was_not_made_has_no_section(section: Section) -> None:
-    alone = page(reports.only(reports.made(3), *section.tests))
+def test_a_test_that_was_not_run_has_no_section(section: ReportSection) -> None:
+    alone = render_report(reports.only(reports.made(3), *section.tests))
     for one in SECTIONS:
         assert (f'<section id="{one.name}">' in alone) == (one is section)
         assert (f'href="#{one.name}"' in alone) == (one is section)
 
 
-def test_without_truth_or_maps_there_is_neither_planted_truth_nor_an_example() -> None:
+def test_without_evidence_or_maps_there_is_no_ground_truth_and_no_example() -> None:
     report = reports.made(3, truth=False, shown=False)
-    assert "planted" not in [one.name for one in made(report)]
-    left = page(reports.only(report))
+    assert "ground-truth" not in [one.name for one in present_sections(report)]
+    left = render_report(reports.only(report))
     assert 'id="decisions"' not in left and 'href="#decisions"' not in left and "<mark" not in left
     assert 'id="decisions"' in whole() and 'href="#decisions"' in whole()
 
 
-def test_planted_truth_is_ranked_by_precision() -> None:
-    report, figure = reports.made(), re.search(r'<section id="planted">.*?</svg>', whole(), re.DOTALL)
-    values = {name: report.of(one)["precision"].value for one, name in called(report).items() if one != "gradient"}
+def test_ground_truth_is_ranked_by_precision() -> None:
+    report, figure = reports.made(), re.search(r'<section id="ground-truth">.*?</svg>', whole(), re.DOTALL)
+    values = {
+        name: report.estimates(one)["precision"].value
+        for one, name in display_names(report).items()
+        if one != "gradient"
+    }
     assert figure is not None
     names = [name for name in re.findall(r">([^<>]+)</text>", figure[0]) if name in values]
     assert sorted(names) == ["enc.0.self", "enc.1.self", "random (control)", "rollout"]
     assert names == sorted(names, key=lambda name: -values[name])
 
 
-def test_who_decides_what_and_how_often_rightly() -> None:
-    assert "12 decisions, right in 75.0% [" in read().text
+def test_the_accuracy_is_stated() -> None:
+    assert "12 decisions, accuracy 75.0% [" in read().text
     facts = {**reports.made().facts, "accuracy": None, "decisions": 1}
     assert (
-        "1 decision, not known which are right" in Read(page(replace(reports.only(reports.made(3)), facts=facts))).text
+        "1 decision, accuracy unknown" in Read(render_report(replace(reports.only(reports.made(3)), facts=facts))).text
     )
 
 
 @pytest.mark.parametrize(
     ("statuses", "words"),
     [
-        (["explains"], "The attention of this model explains what it decides."),
-        (["does not explain"] * 3, "None of the 3 layers explains what the model decides."),
-        (["explains", "points", "points"], "Of 3 layers, 1 explains what the model decides and 2 point at words"),
-        ([], "No layer was put to the tests."),
+        (["explains"], "The attention of this model explains its decisions."),
+        (["does not explain"] * 3, "None of the 3 layers explains the model's decisions."),
+        (
+            ["explains", "informative", "informative"],
+            "Of 3 layers, 1 explains the model's decisions and 2 are informative",
+        ),
+        ([], "No layer was tested."),
     ],
 )
 def test_the_headline_counts_layers(statuses: list[Status], words: str) -> None:
     verdicts = [Verdict(f"layer.{n}", "layer", status, "") for n, status in enumerate(statuses)]
-    assert headline(Report({}, [], [*verdicts, Verdict("rollout", "method", "points", "")], [])).startswith(words)
+    assert write_headline(Report({}, [], [*verdicts, Verdict("rollout", "method", "informative", "")], [])).startswith(
+        words
+    )
 
 
-def test_words_are_shaded_by_what_a_map_gives_them() -> None:
+def test_words_are_shaded_by_their_scores() -> None:
     marks = re.findall(r'<mark( class="against")? style="--w:([\d.]+)" title="([^"]*)">(.*?)</mark>', whole())
     assert ("", "1.00", "0.7", "good") in marks and ("", "0.29", "0.2", "not") in marks  # of a layer
     assert (' class="against"', "0.50", "-0.5", "not") in marks  # of a method
     assert all(0 <= float(weight) <= 1 for _, weight, _, _ in marks)
 
 
-def test_examples_are_the_best_the_worst_and_the_surest_mistake() -> None:
+def test_examples_are_the_best_the_worst_and_the_most_confident_error() -> None:
     known = [reports.decision(number) for number in range(6)]
-    known[4] |= {"p": 0.99, "right": False}
+    known[4] |= {"p": 0.99, "correct": False}
     known[2]["maps"]["enc.1.self"]["comprehensiveness"] = 0.9
     known[3]["maps"]["enc.1.self"]["comprehensiveness"] = -0.2
-    picked = parts._picked(known, "enc.1.self")
+    picked = parts._pick_decisions(known, "enc.1.self")
     assert [one["number"] for _, one in picked] == [2, 3, 4]
 
 
@@ -208,33 +217,35 @@ def test_examples_are_the_best_the_worst_and_the_surest_mistake() -> None:
         (["plain", "words"], " plain words"),
     ],
 )
-def test_tokens_are_read_as_text(tokens: list[str], text: str) -> None:
-    assert "".join(gap + token for gap, token in parts._spelled(tokens)) == text
+def test_tokens_are_joined_to_text(tokens: list[str], text: str) -> None:
+    assert "".join(gap + token for gap, token in parts._split_spaces(tokens)) == text
 
 
-def test_long_texts_are_cut_with_a_word() -> None:
-    one = reports.decision(1) | {"tokens": ["a"] * 500, "shown": {"enc.0.self": [0.1] * 500}}
-    line = parts._line("enc.0.self", "enc.0.self", one)
-    assert line.count("<mark") == parts.TOKENS and f"{500 - parts.TOKENS} more" in line
+def test_long_texts_are_truncated() -> None:
+    one = reports.decision(1) | {"tokens": ["a"] * 500, "attributions": {"enc.0.self": [0.1] * 500}}
+    line = parts._shaded_line("enc.0.self", "enc.0.self", one)
+    assert line.count("<mark") == parts.MAX_TOKENS and f"{500 - parts.MAX_TOKENS} more" in line
 
 
-def test_numbers_are_told_as_their_tests_have_them() -> None:
+def test_numbers_are_formatted_by_test() -> None:
     assert (
-        told("permuted", 0.123) == "12.3%" and told("points", 0.05) == "+5.0%" and told("tau gradient", -0.5) == "-0.50"
+        format_value("permuted", 0.123) == "12.3%"
+        and format_value("comprehensiveness_gain", 0.05) == "+5.0%"
+        and format_value("tau_gradient", -0.5) == "-0.50"
     )
-    assert told("tau gradient", -0.004) == "0.00" and told("no such test", 0.5) == "0.50"
+    assert format_value("tau_gradient", -0.004) == "0.00" and format_value("no such test", 0.5) == "0.50"
 
 
-def test_places_are_called_as_shortly_as_they_differ() -> None:
-    assert short(["a.b.blocks.0.self", "a.b.blocks.1.self"]) == {
+def test_places_lose_their_common_prefix() -> None:
+    assert shorten_places(["a.b.blocks.0.self", "a.b.blocks.1.self"]) == {
         "a.b.blocks.0.self": "blocks.0.self",
         "a.b.blocks.1.self": "blocks.1.self",
     }
-    assert short(["pooling"]) == {"pooling": "pooling"}
-    assert short(["a.cross", "b.self"]) == {"a.cross": "a.cross", "b.self": "b.self"}
-    assert short(["a", "a.b"]) == {"a": "a", "a.b": "a.b"}
+    assert shorten_places(["pooling"]) == {"pooling": "pooling"}
+    assert shorten_places(["a.cross", "b.self"]) == {"a.cross": "a.cross", "b.self": "b.self"}
+    assert shorten_places(["a", "a.b"]) == {"a": "a", "a.b": "a.b"}
 
 
-def test_too_few_examples_are_said_to_be_too_few() -> None:
-    left = page(reports.only(reports.made(2)))
-    assert "There are too few examples" in left and "Too few examples to say anything." in left
+def test_too_few_examples_are_stated() -> None:
+    left = render_report(reports.only(reports.made(2)))
+    assert "There are too few examples" in left and "Too few examples for a verdict." in left

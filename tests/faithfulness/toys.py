@@ -1,4 +1,4 @@
-"""Models small enough to work out by hand, the askers that ask them, and one whose answers are written down."""
+"""Adapters of models small enough to compute by hand, and one whose probabilities are given."""
 
 from __future__ import annotations
 
@@ -9,64 +9,66 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from regard.adapters.case import Case, Example, Row
+from regard.adapters.case import Case, Example, InputRow
 from regard.adapters.causal_lm import CausalLMAdapter
 from regard.adapters.encoder import ClassifierAdapter, MaskedLMAdapter
 from regard.adapters.translator import TranslatorAdapter
 from regard.attention.scores import Score
 from regard.decoding.translate import Translator
-from regard.faithfulness.adversary import Search
-from regard.faithfulness.run_tests import Settings
-from regard.models.bert import Bert, MaskedLM, Size
-from regard.models.bert_heads import OnText, Reading
-from regard.models.blocks import Style, gelu
+from regard.faithfulness.adversary import AdversarySearch
+from regard.faithfulness.faithfulness_tests import AuditSettings
+from regard.models.bert import Bert, BertSize, MaskedLM
+from regard.models.bert_heads import BertFeatures, SequenceClassifier
+from regard.models.blocks import BlockConfig, gelu_feedforward
 from regard.models.decoders import Bahdanau
-from regard.models.embedding import Words as Vectors
+from regard.models.embedding import WordEmbedding as Vectors
 from regard.models.gpt import GPT
 from regard.models.pointer import PointerGenerator
-from regard.models.pooling import BothWays, PoolingClassifier
-from regard.models.rnn_encoder import Reader
+from regard.models.pooling import BiRNN, PoolingClassifier
+from regard.models.rnn_encoder import BiRNNEncoder
 from regard.models.seq2seq import Seq2Seq
-from regard.models.transformer import Size as Sizes, build_transformer
+from regard.models.transformer import TransformerSize as Sizes, build_transformer
 from regard.text.corpora.labels import Labels
-from regard.text.tokenizers.kinds import Words
 from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.trainers import WordLevel
 
 M = TypeVar("M", bound=nn.Module)
 TEXTS = ["the film was not very good", "a dull cat", "she saw the long black film and he did not", "it was bad"]
-TOKENIZER = Tokenizer.train(Words(60), TEXTS)
+TOKENIZER = Tokenizer.train(WordLevel(60), TEXTS)
 SIZE = len(TOKENIZER)
-QUICK = Settings(permutations=2, orders=1, search=Search(starts=1, steps=2), samples=50, chunk=2)
+QUICK = AuditSettings(
+    permutations=2, random_orders=1, search=AdversarySearch(starts=1, steps=2), bootstrap_samples=50, batch_size=2
+)
 PAIRS = [("the film was bad", "a cat saw it"), ("she saw the dull cat", "he did"), ("a film", "not the long film")]
 
 
 def lively(model: M, size: float = 0.6) -> M:
-    """Weights that are large enough to tell something, the same each time."""
-    chance = torch.Generator().manual_seed(3)
+    """Fixed weights that are large enough to make a difference."""
+    rng = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            weight.copy_(torch.randn(weight.shape, generator=chance) * size)
+            weight.copy_(torch.randn(weight.shape, generator=rng) * size)
             if "norm" in name and name.endswith("weight"):
                 weight.add_(1.0)
     return model.eval()
 
 
 def classifier(classes: int = 3, score: Score | None = None, reads: bool = False) -> ClassifierAdapter:
-    """One question over the words as they are, or over states that have read the others."""
-    model = PoolingClassifier(SIZE, classes, 6, score, states=BothWays(6) if reads else None)
+    """Attention pooling over embeddings, or over the states of a BiRNN."""
+    model = PoolingClassifier(SIZE, classes, 6, score, encoder=BiRNN(6) if reads else None)
     labels = Labels(tuple(f"c{number}" for number in range(classes)))
     return ClassifierAdapter(lively(model, 1.0), TOKENIZER, "toy", labels=labels)
 
 
 def bert(pooling: str = "cls", layers: int = 2) -> ClassifierAdapter:
-    """Heads, layers, and a class that is read from [CLS], from the mean, or by a question."""
-    inner = Bert.of(SIZE, Size(layers, 8, heads=2), positions=24, dropout=0.0)
-    model = OnText(Reading(inner, pooler=pooling == "pooler"), 3, pooling)  # type: ignore[arg-type]
+    """Several heads and layers; the class is read from [CLS], from the mean, or by attention pooling."""
+    inner = Bert.of(SIZE, BertSize(layers, 8, heads=2), max_positions=24, dropout=0.0)
+    model = SequenceClassifier(BertFeatures(inner, pooler=pooling == "pooler"), 3, pooling)  # type: ignore[arg-type]
     return ClassifierAdapter(lively(model), TOKENIZER, "bert")
 
 
 def filler() -> MaskedLMAdapter:
-    inner = Bert.of(SIZE, Size(2, 8, heads=2), positions=24, dropout=0.0)
+    inner = Bert.of(SIZE, BertSize(2, 8, heads=2), max_positions=24, dropout=0.0)
     return MaskedLMAdapter(lively(MaskedLM(inner)), TOKENIZER, "filler")
 
 
@@ -75,13 +77,13 @@ def language_model() -> CausalLMAdapter:
 
 
 def translating(kind: str = "bahdanau") -> TranslatorAdapter:
-    """A translator from and into the toys' words."""
+    """A translator of the toy vocabulary."""
     words = [Vectors(SIZE, 6, TOKENIZER.special.unknown) for _ in range(2)]
     model = {
-        "bahdanau": lambda: Seq2Seq(Reader(words[0], 8), Bahdanau(6, 8, 8), words[1]),
-        "pointer": lambda: PointerGenerator(Reader(words[0], 8), Bahdanau(6, 8, 8), words[1]),
+        "bahdanau": lambda: Seq2Seq(BiRNNEncoder(words[0], 8), Bahdanau(6, 8, 8), words[1]),
+        "pointer": lambda: PointerGenerator(BiRNNEncoder(words[0], 8), Bahdanau(6, 8, 8), words[1]),
         "transformer": lambda: build_transformer(
-            SIZE, Sizes(2, 8, 2, 12), Style(feed=gelu)
+            SIZE, Sizes(2, 8, 2, 12), BlockConfig(feedforward=gelu_feedforward)
         ),  # smooth, so that few steps integrate it
     }[kind]()
     return TranslatorAdapter(
@@ -89,32 +91,32 @@ def translating(kind: str = "bahdanau") -> TranslatorAdapter:
     )
 
 
-def cases(asker: object, *examples: Example) -> list[Case]:
-    """The decisions that these examples are good for."""
+def cases(adapter: object, *examples: Example) -> list[Case]:
+    """The decisions on these examples."""
     return [
         case
         for number, example in enumerate(examples)
-        for case in asker.cases(example, number, Random(number))  # type: ignore[attr-defined]
+        for case in adapter.make_cases(example, number, Random(number))  # type: ignore[attr-defined]
     ]
 
 
-def rows(asker: object, *examples: Example) -> list[Row]:
-    return [case.row for case in cases(asker, *examples)]
+def rows(adapter: object, *examples: Example) -> list[InputRow]:
+    return [case.row for case in cases(adapter, *examples)]
 
 
-def row(*ids: int) -> Row:
-    """These tokens and nothing around them, all free to be taken away."""
-    return Row(ids, (True,) * len(ids), (0,) * len(ids))
+def row(*ids: int) -> InputRow:
+    """These tokens, all removable, without special tokens."""
+    return InputRow(ids, (True,) * len(ids), (0,) * len(ids))
 
 
 class Known:
-    """An adapter whose p (C,) of every set of tokens is written down; it counts how many rows it was asked about."""
+    """An adapter with given p (C,) for every set of tokens; counts the rows that it was run on."""
 
-    name, decides = "known", "class"
+    name, decision = "known", "class"
 
     def __init__(self, p: Callable[[frozenset[int]], Sequence[float]]) -> None:
         self.p, self.asked, self.model = p, 0, nn.Module()
 
-    def log_probs(self, rows: Sequence[Row]) -> Tensor:
+    def log_probs(self, rows: Sequence[InputRow]) -> Tensor:
         self.asked += len(rows)
         return torch.tensor([self.p(frozenset(row.ids)) for row in rows], dtype=torch.float64).log()

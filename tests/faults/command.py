@@ -19,7 +19,7 @@ RECIPE = "classifier"
 SETS = [
     *("data.examples=200", "data.valid=40", "model.width=16", "schedule.warmup=5"),
     *("train.steps=150", "train.threads=1", "train.device=cpu"),
-    *("evaluate.every=50", "keep.every=10", "log.every=1"),
+    *("evaluate.every=50", "checkpoint.every=10", "log.every=1"),
 ]
 TRAIN = ["-m", "regard", "train"]
 SMALL = [RECIPE, *(word for text in SETS for word in ("--set", text))]

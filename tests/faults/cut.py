@@ -6,7 +6,7 @@ from pathlib import Path
 
 from faults.victim import small
 from regard.training.events.event import Ended, Event, Trained
-from regard.training.run import train
+from regard.training.train_run import train
 
 STEPS = 12
 
@@ -23,7 +23,7 @@ class DieAt:
     def __init__(self, step: int) -> None:
         self.step = step
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if isinstance(event, Trained) and event.step >= self.step:
             raise Died
 
@@ -31,7 +31,7 @@ class DieAt:
 def cut(folder: Path, name: str, step: int) -> Path:
     """A run that died at a step."""
     try:
-        train(small(name), folder, listeners=[DieAt(step)], tell=_nobody)
+        train(small(name), folder, listeners=[DieAt(step)], notify=_nobody)
     except Died:
         return folder
     raise AssertionError(f"it lived beyond step {step}")
@@ -40,7 +40,7 @@ def cut(folder: Path, name: str, step: int) -> Path:
 def finish(folder: Path, name: str, resume: bool = True) -> tuple[Ended, list[str]]:
     """How a run ended, and what was told on the way."""
     told: list[str] = []
-    return train(small(name), folder, resume=resume, tell=told.append), told
+    return train(small(name), folder, resume=resume, notify=told.append), told
 
 
 def _nobody(text: str) -> None:

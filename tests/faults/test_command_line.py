@@ -19,13 +19,13 @@ from faults.sameness import bits, differences
 from faults.victim import small
 from regard.errors import RunError
 from regard.training.events.event import Event, Trained
-from regard.training.run import train
+from regard.training.train_run import train
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole") / "run"
-    assert train(small_recipe(), folder, tell=lambda text: None).reason == "finished"
+    assert train(small_recipe(), folder, notify=lambda text: None).reason == "finished"
     return folder
 
 
@@ -76,8 +76,8 @@ def test_a_second_process_in_the_same_folder_is_refused(whole: Path, tmp_path: P
     before = (folder / "log.jsonl").read_bytes()
     try:
         said = end(begin(*TRAIN, "--resume", "--out", folder), 2)
-        assert "another process is training" in said and "Traceback" not in said
-        with pytest.raises(RunError, match="which exists"):
+        assert "Another process is training" in said and "Traceback" not in said
+        with pytest.raises(RunError, match="exists already"):
             train(small_recipe(), folder)
         assert (folder / "log.jsonl").read_bytes() == before
     finally:
@@ -92,7 +92,7 @@ class InterruptAt:
     def __init__(self, step: int) -> None:
         self.step = step
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if isinstance(event, Trained) and event.step == self.step:
             os.kill(os.getpid(), signal.SIGINT)
 
@@ -102,7 +102,7 @@ def test_interruptions_do_not_enter_a_mean_of_checkpoints(step: int, tmp_path: P
     """They save a checkpoint where a run never interrupted has none."""
     finish(tmp_path / "whole", "mean", resume=False)
     folder = tmp_path / "run"
-    ended = train(small("mean"), folder, listeners=[InterruptAt(step)], tell=lambda text: None)
+    ended = train(small("mean"), folder, listeners=[InterruptAt(step)], notify=lambda text: None)
     assert (ended.reason, ended.step) == ("interrupted", step)
     finish(folder, "mean")
     assert bits(folder / "model.safetensors") == bits(tmp_path / "whole" / "model.safetensors")

@@ -83,7 +83,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     left = sorted((path.relative_to(last), path.is_dir() or path.read_bytes()) for path in last.rglob("*"))
     ended, told = finish(folder, NAME)
     said, used = [text for text in told if "checkpoint" in text]
-    assert used.endswith("is used in its place")
+    assert used.startswith("using the checkpoint of step")
     assert f"the checkpoint of step {int(last.name[-8:])} has" in said
     assert file == MANIFEST or Path(file).name in said
     aside = last.with_name(f"damaged-{last.name}")
@@ -107,12 +107,12 @@ def test_a_checkpoint_that_is_an_empty_folder_gives_way(dead: Path, whole: Path,
 def test_no_flipped_bit_of_a_manifest_goes_unnoticed(dead: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(newest(dead), tmp_path / "step")
     sound, manifest = Checkpoint(folder, 1), folder / MANIFEST
-    assert sound.complaint() is None
+    assert sound.damage() is None
     for place in range(manifest.stat().st_size):
         flip(manifest, place, place % 8)
-        assert sound.complaint() is not None, place
+        assert sound.damage() is not None, place
         flip(manifest, place, place % 8)
-    assert sound.complaint() is None
+    assert sound.damage() is None
 
 
 def test_what_was_put_aside_before_stays_beside_it(dead: Path, tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ def test_what_was_put_aside_before_stays_beside_it(dead: Path, tmp_path: Path) -
     earlier.mkdir()
     is_of_zeros(last / MANIFEST)
     _, told = finish(folder, NAME)
-    assert any(text.endswith(f"it is now {earlier}.1") for text in told)
-    assert any("is used in its place" in text for text in told)
+    assert any(text.endswith(f"it was renamed to {earlier}.1") for text in told)
+    assert any("using the checkpoint of step" in text for text in told)
     assert list(earlier.iterdir()) == []
     assert (last.with_name(f"{earlier.name}.1") / MANIFEST).exists()
 
@@ -135,7 +135,7 @@ def test_where_all_are_damaged_it_says_so_and_deletes_nothing(dead: Path, tmp_pa
         has_a_flipped_bit(folder / "state" / name / "scalars.json")
     files = sorted(path.read_bytes() for path in (folder / "state").rglob("*") if path.is_file())
     weights = bits(folder / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"a damaged scalars.json.*Nothing was deleted") as caught:
+    with pytest.raises(CheckpointError, match=r"a damaged scalars.json.*None was deleted") as caught:
         finish(folder, NAME)
     assert all(f"damaged-{name}" in str(caught.value) for name in steps)
     assert files == sorted(path.read_bytes() for path in (folder / "state").rglob("*") if path.is_file())
@@ -166,5 +166,5 @@ def test_damaged_weights_for_use_are_refused_in_words(whole: Path, tmp_path: Pat
     folder = shutil.copytree(whole, tmp_path / "run")
     for damage in (is_of_zeros, is_empty, is_missing):
         damage(folder / "model.safetensors")
-        with pytest.raises(CheckpointError, match="no weights that can be read"):
+        with pytest.raises(CheckpointError, match="Could not read the weights"):
             load_weights(reading().model, folder)

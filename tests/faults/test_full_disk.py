@@ -26,11 +26,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def check_state(folder: Path, refused: Outcome) -> None:
     """Nothing half under a good name, and nothing left over."""
     steps = sorted((folder / "state").glob("step-*"))
-    assert [Checkpoint(path, 0).complaint() for path in steps] == [None] * len(steps)
+    assert [Checkpoint(path, 0).damage() for path in steps] == [None] * len(steps)
     left = [path.name for path in folder.rglob("*") if path.name.endswith(".part") or path.name.startswith(".")]
     assert left == []
     if steps and isinstance(refused.error, CheckpointError) and "state" in refused.error.where:
-        assert f"Step {int(steps[-1].name[-8:])} is saved as before" in str(refused.error)
+        assert f"The checkpoint of step {int(steps[-1].name[-8:])} is intact" in str(refused.error)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_no_room_for_a_checkpoint(match: str, whole: Path, tmp_path: Path) -> No
     folder = tmp_path / "run"
     refused = attempt(folder, NAME, False, Fault(2, match, "full"))
     assert isinstance(refused.error, CheckpointError)
-    assert "could not be written (No space left on device)" in str(refused.error)
+    assert "Could not write the checkpoint: No space left on device" in str(refused.error)
     assert sorted((folder / "state").glob("step-*")), "the checkpoints before"
     check_state(folder, refused)
     assert attempt(folder, NAME, True).reason == "finished"
@@ -59,7 +59,7 @@ def test_no_room_for_a_checkpoint(match: str, whole: Path, tmp_path: Path) -> No
 def test_no_room_for_the_first_checkpoint(whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     refused = attempt(folder, NAME, False, Fault(0, "write .*shard", "full"))
-    assert "Nothing was saved before" in str(refused.error)
+    assert "There was no checkpoint before" in str(refused.error)
     check_state(folder, refused)
     assert attempt(folder, NAME, True).reason == "finished"
     assert differences(folder, whole) == []
@@ -84,7 +84,7 @@ def test_no_room_for_the_weights(at: int, whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     refused = attempt(folder, NAME, False, Fault(at, "write model.safetensors", "full"))
     assert isinstance(refused.error, CheckpointError)
-    assert "weights that could not be written (No space left on device)" in str(refused.error)
+    assert "Could not write the weights: No space left on device" in str(refused.error)
     check_state(folder, refused)
     assert (folder / "model.safetensors").exists() == bool(at), "the ones before"
     assert attempt(folder, NAME, True).reason == "finished"
@@ -112,7 +112,7 @@ def test_no_room_for_the_recipe_of_a_run_that_goes_on(whole: Path, tmp_path: Pat
     before = (folder / "recipe.toml").read_bytes()
     refused = attempt(folder, NAME, True, Fault(0, "write recipe.toml", "full"))
     assert isinstance(refused.error, RegardError), refused
-    assert "recipe.toml (No space left on device)" in str(refused.error)
+    assert "recipe.toml: No space left on device" in str(refused.error)
     assert (folder / "recipe.toml").read_bytes() == before
     check_leftovers = [path.name for path in folder.iterdir() if path.name.endswith(".part")]
     assert check_leftovers == []

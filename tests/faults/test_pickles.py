@@ -21,11 +21,11 @@ from faults.cut import NAME, finish
 from faults.sameness import differences, newest
 from regard.cli import main
 from regard.errors import RegardError, RunWarning
-from regard.files import print_of
+from regard.files import digest_of
 from regard.runs import Run
 from regard.training.config.recipes import read_recipe
-from regard.training.run import recorded, train
 from regard.training.tasks import TASKS
+from regard.training.train_run import load_recipe, train
 
 SHARD = "tensors/shard-00001-model-00001-of-00001.safetensors"
 BESIDE = [".metadata", "tensors/.metadata", "tensors/__0_0.distcp", "optimizer.pt", "ranks/0.pt", "ranks/1.safetensors"]
@@ -71,14 +71,14 @@ def usable(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [f"the day is {word}\t{label}" for word, label in (("fine", "yes"), ("bad", "no")) for _ in range(20)]
     (folder / "table.tsv").write_text("\n".join(["text\tlabel", *rows]) + "\n")
     sets = ["data.kind=table", f"data.train={folder / 'table.tsv'}", "model.width=8", "train.steps=2"]
-    train(read_recipe(RECIPE, sets, tasks=TASKS), folder / "run", tell=lambda text: None)
+    train(read_recipe(RECIPE, sets, tasks=TASKS), folder / "run", notify=lambda text: None)
     return folder / "run"
 
 
 def vouch(checkpoint: Path) -> None:
     """Write a manifest that calls everything in a checkpoint sound."""
     names = [path.relative_to(checkpoint).as_posix() for path in checkpoint.rglob("*") if path.is_file()]
-    prints = [asdict(print_of(checkpoint / name, name)) for name in sorted(names) if name != "manifest.json"]
+    prints = [asdict(digest_of(checkpoint / name, name)) for name in sorted(names) if name != "manifest.json"]
     (checkpoint / "manifest.json").write_text(json.dumps({"format": 1, "files": prints}))
 
 
@@ -153,7 +153,7 @@ def test_tokenised_text_is_used_or_refused(make: Make, usable: Path, mark: Path,
         folder = shutil.copytree(usable, tmp_path / str(number))
         (folder / file).write_bytes(make(mark))
         try:
-            train(recorded(folder, ["train.steps=3"]), folder, resume=True, tell=lambda text: None)
+            train(load_recipe(folder, ["train.steps=3"]), folder, resume=True, notify=lambda text: None)
         except RegardError as error:
             print(error)
         assert not mark.exists()
@@ -178,6 +178,6 @@ def test_weights_to_start_from_are_refused(
         main()
     assert ended.value.code == 2
     said = capsys.readouterr().err
-    assert f"{name}: got no weights that can be read" in said and "Traceback" not in said
+    assert f"{name}: Could not read the weights" in said and "Traceback" not in said
     assert ("Pickled weights (.pt, .bin) are never opened" in said) == name.endswith(".pt")
     assert not mark.exists()

@@ -13,7 +13,7 @@ import pytest
 
 from faults.command import PATIENCE, SMALL, begin, end, logged, small_recipe, wait_for
 from faults.sameness import differences
-from regard.training.run import train
+from regard.training.train_run import train
 from training.together import run
 
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "2"]
@@ -21,7 +21,7 @@ TORCHRUN += ["--monitor-interval", "0.1", "-m", "regard", "train"]
 
 
 def _train(folder: Path) -> str:
-    return train(small_recipe(), folder, tell=lambda text: None).reason
+    return train(small_recipe(), folder, notify=lambda text: None).reason
 
 
 @pytest.fixture(scope="module")

@@ -22,8 +22,8 @@ from typing import Any, Literal
 import torch
 
 from regard.errors import RegardError
-from regard.training.recipe import Prepared, Recipe
-from regard.training.run import train
+from regard.training.recipe import PreparedTask, Recipe
+from regard.training.train_run import train
 from training import little
 
 PATIENCE = 600  # seconds: only what hangs takes so long
@@ -33,12 +33,12 @@ TAKES_ROOM = ("write", "make", "sync")
 PLANS: dict[str, dict[str, Any]] = {
     "averaged": {
         "optimiser": {"kind": "sgd", "momentum": 0.9},
-        "average": {"kind": "ema", "decay": 0.9},
-        "keep": {"every": 2},
+        "weight_average": {"kind": "ema", "decay": 0.9},
+        "checkpoint": {"every": 2},
     },
-    "mean": {"average": {"kind": "last", "count": 2}, "keep": {"every": 2}, "log": {"every": 1}},
-    "unexamined": {"keep": {"every": 1}},
-    "recurrent": {"keep": {"every": 3}},
+    "mean": {"weight_average": {"kind": "last", "count": 2}, "checkpoint": {"every": 2}, "log": {"every": 1}},
+    "unexamined": {"checkpoint": {"every": 1}},
+    "recurrent": {"checkpoint": {"every": 3}},
 }
 
 
@@ -47,11 +47,11 @@ class Small(Recipe):
 
     task: Literal["small"] = "small"
 
-    def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> Prepared:
+    def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> PreparedTask:
         made = (little.reading if self.name == "recurrent" else little.little)(self, rank, ranks)
         if self.name != "unexamined":
             return made
-        return Prepared(made.recipe, made.model, made.objective, made.train, None)
+        return PreparedTask(made.recipe, made.model, made.objective, made.train, None)
 
 
 def small(name: str) -> Small:
@@ -158,7 +158,9 @@ class Outcome:
 def attempt(folder: Path, name: str, resume: bool, fault: Fault = NOTHING, after: float | None = None) -> Outcome:
     """Train in a new process; `after` so many seconds of training, it is killed from outside."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch.distributed.checkpoint", "torch.distributed.fsdp", "regard.training.run"])
+    context.set_forkserver_preload(
+        ["torch.distributed.checkpoint", "torch.distributed.fsdp", "regard.training.train_run"]
+    )
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_attempt, args=(folder, name, resume, fault, theirs))
     process.start()
@@ -197,7 +199,7 @@ def _attempt(folder: Path, name: str, resume: bool, fault: Fault, theirs: Any) -
     moments.begin()
     theirs.send("training")
     try:
-        ended = train(small(name), folder, resume=resume, tell=told.append)
+        ended = train(small(name), folder, resume=resume, notify=told.append)
     except RegardError as error:
         theirs.send(Outcome(error=error, moments=tuple(moments.seen), told=tuple(told)))
     except Exception as error:  # noqa: BLE001  it is shown in the test

@@ -79,7 +79,7 @@ def test_gradients_equal_plains(backend: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["plain", "stream", "sdpa"])
-def test_poison_nobody_may_look_at_never_matters(backend: str) -> None:
+def test_nan_under_a_mask_never_matters(backend: str) -> None:
     q, k, v = inputs(64, 64, torch.float32)
     mask = masks.Padding([64, 20])
     clean = attend(q, k, v, mask=mask, observe=ALL, backend=backend)

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where pytest is run without the project's settings
 from regard.attention import attend, masks
 from regard.attention.attend import choose
-from regard.attention.residual import _added_norm
+from regard.attention.residual import _add_norm
 from regard.errors import TrainingError
 from regard.models import chunked_cross_entropy
-from regard.models.blocks import gelu
-from regard.models.chunked_cross_entropy import Surprise
-from regard.models.fused_gelu import _bent
+from regard.models.blocks import gelu_feedforward
+from regard.models.chunked_cross_entropy import LinearCrossEntropy
+from regard.models.fused_gelu import _gelu_bias
 from regard.models.gpt import GPT
 from regard.runs.weights import weights_of
 from regard.text.batches.batch import BlockBatch
@@ -27,8 +27,8 @@ from regard.text.examples import IGNORED
 from regard.training.distributed import World
 from regard.training.loop import Loop
 from regard.training.objectives.base import Carry, Loss
-from regard.training.objectives.lm import PredictNext
-from regard.training.recipe import Prepared
+from regard.training.objectives.lm import CausalLMObjective
+from regard.training.recipe import PreparedTask
 from training.little import Guess, little, recipe
 
 pytestmark = pytest.mark.gpu
@@ -85,7 +85,7 @@ def test_dropout_is_right_on_average_and_leaves_the_log_sum_exp_alone(name: str,
     assert ((many.mean(0) - calm.output.float()).abs() <= 6 * spread + 1e-2).all()
 
 
-def test_dropout_drops_the_same_on_the_way_back() -> None:
+def test_dropout_drops_the_same_in_the_backward_pass() -> None:
     """With v = identity the output is the dropped weights; what v learns must be their transpose."""
     T = 64
     q, k, _ = inputs(T, torch.bfloat16)
@@ -98,7 +98,7 @@ def test_dropout_drops_the_same_on_the_way_back() -> None:
     torch.testing.assert_close(slope, got.output.detach().mT @ towards, atol=5e-2, rtol=5e-2)
 
 
-def test_dropout_goes_on_where_chance_was_put_back() -> None:
+def test_dropout_repeats_when_the_rng_state_is_restored() -> None:
     q, k, v = inputs(128, torch.bfloat16)
     state = torch.cuda.get_rng_state()
     first = attend(q, k, v, dropout=0.1).output
@@ -109,7 +109,7 @@ def test_dropout_goes_on_where_chance_was_put_back() -> None:
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("words", [50304, 30522, 65])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_surprise_errs_no_more_than_twice_the_usual(dtype: torch.dtype, words: int, smoothing: float) -> None:
+def test_cross_entropy_errs_no_more_than_twice_torchs(dtype: torch.dtype, words: int, smoothing: float) -> None:
     torch.manual_seed(0)
     places = 9000 if words > 1000 else 300
     states, near = (torch.randn(n, 64, device="cuda", requires_grad=True) for n in (places, words))
@@ -131,35 +131,35 @@ def test_surprise_errs_no_more_than_twice_the_usual(dtype: torch.dtype, words: i
     truth = usual(*(x.detach().double().requires_grad_() for x in (states, near, bias)))
     with torch.autocast("cuda", torch.bfloat16, enabled=dtype == torch.bfloat16):
         plain = usual(states, near, bias)
-        total = Surprise(targets, smoothing)(states, near, bias)
+        total = LinearCrossEntropy(targets, smoothing)(states, near, bias)
     got = [total.detach(), *torch.autograd.grad(total, [states, near, bias])]
     for mine, other, true in zip(got, plain, truth, strict=True):
         error, allowed = ((x.double() - true).abs().max() for x in (mine, other))
         assert error <= 2 * allowed + 1e-5 * true.abs().max()
 
 
-def test_surprise_of_many_portions_is_that_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cross_entropy_of_many_chunks_is_that_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """What words want is added up inside the products."""
     torch.manual_seed(0)
     states, near = (torch.randn(n, 64, device="cuda", requires_grad=True) for n in (1000, 5000))
     targets, found = torch.randint(0, 5000, (1000,), device="cuda"), []
     for held in (2**29, 2**20):
-        monkeypatch.setitem(chunked_cross_entropy.HELD, "cuda", held)
+        monkeypatch.setitem(chunked_cross_entropy.MAX_LOGITS, "cuda", held)
         with torch.autocast("cuda", torch.bfloat16):
-            total = Surprise(targets)(states, near, None)
+            total = LinearCrossEntropy(targets)(states, near, None)
         found.append([total.detach(), *torch.autograd.grad(total, [states, near])])
-    assert len(chunked_cross_entropy._portions(1000, 5056, "cuda")) > 3
+    assert len(chunked_cross_entropy._chunks(1000, 5056, "cuda")) > 3
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5 * float(one.abs().max()))
 
 
-def test_surprise_never_holds_all_logits() -> None:
+def test_cross_entropy_never_holds_all_logits() -> None:
     states, near = (torch.randn(n, 64, device="cuda", requires_grad=True) for n in (32768, 50304))
     targets = torch.randint(0, 50304, (32768,), device="cuda")
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     with torch.autocast("cuda", torch.bfloat16):
-        Surprise(targets)(states, near, None).backward()
+        LinearCrossEntropy(targets)(states, near, None).backward()
     assert torch.cuda.max_memory_allocated() - before < 1.2 * 2**30  # all of them in bf16 would be 3.1 GB
 
 
@@ -170,7 +170,7 @@ def test_a_gpt_compiled_as_one_graph_gives_the_same() -> None:
     found = []
     for called in (model, torch.compile(model, fullgraph=True)):
         with torch.autocast("cuda", torch.bfloat16):
-            total = called(ids, say=Surprise(targets)) / targets.numel()
+            total = called(ids, head=LinearCrossEntropy(targets)) / targets.numel()
         found.append((total, torch.autograd.grad(total, list(model.parameters()))))
     torch.testing.assert_close(found[0][0], found[1][0], rtol=2e-3, atol=2e-3)
     for one, other in zip(found[0][1], found[1][1], strict=True):
@@ -193,7 +193,7 @@ def test_gelu_errs_no_more_than_twice_what_torch_does(approximate: str, dtype: t
         return [found.detach(), *torch.autograd.grad(found, leaves, towards.to(x.dtype))]
 
     truth, plain = all_of(usual, x.double(), bias.double()), all_of(usual, x, bias)
-    mine = all_of(lambda x, bias: _bent(x, bias, approximate == "tanh"), x, bias)
+    mine = all_of(lambda x, bias: _gelu_bias(x, bias, approximate == "tanh"), x, bias)
     for got, other, true in zip(mine, plain, truth, strict=True):
         assert got.dtype == other.dtype
         error, allowed = (((one - true).abs() / (1e-3 + true.abs())).max() for one in (got, other))
@@ -202,7 +202,7 @@ def test_gelu_errs_no_more_than_twice_what_torch_does(approximate: str, dtype: t
 
 def test_a_compiled_feed_forward_layer_gives_the_same() -> None:
     torch.manual_seed(0)
-    layer, x = gelu(64, 256).cuda(), torch.randn(5, 77, 64, device="cuda", requires_grad=True)
+    layer, x = gelu_feedforward(64, 256).cuda(), torch.randn(5, 77, 64, device="cuda", requires_grad=True)
     found = []
     for called in (layer, torch.compile(layer, fullgraph=True)):
         with torch.autocast("cuda", torch.bfloat16):
@@ -230,7 +230,7 @@ def test_a_residual_sum_and_its_norm_err_no_more_than_twice_the_plain_lines() ->
 
     leaves = (x, more, weight, bias)
     truth, usual = all_of(plain, *(one.double() for one in leaves)), all_of(plain, *leaves)
-    mine = all_of(lambda *all: _added_norm(*all, 1e-5), *leaves)
+    mine = all_of(lambda *all: _add_norm(*all, 1e-5), *leaves)
     assert torch.equal(mine[0], usual[0])
     for got, other, true in zip(mine, usual, truth, strict=True):
         error, allowed = ((one - true).abs().max() for one in (got, other))
@@ -248,7 +248,7 @@ def test_a_training_by_graphs_is_the_compiled_one(accumulate: int) -> None:
         model = GPT(200, 64, 2, 2, 64)
         batches = [torch.randint(0, 200, (4, 65)) for _ in range(12)]
         blocks = [BlockBatch(torch.arange(4), ids[:, :-1].contiguous(), ids[:, 1:].contiguous()) for ids in batches]
-        loop = Loop(Prepared(plan, model, PredictNext(None, 1.0, 64), Endless(blocks), None), 20, GPU)  # type: ignore[arg-type]
+        loop = Loop(PreparedTask(plan, model, CausalLMObjective(None, 1.0, 64), Endless(blocks), None), 20, GPU)  # type: ignore[arg-type]
         if how is True:
             model.compile()
         loop.run()
@@ -292,12 +292,12 @@ def test_a_step_that_is_not_finite_moves_no_weight(kind: str) -> None:
     """The weights are moved before anybody has looked; the device itself must leave them alone."""
     plan = recipe(optimiser={"kind": kind}, train={"nonfinite": "stop"})
     base = little(plan)
-    loop = Loop(Prepared(base.recipe, base.model, Poisoned(), base.train, None), 5, GPU)
-    with pytest.raises(TrainingError, match="a loss of nan in step 3"):
+    loop = Loop(PreparedTask(base.recipe, base.model, Poisoned(), base.train, None), 5, GPU)
+    with pytest.raises(TrainingError, match="Step 3 has a loss of nan"):
         loop.run()
     stopped = {name: tensor.clone() for name, tensor in weights_of(base.model).items()}
     fine = little(plan)
-    Loop(Prepared(fine.recipe, fine.model, Guess(), fine.train, None), 2, GPU).run()
+    Loop(PreparedTask(fine.recipe, fine.model, Guess(), fine.train, None), 2, GPU).run()
     for name, tensor in weights_of(fine.model).items():
         torch.testing.assert_close(stopped[name], tensor, rtol=0, atol=1e-6)  # a step is a thousand times that
 
@@ -305,6 +305,6 @@ def test_a_step_that_is_not_finite_moves_no_weight(kind: str) -> None:
 def test_a_skipped_step_is_left_out_on_a_gpu_too() -> None:
     plan = recipe(train={"nonfinite": "skip"})
     base = little(plan)
-    loop = Loop(Prepared(base.recipe, base.model, Poisoned(), base.train, None), 5, GPU)
+    loop = Loop(PreparedTask(base.recipe, base.model, Poisoned(), base.train, None), 5, GPU)
     assert loop.run().skipped == 1
     assert all(tensor.isfinite().all() for tensor in weights_of(base.model).values())

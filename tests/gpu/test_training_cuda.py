@@ -16,8 +16,8 @@ from regard.training.distributed import World
 from regard.training.events.event import Ended, Event, Trained
 from regard.training.loop import Loop
 from regard.training.objectives.base import Carry, Loss
-from regard.training.recipe import Prepared, Recipe
-from regard.training.run_writer import Keeping
+from regard.training.recipe import PreparedTask, Recipe
+from regard.training.run_writer import RunWriter
 from training.little import Guess, little, recipe
 
 pytestmark = pytest.mark.gpu
@@ -29,7 +29,7 @@ class Heard:
     def __init__(self) -> None:
         self.events: list[Event] = []
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         self.events.append(event)
 
 
@@ -41,7 +41,7 @@ def trained(
     if plan.train.compile:
         prepared.model.compile()
     heard = Heard()
-    loop = Loop(prepared, steps, world, None if folder is None else Keeping(folder, world, plan), [heard])
+    loop = Loop(prepared, steps, world, None if folder is None else RunWriter(folder, world, plan), [heard])
     (loop.resume if resume else loop.start)()
     loop.run()
     return {name: tensor.cpu().clone() for name, tensor in weights_of(prepared.model).items()}, heard.events
@@ -56,8 +56,8 @@ def close(one: dict[str, Tensor], other: dict[str, Tensor], tolerance: float) ->
 @pytest.mark.parametrize("average", ["none", "ema"])
 def test_a_gpu_trains_as_a_cpu(precision: str, average: str) -> None:
     """The rate is 1e-3, so weights move by at most 12e-3; a tenth of a step's worth is tolerated in half precision."""
-    plain = recipe(average={"kind": average})
-    found, events = trained(recipe(average={"kind": average}, train={"precision": precision}), GPU)
+    plain = recipe(weight_average={"kind": average})
+    found, events = trained(recipe(weight_average={"kind": average}, train={"precision": precision}), GPU)
     close(trained(plain, World())[0], found, 1e-5 if precision == "float32" else 2e-3)
     assert isinstance(events[-1], Ended)
     assert next(event for event in events if isinstance(event, Trained)).memory > 0
@@ -77,7 +77,7 @@ def test_resuming_on_a_gpu_goes_on_with_its_random_states(precision: str, tmp_pa
     def run(folder: Path, steps: int, resume: bool) -> dict[str, Tensor]:
         plan = recipe(train={"precision": precision})
         prepared = little(plan)
-        loop = Loop(prepared, steps, GPU, Keeping(folder, GPU, plan))
+        loop = Loop(prepared, steps, GPU, RunWriter(folder, GPU, plan))
         (loop.resume if resume else loop.start)()
         loop.run()
         return {name: tensor.cpu().clone() for name, tensor in weights_of(prepared.model).items()}
@@ -92,12 +92,12 @@ def test_a_compiled_model_trains_the_same() -> None:
     close(trained(recipe(), GPU)[0], trained(recipe(train={"compile": True}), GPU)[0], 1e-4)
 
 
-def test_memory_that_is_not_enough_is_told_with_the_shape() -> None:
+def test_an_out_of_memory_error_names_the_shape() -> None:
     class Greedy(Guess):
         def loss(self, model: torch.nn.Module, batch: object, carry: Carry | None) -> Loss:
             torch.empty(2**45, device="cuda")
             raise AssertionError
 
     base = little()
-    with pytest.raises(TrainingError, match="out of memory with a LabelledBatch"):
-        Loop(Prepared(base.recipe, base.model, Greedy(), base.train, None), 3, GPU).run()
+    with pytest.raises(TrainingError, match="Out of memory with a LabelledBatch"):
+        Loop(PreparedTask(base.recipe, base.model, Greedy(), base.train, None), 3, GPU).run()

@@ -50,10 +50,10 @@ def usual(q: Tensor, k: Tensor, v: Tensor, mask: Mask | None, observe: Observe =
     weights = whole.weights.to(q.dtype)
     output = weights @ v
     weights = weights.float()
-    from regard.attention.observe import describe
+    from regard.attention.observe import attention_statistics
 
     hidden = torch.zeros_like(weights, dtype=torch.bool)
-    return {"output": output, "lse": whole.lse} | dict(describe(weights, hidden, observe))
+    return {"output": output, "lse": whole.lse} | dict(attention_statistics(weights, hidden, observe))
 
 
 def agrees(q: Tensor, k: Tensor, v: Tensor, mask: Mask | None, backend: str = "triton-fused") -> Attended:
@@ -129,7 +129,7 @@ def test_maxima_that_return_every_128_keys_are_all_found() -> None:
     agrees(q, k, v, None)
 
 
-def test_the_largest_alone_is_the_first_of_the_largest() -> None:
+def test_argmax_is_the_first_of_the_largest() -> None:
     q, k, v = drawn(500, 900, 128)
     for mask in (None, masks.Causal(), masks.Padding([900, 77])):
         one, eight = (attend(q, k, v, mask=mask, observe=Observe(top=n), backend="triton-fused").top for n in (1, 8))
@@ -191,7 +191,7 @@ def test_few_queries_against_a_cache() -> None:
         agrees(q, k, v, masks.Padding([5000, 1234]))
 
 
-def test_the_choice_knows_what_is_quick() -> None:
+def test_auto_knows_what_is_fast() -> None:
     q, k, v = drawn(512, 512, 64, heads=4, few=4)
     assert choose(q, k, v).backend == "triton"
     assert choose(q, k, v, mask=masks.Padding([512, 3])).backend == "triton-fused"

@@ -1,4 +1,4 @@
-"""Intervals hold the truth about as often as they say; decisions of one example count once."""
+"""Bootstrap intervals have their nominal coverage; decisions of one example count once."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from regard.errors import SettingError
-from regard.inspection.statistics import FEWEST, Bootstrap, Estimate
+from regard.inspection.bootstrap import MIN_EXAMPLES, Bootstrap, ConfidenceInterval
 
 REPEATS = 400
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 
 DATA: dict[str, tuple[Draw, float]] = {
-    "normal": (lambda chance, n: chance.normal(2.0, 3.0, n), 2.0),
-    "skewed": (lambda chance, n: chance.exponential(1.0, n), 1.0),
-    "0 or 1": (lambda chance, n: (chance.random(n) < 0.4).astype(float), 0.4),
+    "normal": (lambda rng, n: rng.normal(2.0, 3.0, n), 2.0),
+    "skewed": (lambda rng, n: rng.exponential(1.0, n), 1.0),
+    "0 or 1": (lambda rng, n: (rng.random(n) < 0.4).astype(float), 0.4),
 }
 
 
@@ -34,21 +34,21 @@ def coverage(bootstrap: Bootstrap, draw: Callable[[], np.ndarray], truth: float)
 
 @pytest.mark.parametrize("count", [10, 30, 100])
 @pytest.mark.parametrize("name", DATA)
-def test_an_interval_holds_the_truth_about_as_often_as_it_says(name: str, count: int) -> None:
+def test_intervals_have_their_nominal_coverage(name: str, count: int) -> None:
     draw, truth = DATA[name]
-    chance = np.random.default_rng(count)
-    found = coverage(Bootstrap(list(range(count)), 400), lambda: draw(chance, count), truth)
+    rng = np.random.default_rng(count)
+    found = coverage(Bootstrap(list(range(count)), 400), lambda: draw(rng, count), truth)
     assert 0.90 <= found <= 0.985, found
 
 
 @pytest.mark.parametrize("count", [12, 40])
-def test_decisions_that_hang_together_are_no_proof_of_each_other(count: int) -> None:
+def test_decisions_of_one_example_are_resampled_together(count: int) -> None:
     """Four decisions of each example, nearly the same: taken one by one they would seem far surer than they are."""
-    chance = np.random.default_rng(count)
+    rng = np.random.default_rng(count)
     groups = [number for number in range(count) for _ in range(4)]
 
     def draw() -> np.ndarray:
-        return np.repeat(chance.normal(1.0, 1.0, count), 4) + chance.normal(0.0, 0.1, 4 * count)
+        return np.repeat(rng.normal(1.0, 1.0, count), 4) + rng.normal(0.0, 0.1, 4 * count)
 
     together = coverage(Bootstrap(groups, 400), draw, 1.0)
     apart = coverage(Bootstrap(list(range(4 * count)), 400), draw, 1.0)
@@ -77,22 +77,22 @@ def test_more_examples_and_less_certainty_make_it_narrower() -> None:
     assert wide(200) < wide(50) < wide(10) and wide(50, 0.8) < wide(50, 0.95) < wide(50, 0.99)
 
 
-def test_what_is_unknown_is_left_out() -> None:
+def test_unknown_values_are_left_out() -> None:
     draws = Bootstrap([0, 1, 2, 3])
     assert draws.mean([None, None, nan, None]) is None
     some = draws.mean([1.0, None, 2.0, nan])
-    assert some == Estimate(1.5, None, None, 2)
-    assert some.count < FEWEST
+    assert some == ConfidenceInterval(1.5, None, None, 2)
+    assert some.count < MIN_EXAMPLES
     three = draws.mean([1.0, None, 2.0, 3.0])
     assert three is not None and three.value == 2.0 and three.low is not None and 1.0 <= three.low < 2.0
 
 
-def test_what_never_varies_is_certain() -> None:
-    assert Bootstrap(list(range(9))).mean([0.25] * 9) == Estimate(0.25, 0.25, 0.25, 9)
+def test_constant_values_have_a_zero_width_interval() -> None:
+    assert Bootstrap(list(range(9))).mean([0.25] * 9) == ConfidenceInterval(0.25, 0.25, 0.25, 9)
 
 
-def test_in_words() -> None:
-    assert str(Estimate(0.5, 0.25, 0.756, 9)) == "0.50 [0.25, 0.76]"
-    assert str(Estimate(0.5, None, None, 2)) == "0.50"
+def test_formatting() -> None:
+    assert str(ConfidenceInterval(0.5, 0.25, 0.756, 9)) == "0.50 [0.25, 0.76]"
+    assert str(ConfidenceInterval(0.5, None, None, 2)) == "0.50"
     with pytest.raises(SettingError, match="no examples"):
         Bootstrap([])

@@ -1,4 +1,4 @@
-"""Other weights change what they must and nothing else; a model's own, handed back, change no bit of "plain"."""
+"""Interventions change what they must and nothing else; a model's own weights change no bit of "plain"."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from torch.nn import functional as F
 import regard
 from models.translators import translator
 from regard.attention import Observe, attend, capture, tap, torch_hooks
-from regard.attention.layers import Fused, MultiHead, Separate
+from regard.attention.layers import FusedQKV, MultiHead, SeparateQKV
 from regard.attention.masks import Causal, Padding
 from regard.attention.positions import Rotary
 from regard.errors import DtypeError, PlaceError, SettingError, ShapeError
-from regard.inspection.interventions import count_anew, intervene, is_changed
-from regard.models.bert import Bert, Size as BertSize
-from regard.models.blocks import MODERN
+from regard.inspection.interventions import intervene, is_intervened, reset_query_counts
+from regard.models.bert import Bert, BertSize as BertSize
+from regard.models.blocks import LLAMA
 from regard.models.decoders import Bahdanau
 from regard.models.gpt import GPT
 from regard.models.pooling import PoolingClassifier
-from regard.models.transformer import Size, build_transformer
+from regard.models.transformer import TransformerSize, build_transformer
 
 IDS, LENGTHS = torch.tensor([[3, 5, 7, 2, 9, 4], [8, 6, 2, 0, 0, 0]]), torch.tensor([6, 3])
 TARGET = torch.tensor([[1, 4, 6, 3], [1, 9, 2, 5]])
@@ -40,9 +40,9 @@ def same(weights: Tensor) -> Tensor:
 
 def ours() -> dict[str, Callable[[], Model]]:
     return {
-        "transformer": lambda: (build_transformer(11, Size(2, 16, 2, 24)), (IDS, LENGTHS, TARGET)),
-        "grouped": lambda: (GPT(11, 16, 2, 4, Rotary(4), style=replace(MODERN, key_heads=2)), (IDS,)),
-        "bert": lambda: (Bert.of(11, BertSize(2, 16, 2), positions=8), (IDS, LENGTHS)),
+        "transformer": lambda: (build_transformer(11, TransformerSize(2, 16, 2, 24)), (IDS, LENGTHS, TARGET)),
+        "grouped": lambda: (GPT(11, 16, 2, 4, Rotary(4), block=replace(LLAMA, key_heads=2)), (IDS,)),
+        "bert": lambda: (Bert.of(11, BertSize(2, 16, 2), max_positions=8), (IDS, LENGTHS)),
         "pooling": lambda: (PoolingClassifier(11, 2, 8), (IDS, LENGTHS)),
         "bahdanau": lambda: (translator("bahdanau").float(), (IDS, LENGTHS, TARGET)),
         "local-p, fed": lambda: (translator("local-p, fed").float(), (IDS, LENGTHS, TARGET)),
@@ -111,7 +111,7 @@ def test_nothing_changes_outside_the_block(name: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["sdpa", "stream"])
-def test_observed_weights_are_those_of_plain_whatever_computed_the_output(backend: str) -> None:
+def test_observed_weights_equal_plain_with_any_backend(backend: str) -> None:
     torch.manual_seed(0)
     q, k, v = torch.randn(2, 4, 5, 8), torch.randn(2, 2, 9, 8), torch.randn(2, 2, 9, 8)
     mask, weights = Causal() & Padding(torch.tensor([9, 6])), Observe(weights=True)
@@ -120,7 +120,7 @@ def test_observed_weights_are_those_of_plain_whatever_computed_the_output(backen
 
 
 @torch.no_grad()
-def test_a_changed_place_keeps_its_precision_under_autocast() -> None:
+def test_an_intervention_keeps_its_precision_under_autocast() -> None:
     torch.manual_seed(0)
     tapped, q, k, v = tap.Tap(), torch.randn(3, 8), torch.randn(5, 8), torch.randn(5, 8)
     with torch.autocast("cpu", torch.bfloat16), intervene(tapped, weights=same):
@@ -132,9 +132,9 @@ def heads_of(project: Any) -> tuple[MultiHead, Tensor]:
     return MultiHead(12, project), torch.randn(2, 5, 12)
 
 
-@pytest.mark.parametrize("project", [3, Fused(12, 3), Separate(12, 3, key_heads=1)])
+@pytest.mark.parametrize("project", [3, FusedQKV(12, 3), SeparateQKV(12, 3, key_heads=1)])
 @torch.no_grad()
-def test_a_head_that_is_zero_says_nothing(project: Any) -> None:
+def test_a_zeroed_head_has_no_output(project: Any) -> None:
     heads, x = heads_of(project)
     with capture(heads, observe=Observe(weights=True)) as heard:
         heads(x)
@@ -148,7 +148,7 @@ def test_a_head_that_is_zero_says_nothing(project: Any) -> None:
 
 
 @torch.no_grad()
-def test_uniform_is_the_mean_of_what_may_be_seen() -> None:
+def test_uniform_is_the_mean_over_visible_keys() -> None:
     heads, x = heads_of(3)
     mask = Causal() & Padding(torch.tensor([5, 3]))
     values = heads.project.all(x)[2]  # (B, H, S, 4)
@@ -167,7 +167,7 @@ def test_uniform_is_the_mean_of_what_may_be_seen() -> None:
 
 
 @torch.no_grad()
-def test_a_key_with_a_weight_of_zero_that_may_be_seen_gets_its_share() -> None:
+def test_a_visible_key_with_weight_zero_counts_for_uniform() -> None:
     """A key far behind has a weight of 0 to the bit, and is not hidden; one behind a huge negative bias is."""
     tapped, q = tap.Tap(), torch.tensor([[1.0]])
     k = torch.tensor([[200.0], [0.0], [0.0]])
@@ -178,7 +178,7 @@ def test_a_key_with_a_weight_of_zero_that_may_be_seen_gets_its_share() -> None:
 
 
 @torch.no_grad()
-def test_only_the_rows_that_were_asked_for_change() -> None:
+def test_only_the_selected_rows_change() -> None:
     heads, x = heads_of(3)
     before = heads(x)
     with intervene(heads, heads=[1], rows=[0, 3], weights="zero"):
@@ -199,7 +199,7 @@ def test_rows_are_counted_over_the_steps_of_a_decoder(name: str, weights: Any) -
         model, ["decoder*", "*cross"] if name == "transformer" else "decoder*", rows=[1, 2], weights=weights
     ):
         whole = said(model, inputs)
-        count_anew()
+        reset_query_counts()
         state, steps = model.start(*inputs[:2]), []
         for token in TARGET[0]:
             logs, _, state = model.step(state, token.unsqueeze(0))
@@ -210,13 +210,13 @@ def test_rows_are_counted_over_the_steps_of_a_decoder(name: str, weights: Any) -
 
 
 @torch.no_grad()
-def test_a_tensor_has_a_row_for_each_step_and_keys_that_are_yet_to_come() -> None:
+def test_a_tensor_has_a_row_for_each_step_and_later_keys() -> None:
     model: Any = made("transformer")[0].double()
     weights = torch.rand(1, 2, 4, 4, dtype=torch.float64).tril()
     with intervene(model, "decoder.1.self", weights=weights):
         whole = said(model, (IDS[:1], LENGTHS[:1], TARGET[:1]))
         state, steps = model.start(IDS[:1], LENGTHS[:1]), []
-        count_anew()
+        reset_query_counts()
         for token in TARGET[0]:
             logs, _, state = model.step(state, token.unsqueeze(0))
             steps.append(logs)
@@ -226,7 +226,7 @@ def test_a_tensor_has_a_row_for_each_step_and_keys_that_are_yet_to_come() -> Non
 
 
 @torch.no_grad()
-def test_blocks_inside_each_other_compose_the_outer_one_first() -> None:
+def test_nested_blocks_compose_the_outer_one_first() -> None:
     heads, x = heads_of(3)
     with (
         intervene(heads, weights="uniform"),
@@ -267,7 +267,7 @@ class Causally(nn.Module):
 
 
 @torch.no_grad()
-def test_models_of_others() -> None:
+def test_other_models() -> None:
     torch.manual_seed(0)
     model, x = Foreign().eval(), torch.randn(2, 5, 12)
     before = model(x)
@@ -286,7 +286,7 @@ def test_models_of_others() -> None:
 
 
 @torch.no_grad()
-def test_nested_listeners_of_models_of_others_hear_each_call_once() -> None:
+def test_nested_listeners_of_other_models_get_each_call_once() -> None:
     model, x, calls = Foreign().eval(), torch.randn(2, 5, 12), []
 
     def counted(weights: Tensor) -> Tensor:
@@ -297,23 +297,23 @@ def test_nested_listeners_of_models_of_others_hear_each_call_once() -> None:
         model(x)
     assert calls == [(2, 3, 5, 5)]
     assert len(one.calls("first")) == len(other.calls("first")) == len(other.calls("second.inner")) == 1
-    assert torch_hooks._telling.get() is False
+    assert torch_hooks._reentrant.get() is False
 
 
-def test_where_nothing_attended_it_is_said() -> None:
+def test_a_place_without_attention_is_an_error() -> None:
     model = nn.Sequential(nn.Linear(3, 3))
-    with pytest.raises(PlaceError, match="where nothing attended"), intervene(model, weights="zero"):
+    with pytest.raises(PlaceError, match="No attention was computed at"), intervene(model, weights="zero"):
         model(torch.zeros(1, 3))
 
 
 @torch.no_grad()
-def test_what_is_changed_is_known() -> None:
+def test_interventions_are_known_while_active() -> None:
     heads, x = heads_of(3)
-    assert not is_changed(heads.tap)
+    assert not is_intervened(heads.tap)
     with intervene(heads, weights="zero"):
-        assert is_changed(heads.tap)
+        assert is_intervened(heads.tap)
         heads(x)
-    assert not is_changed(heads.tap)
+    assert not is_intervened(heads.tap)
 
 
 @pytest.mark.parametrize(
@@ -322,11 +322,11 @@ def test_what_is_changed_is_known() -> None:
         (
             {"places": "encoder.blocks.9.self"},
             PlaceError,
-            r"intervene: got places 'encoder.blocks.9.self'.*encoder.blocks.0.self",
+            r"intervene: No place matches 'encoder.blocks.9.self'.*encoder.blocks.0.self",
         ),
-        ({"heads": [2]}, PlaceError, "head 2 at encoder.blocks.0.self, expected one of its 2"),
+        ({"heads": [2]}, PlaceError, "head 2 at encoder.blocks.0.self, expected one from 0 to 1"),
         ({"heads": [-1]}, SettingError, "counted from 0"),
-        ({"heads": [1, 1]}, SettingError, "different numbers"),
+        ({"heads": [1, 1]}, SettingError, "distinct numbers"),
         ({"rows": "all"}, SettingError, "rows='all'"),
         ({"weights": "unifrom"}, SettingError, "Did you mean 'uniform'"),
         ({"weights": 3}, DtypeError, "weights of type int"),
@@ -336,12 +336,20 @@ def test_what_is_changed_is_known() -> None:
         ({"weights": torch.tensor([0.5, torch.inf])}, SettingError, "infinite"),
         ({"weights": lambda weights: weights - 1}, SettingError, "negative"),
         ({"weights": lambda weights: None}, DtypeError, "NoneType from a function"),
-        ({"weights": lambda weights: weights[..., :3]}, ShapeError, r"\(2, 2, 6, 3\), expected what broadcasts"),
-        ({"weights": torch.ones(2, 6, 7)}, ShapeError, r"\(2, 6, 7\), expected what broadcasts to \(2, 2, 6, 6\)"),
+        (
+            {"weights": lambda weights: weights[..., :3]},
+            ShapeError,
+            r"\(2, 2, 6, 3\), expected a shape that broadcasts",
+        ),
+        (
+            {"weights": torch.ones(2, 6, 7)},
+            ShapeError,
+            r"\(2, 6, 7\), expected a shape that broadcasts to \(2, 2, 6, 6\)",
+        ),
         ({"weights": torch.ones(2, 3, 6, 6)}, ShapeError, r"\(2, 3, 6, 6\)"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(asked: dict[str, Any], error: type[Exception], words: str) -> None:
+def test_invalid_interventions_are_refused(asked: dict[str, Any], error: type[Exception], words: str) -> None:
     model, inputs = made("transformer")
     with (
         pytest.raises(error, match=words),
@@ -350,7 +358,7 @@ def test_what_cannot_be_is_refused_in_words(asked: dict[str, Any], error: type[E
         model(*inputs)
 
 
-def test_the_intervening_of_the_book() -> None:
+def test_the_docs_on_intervening() -> None:
     names: dict[str, Any] = {}
     exec(blocks("docs/intervening.md", "Other weights"), names)
     whole = names["whole"]

@@ -3,19 +3,19 @@
 import pytest
 import torch
 
-from models.readers import HIDDEN, VOCABULARY, attentive, shares, tokens
+from models.rnn_language_models import HIDDEN, VOCABULARY, attentive, shares, tokens
 from regard.attention import capture
 from regard.attention.scores import Additive, Bilinear, Dot
 from regard.errors import SettingError
-from regard.models.attentive_rnn_lm import AttentiveLM, LookBack
+from regard.models.attentive_rnn_lm import AttentiveLM, PastAttention
 from regard.models.copy_gates import Sentinel
-from regard.models.embedding import Words
-from regard.models.rnn import Recurrence
+from regard.models.embedding import WordEmbedding
+from regard.models.rnn import RecurrentLayers
 
 
 def test_it_is_an_average_of_earlier_states_beside_the_state() -> None:
     model, text = attentive("gru", Bilinear(HIDDEN)), tokens(1, 6, extra=0)
-    states = model.recurrence(model.words(text))[0][0]
+    states = model.rnn(model.words(text))[0][0]
     got = model(text)[0].logits[0]
     for place in range(6):
         context = torch.zeros(HIDDEN).double()  # the first token sees nothing
@@ -114,4 +114,4 @@ def test_the_order_of_what_is_carried_does_not_matter() -> None:
 
 def test_what_cannot_be_is_refused_in_words() -> None:
     with pytest.raises(SettingError, match="memory=-1, expected 0 or more states"):
-        AttentiveLM(Words(5, 4), Recurrence("gru", 4, 4), LookBack(memory=-1))
+        AttentiveLM(WordEmbedding(5, 4), RecurrentLayers("gru", 4, 4), PastAttention(memory=-1))

@@ -8,12 +8,12 @@ from torch import nn
 
 from regard.attention import Observe, capture
 from regard.errors import SettingError
-from regard.models.bert import SIZES, Bert, MaskedLM, Size
-from regard.models.bert_heads import OnSpans, OnText, OnTokens, Reading, Summary
+from regard.models.bert import SIZES, Bert, BertSize, MaskedLM
+from regard.models.bert_heads import BertFeatures, Pooler, SequenceClassifier, SpanPredictor, TokenClassifier
 from regard.models.blocks import BERT
 
 V, WIDTH, T = 20, 8, 7
-SMALL = Size(3, WIDTH, heads=2)
+SMALL = BertSize(3, WIDTH, heads=2)
 lengths = torch.tensor([7, 4, 2])
 generator = torch.Generator().manual_seed(0)
 inputs = torch.randint(0, V, (3, T), generator=generator)
@@ -23,7 +23,7 @@ segments = ((torch.arange(T) >= torch.tensor([3, 2, 1])[:, None]) & real).long()
 
 def bert(dropout: float = 0.0) -> Bert:
     torch.manual_seed(0)
-    model = Bert.of(V, SMALL, positions=9, dropout=dropout)
+    model = Bert.of(V, SMALL, max_positions=9, dropout=dropout)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name.endswith("bias"):
@@ -41,7 +41,7 @@ def test_parameters_are_those_of_the_published_sizes(name: str, count: int) -> N
         whole = MaskedLM(model)
     assert sum(one.numel() for one in model.parameters()) == count
     heads = {block.self.project.heads for block in model.encoder.blocks}
-    assert heads == {model.width // 64} and model.longest == 512
+    assert heads == {model.width // 64} and model.max_positions == 512
     width = model.width  # the output is tied: above the encoder stand dense, norm, bias and two classes
     assert sum(one.numel() for one in whole.parameters()) == count + width**2 + 3 * width + 30_522 + 2 * width + 2
 
@@ -67,7 +67,7 @@ def of_torch(block: nn.Module) -> nn.TransformerEncoderLayer:
 
 def test_it_is_torchs_encoder_over_three_embeddings() -> None:
     model = bert()
-    embedded = model.encoder.embedded
+    embedded = model.encoder.embedding
     where = embedded.positions.table.weight[:T]
     x = embedded.tokens.weight[inputs] + where + embedded.segments.weight[segments]
     x = (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True, correction=0)
@@ -114,13 +114,13 @@ def test_guesses_for_masked_places_are_the_whole_layer_gathered() -> None:
     places = torch.tensor([9, 1, 14, 1])
     said = model(inputs, lengths, segments, places)
     states = model.bert(inputs, lengths, segments)
-    whole = model.guess(states, model.bert.words).flatten(0, 1)
-    assert said.words.shape == (4, V) and whole.shape == (3 * T, V)
-    torch.testing.assert_close(said.words, whole[places])
-    torch.testing.assert_close(said.next, model.next(model.bert.pooled(states)))
-    x = nn.functional.gelu(states[1, 2] @ model.guess.dense.weight.T + model.guess.dense.bias)  # place 9, typed out
-    x = (x - x.mean()) / (x.var(correction=0) + 1e-12).sqrt() * model.guess.norm.weight + model.guess.norm.bias
-    torch.testing.assert_close(said.words[0], model.bert.encoder.embedded.tokens.weight @ x + model.guess.bias)
+    whole = model.lm_head(states, model.bert.words).flatten(0, 1)
+    assert said.logits.shape == (4, V) and whole.shape == (3 * T, V)
+    torch.testing.assert_close(said.logits, whole[places])
+    torch.testing.assert_close(said.next_sentence, model.next_sentence(model.bert.pooled(states)))
+    x = nn.functional.gelu(states[1, 2] @ model.lm_head.dense.weight.T + model.lm_head.dense.bias)  # place 9, typed out
+    x = (x - x.mean()) / (x.var(correction=0) + 1e-12).sqrt() * model.lm_head.norm.weight + model.lm_head.norm.bias
+    torch.testing.assert_close(said.logits[0], model.bert.encoder.embedding.tokens.weight @ x + model.lm_head.bias)
 
 
 def test_every_parameter_learns_and_no_rows_teach_nothing() -> None:
@@ -128,7 +128,7 @@ def test_every_parameter_learns_and_no_rows_teach_nothing() -> None:
     for rows, places in ((3, [1, 9]), (0, [])):
         model.zero_grad()
         said = model(inputs[:rows], lengths[:rows], segments[:rows], torch.tensor(places, dtype=torch.int64))
-        (said.words.square().sum() + said.next.square().sum()).backward()
+        (said.logits.square().sum() + said.next_sentence.square().sum()).backward()
         assert all(one.grad is not None and bool(one.grad.any()) == bool(rows) for one in model.parameters())
 
 
@@ -146,14 +146,14 @@ def test_dropout_falls_while_training_alone() -> None:
     assert not torch.equal(model(inputs, lengths), model(inputs, lengths))
     model.eval()
     assert torch.equal(model(inputs, lengths), model(inputs, lengths))
-    looked = Bert.of(V, SMALL, positions=9, style=replace(BERT, attention_dropout=0.3))
+    looked = Bert.of(V, SMALL, max_positions=9, block=replace(BERT, attention_dropout=0.3))
     assert {block.self.dropout for block in looked.encoder.blocks} == {0.3}
 
 
 @pytest.mark.parametrize("pooling", ["pooler", "cls", "mean", "attention"])
 def test_a_text_alone_equals_the_text_in_a_batch(pooling) -> None:
     torch.manual_seed(0)
-    model = OnText(Reading(bert(), pooler=pooling == "pooler"), 4, pooling).double()
+    model = SequenceClassifier(BertFeatures(bert(), pooler=pooling == "pooler"), 4, pooling).double()
     together = model(inputs, lengths, segments)
     assert together.shape == (3, 4)
     for row, length in enumerate(lengths.tolist()):
@@ -163,11 +163,11 @@ def test_a_text_alone_equals_the_text_in_a_batch(pooling) -> None:
 
 def test_a_summary_is_what_it_says() -> None:
     states = torch.randn(3, T, WIDTH)
-    assert torch.equal(Summary(WIDTH, "cls")(states, lengths), states[:, 0])
+    assert torch.equal(Pooler(WIDTH, "cls")(states, lengths), states[:, 0])
     means = torch.stack([states[row, :length].mean(0) for row, length in enumerate(lengths.tolist())])
-    torch.testing.assert_close(Summary(WIDTH, "mean")(states, lengths), means)
-    asked = Summary(WIDTH, "attention")
-    scores = states[1, :4] @ asked.question.questions[0] / WIDTH**0.5
+    torch.testing.assert_close(Pooler(WIDTH, "mean")(states, lengths), means)
+    asked = Pooler(WIDTH, "attention")
+    scores = states[1, :4] @ asked.attention.queries[0] / WIDTH**0.5
     torch.testing.assert_close(asked(states, lengths)[1], scores.softmax(0) @ states[1, :4])
 
 
@@ -175,31 +175,31 @@ def test_a_summary_is_what_it_says() -> None:
 @pytest.mark.parametrize("tuned", [True, False])
 def test_what_a_task_needs_learns_and_nothing_else(layer, tuned) -> None:
     torch.manual_seed(0)
-    model = OnText(Reading(bert(dropout=0.5), layer, tuned), 2, "mean").double().train()
-    states = model.reading.eval()(inputs, lengths, segments)
-    every = model.reading.bert.states(inputs, lengths, segments)
+    model = SequenceClassifier(BertFeatures(bert(dropout=0.5), layer, tuned), 2, "mean").double().train()
+    states = model.features.eval()(inputs, lengths, segments)
+    every = model.features.bert.states(inputs, lengths, segments)
     expected = every.mean(1) if layer == "mix" else every[:, 3 if layer is None else layer]
     torch.testing.assert_close(states, expected)
     model.train()(inputs, lengths, segments).square().sum().backward()
     for name, one in model.named_parameters():
         assert (one.grad is not None) == one.requires_grad, name
     learned = {
-        name.removeprefix("reading.bert.").split(".")[0]
+        name.removeprefix("features.bert.").split(".")[0]
         for name, one in model.named_parameters()
         if one.grad is not None
     }
-    mixed = {"reading"} if layer == "mix" else set()
+    mixed = {"features"} if layer == "mix" else set()
     assert learned == {"outputs"} | mixed | ({"encoder"} if tuned else set())
-    blocks = [any(one.requires_grad for one in block.parameters()) for block in model.reading.bert.encoder.blocks]
+    blocks = [any(one.requires_grad for one in block.parameters()) for block in model.features.bert.encoder.blocks]
     upto = 3 if layer in (None, "mix") else layer
     assert blocks == [tuned and number < upto for number in range(3)]
-    same = torch.equal(model.reading(inputs, lengths), model.reading(inputs, lengths))
+    same = torch.equal(model.features(inputs, lengths), model.features(inputs, lengths))
     assert same != tuned  # features are not dropped out
 
 
 def test_a_span_lies_in_the_passage() -> None:
     torch.manual_seed(0)
-    model = OnSpans(Reading(bert())).double()
+    model = SpanPredictor(BertFeatures(bert())).double()
     for logits in model(inputs, lengths, segments):
         # the passage begins at 3, 2 and 1, and [SEP] ends it
         assert logits.isfinite().tolist() == [
@@ -207,16 +207,16 @@ def test_a_span_lies_in_the_passage() -> None:
             [2 <= at < 3 for at in range(T)],
             [False] * T,
         ]
-    tags = OnTokens(Reading(bert()), 5).double()(inputs, lengths)
+    tags = TokenClassifier(BertFeatures(bert()), 5).double()(inputs, lengths)
     assert tags.shape == (3, T, 5)
 
 
 def test_what_cannot_be_is_refused_in_words() -> None:
     with pytest.raises(SettingError, match="0 layers"):
-        Bert.of(V, Size(0, 8))
+        Bert.of(V, BertSize(0, 8))
     with pytest.raises(SettingError, match="3 heads for a width of 8"):
-        Bert.of(V, Size(1, 8, heads=3))
-    with pytest.raises(SettingError, match="got layer 4, expected 0 to 3, or mix"):
-        Reading(bert(), 4)
+        Bert.of(V, BertSize(1, 8, heads=3))
+    with pytest.raises(SettingError, match="got layer 4, expected 0 to 3, or 'mix'"):
+        BertFeatures(bert(), 4)
     with pytest.raises(SettingError, match="'pooler' of layer 1"):
-        OnText(Reading(bert(), 1), 2)
+        SequenceClassifier(BertFeatures(bert(), 1), 2)

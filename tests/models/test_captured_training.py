@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from attention.cases import ALL
-from models import readers, translators
-from models.readers import HIDDEN, VOCABULARY, attentive
+from models import rnn_language_models, translators
+from models.rnn_language_models import HIDDEN, VOCABULARY, attentive
 from regard.attention import Observe, capture
 from regard.attention.scores import Additive, Bilinear, Dot
 from regard.models.copy_gates import Average, Gate, Sentinel
-from regard.models.lazy_copy_weights import Looked
+from regard.models.cross_entropy import Mixture
+from regard.models.lazy_copy_weights import LazyCopyWeights
 from regard.models.neural_cache import NeuralCache
-from regard.models.predictions import Mixture
 
 OBSERVES = pytest.mark.parametrize(
     "observe", [Observe(weights=True), ALL, Observe(values=True, entropy=True)], ids=["weights", "all", "values"]
@@ -47,7 +47,7 @@ def test_translators(name: str, dtype: torch.dtype, observe: Observe) -> None:
 
     def loss() -> Tensor:
         prediction, _ = model(source, lengths, target)
-        return prediction.surprise(target.roll(-1, 1)).sum()
+        return prediction.nll(target.roll(-1, 1)).sum()
 
     assert_captures_change_no_bit(model, loss, observe)
 
@@ -60,7 +60,7 @@ def test_a_pointer_generator(coverage: bool, observe: Observe) -> None:
 
     def loss() -> Tensor:
         prediction, again = model(source, lengths, target)
-        total = prediction.surprise(target.roll(-1, 1)).sum()
+        total = prediction.nll(target.roll(-1, 1)).sum()
         return total if again is None else total + again.sum()
 
     assert_captures_change_no_bit(model, loss, observe)
@@ -73,7 +73,7 @@ LOOKING: dict[str, Callable[[], nn.Module]] = {
     "average": lambda: attentive("gru", Dot(), Average()),
     "gate": lambda: attentive("lstm", Dot(), Gate(HIDDEN)),
     "sentinel": lambda: attentive("lstm", Bilinear(HIDDEN), Sentinel(HIDDEN)),
-    "cached": lambda: NeuralCache(readers.recurrent("lstm"), 4),
+    "cached": lambda: NeuralCache(rnn_language_models.recurrent("lstm"), 4),
 }
 
 
@@ -82,14 +82,14 @@ LOOKING: dict[str, Callable[[], nn.Module]] = {
 @pytest.mark.parametrize("name", LOOKING)
 def test_language_models_that_look_back(name: str, held: bool, observe: Observe) -> None:
     model = LOOKING[name]().float().train()
-    text = readers.tokens(2, 9) % VOCABULARY
+    text = rnn_language_models.tokens(2, 9) % VOCABULARY
     lazy = []
 
     def loss() -> Tensor:
         prediction, _ = model(text)
-        lazy.append(isinstance(prediction, Mixture) and isinstance(prediction.copied, Looked))
-        return prediction.surprise(text.roll(-1, 1)).sum()
+        lazy.append(isinstance(prediction, Mixture) and isinstance(prediction.copy_weights, LazyCopyWeights))
+        return prediction.nll(text.roll(-1, 1)).sum()
 
-    with patch("regard.models.attentive_rnn_lm.most_held", lambda device: 10**9 if held else 0):
+    with patch("regard.models.attentive_rnn_lm.max_materialized", lambda device: 10**9 if held else 0):
         assert_captures_change_no_bit(model, loss, observe)
     assert lazy[0] == lazy[1] == (not held and name in ("average", "gate", "sentinel"))

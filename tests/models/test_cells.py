@@ -5,15 +5,15 @@ import torch
 from torch import nn
 
 from regard.errors import SettingError
-from regard.models.cells import Cell, recurrent
+from regard.models.cells import RecurrentCell, build_rnn
 
 
 @pytest.mark.parametrize(("kind", "theirs"), [("rnn", nn.RNNCell), ("gru", nn.GRUCell), ("lstm", nn.LSTMCell)])
 def test_a_cell_is_torchs_with_the_same_weights(kind: str, theirs: type[nn.Module]) -> None:
     torch.manual_seed(0)
-    ours, other = Cell(kind, 3, 4, fed=2).double(), theirs(5, 4).double()
+    ours, other = RecurrentCell(kind, 3, 4, step_input=2).double(), theirs(5, 4).double()
     with torch.no_grad():
-        other.weight_ih.copy_(torch.cat((ours.input.weight, ours.fed.weight), 1))
+        other.weight_ih.copy_(torch.cat((ours.input.weight, ours.step_input.weight), 1))
         other.bias_ih.copy_(ours.input.bias)
         other.weight_hh.copy_(ours.state.weight)
         other.bias_hh.copy_(ours.state.bias)
@@ -27,7 +27,7 @@ def test_a_cell_is_torchs_with_the_same_weights(kind: str, theirs: type[nn.Modul
 
 def test_a_gru_cell_is_its_formula() -> None:
     torch.manual_seed(0)
-    cell = Cell("gru", 3, 2).double()
+    cell = RecurrentCell("gru", 3, 2).double()
     x, h = torch.randn(5, 3).double(), torch.randn(5, 2).double()
     W, U, b, d = cell.input.weight, cell.state.weight, cell.input.bias, cell.state.bias
     r = torch.sigmoid(x @ W[:2].T + b[:2] + h @ U[:2].T + d[:2])
@@ -38,6 +38,6 @@ def test_a_gru_cell_is_its_formula() -> None:
 
 def test_unknown_cells_are_refused_by_name() -> None:
     with pytest.raises(SettingError, match="gru"):
-        Cell("grü", 3, 4)
+        RecurrentCell("grü", 3, 4)
     with pytest.raises(SettingError, match="lstm"):
-        recurrent("lsmt", 3, 4)
+        build_rnn("lsmt", 3, 4)

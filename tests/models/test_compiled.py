@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from regard.attention import Observe, capture
-from regard.models.bert import Bert, MaskedLM, Size
+from regard.models.bert import Bert, BertSize, MaskedLM
 from regard.models.blocks import BERT
-from regard.models.chunked_cross_entropy import Surprise
+from regard.models.chunked_cross_entropy import LinearCrossEntropy
 from regard.models.gpt import GPT
 
 V, T = 50, 12
@@ -22,18 +22,20 @@ def gpt(documents: bool) -> tuple[nn.Module, Callable[[nn.Module], Tensor]]:
     model = GPT(V, 16, 2, 2, T)
     ids, targets = torch.randint(0, V, (2, 3, T))
     which = torch.arange(T).expand(3, T) // 5 if documents else None
-    return model, lambda called: called(ids, which, say=Surprise(targets, 0.1))
+    return model, lambda called: called(ids, which, head=LinearCrossEntropy(targets, 0.1))
 
 
 def bert(padded: bool) -> tuple[nn.Module, Callable[[nn.Module], Tensor]]:
     torch.manual_seed(0)
-    model = MaskedLM(Bert.of(V, Size(2, 16, 2), positions=T, dropout=0.0, style=replace(BERT, attention_dropout=0.0)))
+    model = MaskedLM(
+        Bert.of(V, BertSize(2, 16, 2), max_positions=T, dropout=0.0, block=replace(BERT, attention_dropout=0.0))
+    )
     ids, places = torch.randint(0, V, (3, T)), torch.tensor([1, 5, 2 * T + 3])
     lengths = torch.tensor([T, 4, T - 1]) if padded else None
 
     def loss(called: nn.Module) -> Tensor:
-        said = called(ids, lengths, ids % 2, places, say=Surprise(ids.flatten()[places]))
-        return said.words + said.next.square().sum()
+        said = called(ids, lengths, ids % 2, places, head=LinearCrossEntropy(ids.flatten()[places]))
+        return said.logits + said.next_sentence.square().sum()
 
     return model, loss
 
@@ -90,5 +92,5 @@ def test_other_numbers_of_hidden_words_make_no_more_than_two_graphs() -> None:
     ids = torch.randint(0, V, (3, T))
     for count in (5, 7, 11, 4):
         places = torch.arange(count) * 3
-        model(ids, None, ids % 2, places, say=Surprise(ids.flatten()[places])).words.backward()
+        model(ids, None, ids % 2, places, head=LinearCrossEntropy(ids.flatten()[places])).logits.backward()
     assert counter.frame_count == 2

@@ -9,22 +9,22 @@ import torch
 from torch import Tensor
 
 from attention.cases import Largest
-from models.readers import HIDDEN, UNKNOWN, VOCABULARY, attentive, shares, tokens
+from models.rnn_language_models import HIDDEN, UNKNOWN, VOCABULARY, attentive, shares, tokens
 from regard.attention import attend, capture
 from regard.attention.masks import Past
 from regard.attention.observe import Observe
 from regard.attention.scores import Additive, Bilinear, Cosine, Dot
 from regard.errors import SettingError
 from regard.inspection.interventions import intervene
-from regard.models.attentive_rnn_lm import AttentiveLM, LookBack
+from regard.models.attentive_rnn_lm import AttentiveLM, PastAttention
 from regard.models.copy_gates import Average, Gate, Sentinel
-from regard.models.embedding import Words
-from regard.models.lazy_copy_weights import Looked
+from regard.models.cross_entropy import map_unreachable_to_unk
+from regard.models.embedding import WordEmbedding
+from regard.models.lazy_copy_weights import LazyCopyWeights
 from regard.models.neural_cache import NeuralCache
-from regard.models.predictions import sayable
-from regard.models.rnn import Recurrence
+from regard.models.rnn import RecurrentLayers
 from regard.text.examples import IGNORED
-from regard.training.objectives.stateful_lm import closed_surprise
+from regard.training.objectives.stateful_lm import closed_vocabulary_nll
 
 WAYS = {"average": Average, "gate": lambda: Gate(HIDDEN), "sentinel": lambda: Sentinel(HIDDEN)}
 by_way = pytest.mark.parametrize("way", list(WAYS))
@@ -96,7 +96,7 @@ def test_a_word_outside_the_vocabulary_is_said_by_copying_alone(way) -> None:
     assert not whole[:2, VOCABULARY:].any()  # nothing of the kind was seen yet
     assert (whole[2:, VOCABULARY + 1] > 0).all() and not whole[:, VOCABULARY].any()
     # the share of each of its two places, once both are seen
-    copied = (weights[5, 1] + weights[5, 3]) * (1 - prediction.share[0, 5])
+    copied = (weights[5, 1] + weights[5, 3]) * (1 - prediction.p_gen[0, 5])
     torch.testing.assert_close(whole[5, VOCABULARY + 1], copied)
 
 
@@ -109,7 +109,7 @@ def test_surprise_of_words_outside_the_vocabulary(way) -> None:
     expected = -prediction.log_probs().gather(-1, targets.clamp(min=0).unsqueeze(-1)).squeeze(-1)
     expected[:, :2] = 0
     assert (targets >= VOCABULARY).any()
-    torch.testing.assert_close(prediction.surprise(targets), expected)
+    torch.testing.assert_close(prediction.nll(targets), expected)
     torch.testing.assert_close(prediction.log_probs().exp().sum(-1), torch.ones(2, 9).double())
 
 
@@ -122,7 +122,7 @@ def test_what_cannot_be_is_refused_in_words() -> None:
 @contextmanager
 def nothing_held():
     """Weights are never held where a model can do without."""
-    with patch("regard.models.attentive_rnn_lm.most_held", lambda device: -1):
+    with patch("regard.models.attentive_rnn_lm.max_materialized", lambda device: -1):
         yield
 
 
@@ -149,13 +149,15 @@ def test_weights_that_are_not_held_say_the_same(way, carried, documents) -> None
     held = read(model, text, documents)
     with nothing_held():
         loose = read(model, text, documents)
-    assert isinstance(held.copied, Tensor) and isinstance(loose.copied, Looked)
-    assert torch.equal(sayable(loose, targets, UNKNOWN), sayable(held, targets, UNKNOWN))
+    assert isinstance(held.copy_weights, Tensor) and isinstance(loose.copy_weights, LazyCopyWeights)
+    assert torch.equal(map_unreachable_to_unk(loose, targets, UNKNOWN), map_unreachable_to_unk(held, targets, UNKNOWN))
     torch.testing.assert_close(loose.log_probs(), held.log_probs())
-    torch.testing.assert_close(closed_surprise(loose, targets, UNKNOWN), closed_surprise(held, targets, UNKNOWN))
+    torch.testing.assert_close(
+        closed_vocabulary_nll(loose, targets, UNKNOWN), closed_vocabulary_nll(held, targets, UNKNOWN)
+    )
     found = []
     for said in (held, loose):
-        total = said.surprise(sayable(said, targets, UNKNOWN), 0.1)
+        total = said.nll(map_unreachable_to_unk(said, targets, UNKNOWN), 0.1)
         found.append((total, torch.autograd.grad(total.sum(), list(model.parameters()))))
     torch.testing.assert_close(found[1], found[0])
 
@@ -169,8 +171,8 @@ def test_weights_that_are_not_held_are_told_to_whoever_listens() -> None:
             got = model(text)[0]
         with intervene(model, "past", weights="uniform"):
             other = model(text)[0]
-    assert isinstance(got.copied, Looked) and torch.equal(got.surprise(text), alone.surprise(text))
-    torch.testing.assert_close(got.weights(), want.copied)
+    assert isinstance(got.copy_weights, LazyCopyWeights) and torch.equal(got.nll(text), alone.nll(text))
+    torch.testing.assert_close(got.weights(), want.copy_weights)
     assert heard["past"].weights is not None
     copied = other.weights()[0, 5, :5]  # an answer to what it looks at is copied from
     torch.testing.assert_close(copied, copied[:1].expand(5))
@@ -178,7 +180,7 @@ def test_weights_that_are_not_held_are_told_to_whoever_listens() -> None:
 
 def test_a_score_that_is_no_dot_product_holds_its_weights() -> None:
     with nothing_held():
-        assert isinstance(attentive("gru", Additive(HIDDEN, 4), Average())(tokens(2, 5))[0].copied, Tensor)
+        assert isinstance(attentive("gru", Additive(HIDDEN, 4), Average())(tokens(2, 5))[0].copy_weights, Tensor)
 
 
 def test_a_cache_around_weights_that_are_not_held() -> None:
@@ -191,10 +193,10 @@ def test_a_cache_around_weights_that_are_not_held() -> None:
 def test_a_long_segment_holds_no_map() -> None:
     """More than 2^22 weights: no tensor of both passes has half as many numbers."""
     torch.manual_seed(0)
-    look = LookBack(Bilinear(8), copy=Gate(8))
-    model = AttentiveLM(Words(20, 8), Recurrence("gru", 8, 8), look)
+    look = PastAttention(Bilinear(8), copy=Gate(8))
+    model = AttentiveLM(WordEmbedding(20, 8), RecurrentLayers("gru", 8, 8), look)
     text = torch.randint(20, (4, 1100))
     with Largest() as largest:
         said = model(text)[0]
-        said.surprise(text.roll(-1, 1)).sum().backward()
-    assert isinstance(said.copied, Looked) and largest.numel < 4 * 1100**2 / 2
+        said.nll(text.roll(-1, 1)).sum().backward()
+    assert isinstance(said.copy_weights, LazyCopyWeights) and largest.numel < 4 * 1100**2 / 2

@@ -5,29 +5,29 @@ import torch
 from torch import nn
 
 from regard.errors import SettingError, ShapeError
-from regard.models.char_cnn import Looked, Spelled
-from regard.models.elmo import DeepReader, ELMo, ScalarMix, Tagger
-from regard.models.rnn import turned
-from regard.text.tokenizers.kinds import BPE, Words
-from regard.text.tokenizers.spelling import BEGIN, END, PAD, SPECIAL, spelled_vocabulary, spelled_words
+from regard.models.char_cnn import CharCNN, WordTable
+from regard.models.elmo import BiLSTMStack, ELMo, ScalarMix, Tagger
+from regard.models.rnn import reverse_padded
+from regard.text.tokenizers.char_ids import CHAR_BEGIN, CHAR_END, CHAR_PAD, CHAR_SPECIAL, spell_vocabulary, spell_words
 from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.trainers import BPE, WordLevel
 
 WIDTH, CLASSES = 6, 3
 TEXTS = ["he took a train in the morning", "he likes to train", "a cat"]
-tokenizer = Tokenizer.train(Words(30), TEXTS)
+tokenizer = Tokenizer.train(WordLevel(30), TEXTS)
 V, UNKNOWN = len(tokenizer), tokenizer.special.need("unknown")
 lengths = torch.tensor([7, 4, 2])
 inputs = nn.utils.rnn.pad_sequence([torch.tensor(tokenizer.encode(text).ids) for text in TEXTS], batch_first=True)
 real = torch.arange(7) < lengths[:, None]
-spellings = spelled_words(["trained", "Yellen"])
+spellings = spell_words(["trained", "Yellen"])
 
 
-def looked() -> Looked:
-    return Looked(V, WIDTH, UNKNOWN)
+def looked() -> WordTable:
+    return WordTable(V, WIDTH, UNKNOWN)
 
 
-def spelled() -> Spelled:
-    return Spelled(spelled_vocabulary(tokenizer), WIDTH, UNKNOWN, letters=5, filters=((1, 3), (3, 4), (9, 2)))
+def spelled() -> CharCNN:
+    return CharCNN(spell_vocabulary(tokenizer), WIDTH, UNKNOWN, char_dim=5, filters=((1, 3), (3, 4), (9, 2)))
 
 
 by_words = pytest.mark.parametrize("words", [looked, spelled])
@@ -70,7 +70,7 @@ def test_rows_alone_equal_the_batch_whatever_the_padding(words) -> None:
 
 def test_layer_0_is_the_word_twice() -> None:
     model = elmo()
-    words = model.reader.words(inputs)
+    words = model.encoder.words(inputs)
     assert torch.equal(model.states(inputs, lengths)[:, 0], torch.cat((words, words), -1))
 
 
@@ -89,10 +89,10 @@ def typed_out(lstm: nn.LSTM, x: torch.Tensor) -> torch.Tensor:
 
 def test_it_is_its_formula() -> None:
     model, row, length = elmo(), 1, 4
-    reader = model.reader
+    reader = model.encoder
     x = reader.words(inputs[row, :length])
     forth, back = [x], [x.flip(0)]
-    for stack, layers in ((reader.forth, forth), (reader.back, back)):
+    for stack, layers in ((reader.forward_rnn, forth), (reader.backward_rnn, back)):
         layers.append(typed_out(stack[0], layers[0]))
         layers.append(typed_out(stack[1], layers[1]) + layers[1])  # the second layer adds to the first
     expected = torch.stack([torch.cat((a, b.flip(0)), -1) for a, b in zip(forth, back, strict=True)])
@@ -116,9 +116,9 @@ def test_every_parameter_learns_and_no_rows_teach_nothing(words) -> None:
 def test_dropout_falls_while_training_alone() -> None:
     torch.manual_seed(0)
     model = ELMo(looked(), 2, dropout=0.5)
-    assert not torch.equal(model(inputs, lengths).after, model(inputs, lengths).after)
+    assert not torch.equal(model(inputs, lengths).forward, model(inputs, lengths).forward)
     model.eval()
-    assert torch.equal(model(inputs, lengths).after, model(inputs, lengths).after)
+    assert torch.equal(model(inputs, lengths).forward, model(inputs, lengths).forward)
 
 
 def test_a_known_word_spelled_has_the_vector_of_the_vocabulary() -> None:
@@ -126,9 +126,9 @@ def test_a_known_word_spelled_has_the_vector_of_the_vocabulary() -> None:
     words = spelled().double()
     for word in ("train", "a", "morning"):
         known = torch.tensor([[tokenizer.id(f"▁{word}")]])
-        given = words(torch.tensor([[V]]), spelled_words([word]))
+        given = words(torch.tensor([[V]]), spell_words([word]))
         torch.testing.assert_close(words(known), given)
-        padded = nn.functional.pad(spelled_words([word]), (0, 11), value=PAD)
+        padded = nn.functional.pad(spell_words([word]), (0, 11), value=CHAR_PAD)
         torch.testing.assert_close(words(torch.tensor([[V]]), padded), given)
 
 
@@ -152,39 +152,39 @@ def test_a_table_reads_all_words_outside_as_one() -> None:
 
 def test_each_word_of_a_batch_is_read_once() -> None:
     words, read = spelled(), []
-    words.letters.register_forward_hook(lambda module, args, output: read.append(len(args[0])))
+    words.characters.register_forward_hook(lambda module, args, output: read.append(len(args[0])))
     words(inputs.repeat(5, 3), spellings)
     assert read == [len(inputs.unique())]
 
 
 def test_spellings_are_bytes_between_signs() -> None:
-    assert spelled_words(["cat", "é"]).tolist() == [
-        [BEGIN, *(byte + 1 for byte in b"cat"), END],
-        [BEGIN, *(byte + 1 for byte in "é".encode()), END, PAD],
+    assert spell_words(["cat", "é"]).tolist() == [
+        [CHAR_BEGIN, *(byte + 1 for byte in b"cat"), CHAR_END],
+        [CHAR_BEGIN, *(byte + 1 for byte in "é".encode()), CHAR_END, CHAR_PAD],
     ]
-    assert spelled_words(["abcdef"], longest=4).tolist() == [[BEGIN, 98, 99, END]]
-    assert spelled_words([]).shape == (0, 1)
-    table = spelled_vocabulary(tokenizer)
+    assert spell_words(["abcdef"], max_chars=4).tolist() == [[CHAR_BEGIN, 98, 99, CHAR_END]]
+    assert spell_words([]).shape == (0, 1)
+    table = spell_vocabulary(tokenizer)
     assert len(table) == V
     row = table[tokenizer.id("▁cat")]
-    assert row[row != PAD].tolist() == spelled_words(["cat"])[0].tolist()
+    assert row[row != CHAR_PAD].tolist() == spell_words(["cat"])[0].tolist()
     signs = {int(table[number, 1]) for number in tokenizer.special.all}
-    assert len(signs) == len(tokenizer.special.all) and min(signs) == SPECIAL  # each special token is a sign
-    with pytest.raises(SettingError, match="longest=2"):
-        spelled_words(["a"], longest=2)
+    assert len(signs) == len(tokenizer.special.all) and min(signs) == CHAR_SPECIAL  # each special token is a sign
+    with pytest.raises(SettingError, match="max_chars=2"):
+        spell_words(["a"], max_chars=2)
 
 
 def test_a_piece_that_goes_on_does_not_begin() -> None:
     pieces = Tokenizer.train(BPE(40), ["tram train tracks rain"])
-    table = spelled_vocabulary(pieces)
+    table = spell_vocabulary(pieces)
     for number in set(range(len(pieces))) - pieces.special.all:
-        assert (table[number, 0] == BEGIN) == pieces.token(number).startswith("▁")
+        assert (table[number, 0] == CHAR_BEGIN) == pieces.token(number).startswith("▁")
 
 
 def test_turning_is_its_own_inverse_and_leaves_padding_alone() -> None:
     x = torch.randn(3, 7, 2)
-    there = turned(x, lengths)
-    assert torch.equal(turned(there, lengths), x)
+    there = reverse_padded(x, lengths)
+    assert torch.equal(reverse_padded(there, lengths), x)
     assert torch.equal(there[~real], x[~real])
     assert torch.equal(there[1, :4], x[1, :4].flip(0))
 
@@ -207,7 +207,7 @@ def test_a_mix_is_a_weighted_mean_times_gamma() -> None:
 def test_a_tagger_learns_with_its_reader_or_above_it(words) -> None:
     for tuned in (True, False):
         torch.manual_seed(0)
-        model = Tagger(DeepReader(words(), 2, dropout=0.5), CLASSES, tuned=tuned)
+        model = Tagger(BiLSTMStack(words(), 2, dropout=0.5), CLASSES, finetune=tuned)
         logits = model.train()(inputs, lengths)
         assert logits.shape == (3, 7, CLASSES)
         logits[real].square().sum().backward()
@@ -219,7 +219,7 @@ def test_a_tagger_learns_with_its_reader_or_above_it(words) -> None:
 
 
 def test_a_reader_of_no_layers_knows_no_neighbours() -> None:
-    model = Tagger(DeepReader(looked(), 0), CLASSES)
+    model = Tagger(BiLSTMStack(looked(), 0), CLASSES)
     other = inputs.clone()
     other[0, 0] = (other[0, 0] + 1) % V
     before, after = model(inputs, lengths), model(other, lengths)
@@ -230,6 +230,6 @@ def test_what_cannot_be_is_refused_in_words() -> None:
     with pytest.raises(SettingError, match="layers=0, expected at least 1"):
         ELMo(looked(), 0)
     with pytest.raises(SettingError, match="layers=-1"):
-        DeepReader(looked(), -1)
+        BiLSTMStack(looked(), -1)
     with pytest.raises(ShapeError, match=r"\(V, C\) of integers"):
-        Spelled(torch.zeros(3, 4), WIDTH, UNKNOWN)
+        CharCNN(torch.zeros(3, 4), WIDTH, UNKNOWN)

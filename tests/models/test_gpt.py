@@ -13,7 +13,7 @@ from regard.attention import capture
 from regard.attention.positions import Rotary, Sinusoidal
 from regard.decoding import Beam, Rules
 from regard.errors import SettingError, ShapeError
-from regard.models.blocks import MODERN
+from regard.models.blocks import LLAMA
 from regard.models.gpt import GPT
 
 VOCABULARY, WIDTH, HEADS, LONGEST = 11, 8, 2, 12
@@ -178,15 +178,15 @@ def test_a_fixed_cache_equals_a_growing_one(positions) -> None:
     with torch.no_grad():
         for part in inputs.tensor_split([4, 5, 6], 1):
             assert torch.equal(model(part, None, fixed), model(part, None, growing))
-        memory = fixed[0].kept()[0].data_ptr()
+        memory = fixed[0].contents()[0].data_ptr()
         model(tokens(3, 1), None, fixed)
-    assert fixed[0].kept()[0].data_ptr() == memory and fixed[0].length == 10
+    assert fixed[0].contents()[0].data_ptr() == memory and fixed[0].length == 10
 
 
 def test_llama_is_the_same_with_other_values() -> None:
     torch.manual_seed(0)
-    style = replace(MODERN, norm=partial(nn.RMSNorm, eps=1e-6), key_heads=1, head=6)
-    model = GPT(VOCABULARY, WIDTH, 2, HEADS, Rotary(6), hidden=20, style=style, tied=False).double()
+    style = replace(LLAMA, norm=partial(nn.RMSNorm, eps=1e-6), key_heads=1, head_dim=6)
+    model = GPT(VOCABULARY, WIDTH, 2, HEADS, Rotary(6), feedforward_dim=20, block=style, tied=False).double()
     shapes = {name: tuple(one.shape) for name, one in model.named_parameters()}
     assert shapes["decoder.1.self.project.joint.weight"] == (2 * 6 + 2 * 6, WIDTH)
     assert shapes["decoder.1.self.out.weight"] == (WIDTH, 12) and shapes["output.weight"] == (VOCABULARY, WIDTH)
@@ -203,7 +203,7 @@ def test_llama_is_the_same_with_other_values() -> None:
 def test_it_has_the_published_sizes() -> None:
     with torch.device("meta"):
         small = GPT(50257, 768, 12, 12, 1024)
-        llama = GPT(32000, 4096, 32, 32, Rotary(128), hidden=11008, style=MODERN, tied=False)
+        llama = GPT(32000, 4096, 32, 32, Rotary(128), feedforward_dim=11008, block=LLAMA, tied=False)
     assert sum(one.numel() for one in small.parameters()) == 124_439_808  # GPT-2
     assert sum(one.numel() for one in llama.parameters()) == 6_738_415_616  # Llama 2 7B
 
@@ -220,8 +220,8 @@ def test_every_layer_can_be_asked() -> None:
 def test_it_can_be_searched(positions) -> None:
     model, inputs = gpt(positions), tokens(3, 5)
     state = model.start(inputs[:, :-1], torch.full((3,), 4))
-    rules = Rules(end=0, longest=7)
-    for row, (best, *_) in enumerate(Beam(4, best=2)(model, state, inputs[:, -1], rules)):
+    rules = Rules(end=0, max_length=7)
+    for row, (best, *_) in enumerate(Beam(4, n_best=2)(model, state, inputs[:, -1], rules)):
         steps = [*best.tokens, 0] if best.finished else best.tokens
         text = torch.cat((inputs[row], torch.tensor(steps[:-1]).long()))
         said = model(text[None])[0, 4:].log_softmax(-1).gather(1, torch.tensor(steps)[:, None]).squeeze(1)
@@ -229,7 +229,7 @@ def test_it_can_be_searched(positions) -> None:
 
 
 def test_how_long_it_reaches() -> None:
-    assert [gpt(positions).longest for positions in POSITIONS] == [LONGEST, None, None]
+    assert [gpt(positions).max_positions for positions in POSITIONS] == [LONGEST, None, None]
 
 
 def test_texts_in_one_row_are_kept_apart() -> None:
@@ -270,13 +270,13 @@ def test_output_and_embedding_are_one_parameter() -> None:
     assert sized == ["embedding.weight"]
     before = model(tokens(1, 3))
     with torch.no_grad():
-        model.embedding.weight[VOCABULARY - 1] += model.norm(torch.ones(WIDTH).double().cumsum(0))
+        model.embedding.weight[VOCABULARY - 1] += model.final_norm(torch.ones(WIDTH).double().cumsum(0))
     assert (model(tokens(1, 3)) - before)[..., VOCABULARY - 1].abs().min() > 1e-6
 
 
 def test_it_begins_as_gpt_2_does() -> None:
     torch.manual_seed(0)
-    model = GPT(500, 64, 8, 4, 100, hidden=200)
+    model = GPT(500, 64, 8, 4, 100, feedforward_dim=200)
     expected = {"out.weight": 0.02 / 4, "outer.weight": 0.02 / 4}  # 1 / sqrt(2 x 8 layers)
     for name, parameter in model.named_parameters():
         if "norm" in name:
@@ -312,12 +312,12 @@ def test_what_cannot_be_is_refused_in_words() -> None:
         GPT(VOCABULARY, WIDTH, 1, 3, LONGEST)
     with pytest.raises(SettingError, match="layers=0"):
         GPT(VOCABULARY, WIDTH, 0, HEADS, LONGEST)
-    with pytest.raises(ShapeError, match="rows of 2 to 4 tokens in 3 columns, expected 0 to 3 in each"):
+    with pytest.raises(ShapeError, match="lengths from 2 to 4, expected 0 to 3, the columns of the prompts"):
         gpt().start(tokens(2, 3), torch.tensor([2, 4]))
-    with pytest.raises(SettingError, match="tokens from 2 to 11, expected 0 to 10, the words it has"):
+    with pytest.raises(SettingError, match="tokens from 2 to 11, expected ids from 0 to 10, its vocabulary"):
         gpt().start(torch.tensor([[2, 11]]), torch.tensor([2]))
     caches = gpt().caches(4)
-    with torch.no_grad(), pytest.raises(ShapeError, match="5 keys, expected at most 4, for which there is room"):
+    with torch.no_grad(), pytest.raises(ShapeError, match="5 keys, expected at most max_length=4"):
         gpt()(tokens(2, 5), None, caches)
 
 

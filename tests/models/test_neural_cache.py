@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models.readers import EXTRA, HIDDEN, VOCABULARY, attentive, recurrent, shares, tokens, window
+from models.rnn_language_models import EXTRA, HIDDEN, VOCABULARY, attentive, recurrent, shares, tokens, window
 from regard.attention import capture
 from regard.attention.scores import Dot
 from regard.errors import SettingError
@@ -23,7 +23,7 @@ by_model = pytest.mark.parametrize("kind", list(MODELS))
 @pytest.mark.parametrize("size", [2, 5, 50])
 def test_it_is_its_formula(kind, size) -> None:
     model, text, flatness, share = MODELS[kind](), tokens(1, 9), 0.7, 0.4
-    reading = model.read(text)
+    reading = model.predict(text)
     own, states, ids = shares(reading.prediction)[0], reading.hidden[0], text[0]
     got = shares(NeuralCache(model, size, flatness, share)(text)[0])[0]
     torch.testing.assert_close(got[0], own[0])  # nothing is cached yet

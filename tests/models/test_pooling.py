@@ -6,10 +6,10 @@ from torch import nn
 
 from regard.attention import capture, scores
 from regard.errors import SettingError
-from regard.models.pooling import Alone, BothWays, PoolingClassifier
+from regard.models.pooling import BiRNN, PoolingClassifier, Positionwise
 
 WIDTH, CLASSES = 6, 3
-STATES = [None, BothWays, Alone, lambda width: BothWays(width, 4, "lstm"), lambda width: Alone(width, 4)]
+STATES = [None, BiRNN, Positionwise, lambda width: BiRNN(width, 4, "lstm"), lambda width: Positionwise(width, 4)]
 SCORES = [
     None,
     lambda width: scores.Dot(),
@@ -26,13 +26,13 @@ def classifier(states=None, score=None) -> PoolingClassifier:
     torch.manual_seed(0)
     made = None if states is None else states(WIDTH)
     score = score if score is None or isinstance(score, nn.Module) else score(WIDTH if made is None else made.width)
-    return PoolingClassifier(10, CLASSES, WIDTH, score, states=made).double()
+    return PoolingClassifier(10, CLASSES, WIDTH, score, encoder=made).double()
 
 
 def test_it_is_its_formula() -> None:
     model = classifier()
     x = model.embedding(inputs[0])
-    weights = (x @ model.pooling.questions[0] / WIDTH**0.5).softmax(0)
+    weights = (x @ model.pooling.queries[0] / WIDTH**0.5).softmax(0)
     expected = model.classes.weight @ (weights @ x) + model.classes.bias
     torch.testing.assert_close(model(inputs[:1], lengths[:1])[0], expected)
 
@@ -58,7 +58,7 @@ def test_what_stands_in_the_padding_does_not_matter(states) -> None:
 def test_without_states_it_knows_no_order_and_with_them_it_does() -> None:
     turned = inputs[:1].flip(1)
     torch.testing.assert_close(classifier()(turned, lengths[:1]), classifier()(inputs[:1], lengths[:1]))
-    model = classifier(BothWays)
+    model = classifier(BiRNN)
     assert (model(turned, lengths[:1]) - model(inputs[:1], lengths[:1])).abs().max() > 1e-3
 
 
@@ -66,9 +66,9 @@ def test_without_states_it_knows_no_order_and_with_them_it_does() -> None:
 def test_both_ways_is_torchs_bidirectional_network(states: int, cell: str) -> None:
     torch.manual_seed(0)
     network = {"gru": nn.GRU, "lstm": nn.LSTM}[cell]
-    ours, theirs = BothWays(WIDTH, states, cell), network(WIDTH, states // 2, batch_first=True, bidirectional=True)
-    state = dict(ours.forth.state_dict())
-    state |= {f"{name}_reverse": value for name, value in ours.back.state_dict().items()}
+    ours, theirs = BiRNN(WIDTH, states, cell), network(WIDTH, states // 2, batch_first=True, bidirectional=True)
+    state = dict(ours.forward_rnn.state_dict())
+    state |= {f"{name}_reverse": value for name, value in ours.backward_rnn.state_dict().items()}
     theirs.load_state_dict(state)
     x = torch.randn(3, 5, WIDTH)
     packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
@@ -76,16 +76,16 @@ def test_both_ways_is_torchs_bidirectional_network(states: int, cell: str) -> No
     real = torch.arange(5) < lengths[:, None]
     torch.testing.assert_close(ours(x, lengths)[real], expected[real])
     with pytest.raises(SettingError, match="got width=5, expected an even width"):
-        BothWays(5)
+        BiRNN(5)
 
 
 def test_without_more_words_it_is_a_gru_as_wide_as_words() -> None:
-    assert isinstance(BothWays(WIDTH).forth, nn.GRU) and BothWays(WIDTH).width == Alone(WIDTH).width == WIDTH
+    assert isinstance(BiRNN(WIDTH).forward_rnn, nn.GRU) and BiRNN(WIDTH).width == Positionwise(WIDTH).width == WIDTH
 
 
 def test_alone_is_its_formula_and_reads_no_other_word() -> None:
     torch.manual_seed(0)
-    states, x = Alone(WIDTH, 4), torch.randn(2, 5, WIDTH)
+    states, x = Positionwise(WIDTH, 4), torch.randn(2, 5, WIDTH)
     torch.testing.assert_close(states(x, lengths[:2]), torch.tanh(x @ states.layer.weight.t() + states.layer.bias))
     other = x.clone()
     other[:, 2] += 1
@@ -94,7 +94,7 @@ def test_alone_is_its_formula_and_reads_no_other_word() -> None:
 
 
 def test_it_is_heard() -> None:
-    model = classifier(BothWays)
+    model = classifier(BiRNN)
     with capture(model) as heard:
         model(inputs, lengths)
     assert heard.places == ["pooling"]

@@ -8,22 +8,22 @@ import pytest
 import torch
 from torch import nn
 
-from regard.attention.layers import Fused, MultiHead, Separate
+from regard.attention.layers import FusedQKV, MultiHead, SeparateQKV
 from regard.attention.masks import Causal
 from regard.attention.positions import Rotary
 from regard.errors import PlaceError, SettingError
 from regard.inspection.interventions import intervene
-from regard.models.pruning import group_of, multi_heads, without
-from regard.models.transformer import Size, build_transformer
+from regard.models.pruning import find_multi_heads, prune_heads, query_group_size
+from regard.models.transformer import TransformerSize, build_transformer
 
 KINDS = {
-    "separate": (lambda: Separate(24, 6), [0, 3, 4]),
-    "separate, one key": (lambda: Separate(24, 6, key_heads=1), [1, 5]),
-    "separate, a group": (lambda: Separate(24, 6, key_heads=3), [2, 3]),
-    "separate, one of each group": (lambda: Separate(24, 6, key_heads=3, bias=False), [0, 3, 5]),
-    "fused": (lambda: Fused(24, 6), [0, 5]),
-    "fused, wide": (lambda: Fused(24, 6, width=8, bias=False), [1, 2, 3, 4, 5]),
-    "fused, a group": (lambda: Fused(24, 6, key_heads=2), [3, 4, 5]),
+    "separate": (lambda: SeparateQKV(24, 6), [0, 3, 4]),
+    "separate, one key": (lambda: SeparateQKV(24, 6, key_heads=1), [1, 5]),
+    "separate, a group": (lambda: SeparateQKV(24, 6, key_heads=3), [2, 3]),
+    "separate, one of each group": (lambda: SeparateQKV(24, 6, key_heads=3, bias=False), [0, 3, 5]),
+    "fused": (lambda: FusedQKV(24, 6), [0, 5]),
+    "fused, wide": (lambda: FusedQKV(24, 6, width=8, bias=False), [1, 2, 3, 4, 5]),
+    "fused, a group": (lambda: FusedQKV(24, 6, key_heads=2), [3, 4, 5]),
 }
 
 
@@ -42,18 +42,18 @@ def test_without_heads_is_as_they_were_silent(kind: str) -> None:
     with intervene(attention, heads=heads, weights="zero"):
         silent = attention(x, mask=Causal())
     state = torch.get_rng_state()
-    smaller = without(attention, {"": heads})
+    smaller = prune_heads(attention, {"": heads})
     assert torch.equal(state, torch.get_rng_state()), "no chance is used up"
     torch.testing.assert_close(smaller(x, mask=Causal()), silent)
     assert smaller.project.heads == 6 - len(heads) and numbers(smaller) < before
-    if isinstance(smaller.project, Separate):
+    if isinstance(smaller.project, SeparateQKV):
         memory = torch.randn(2, 3, 24).double()
         assert smaller(x, memory).shape == x.shape
 
 
 def test_a_whole_translator() -> None:
     torch.manual_seed(0)
-    model = build_transformer(11, Size(2, 16, 4, 24)).eval()
+    model = build_transformer(11, TransformerSize(2, 16, 4, 24)).eval()
     ids, lengths, target = torch.randint(3, 11, (2, 6)), torch.tensor([6, 4]), torch.randint(3, 11, (2, 5))
     heads = {"encoder.blocks.1.self": [0, 2], "decoder.0.cross": [1, 2, 3], "decoder.1.self": [3]}
     with torch.no_grad():
@@ -62,11 +62,11 @@ def test_a_whole_translator() -> None:
                 stack.enter_context(intervene(model, place, heads=some, weights="zero"))
             silent = model(ids, lengths, target)[0].log_probs()
         whole, frozen = numbers(model), model.encoder.requires_grad_(False)
-        without(model, heads)
+        prune_heads(model, heads)
         torch.testing.assert_close(model(ids, lengths, target)[0].log_probs(), silent)
     assert numbers(model) == whole - 6 * (4 * 4 * 16 + 3 * 4)  # four matrices of 4 x 16 a head, three biases of 4
     assert not any(one.requires_grad for one in frozen.parameters()), "what did not learn does not begin to"
-    assert {place: one.project.heads for place, one in multi_heads(model).items()} == {
+    assert {place: one.project.heads for place, one in find_multi_heads(model).items()} == {
         "encoder.blocks.0.self": 4,
         "encoder.blocks.1.self": 2,
         "decoder.0.self": 4,
@@ -77,13 +77,13 @@ def test_a_whole_translator() -> None:
 
 
 def test_what_cannot_be_cut_is_refused_in_words() -> None:
-    grouped = MultiHead(24, Fused(24, 6, key_heads=2))
-    assert group_of(grouped) == 3
-    with pytest.raises(SettingError, match=r"\[0\] of 6.*as many of each 3 that share a key, or all 3"):
-        without(grouped, {"": [0]})
-    with pytest.raises(SettingError, match="one that stays"):
-        without(MultiHead(24, 2), {"": [0, 1]})
-    with pytest.raises(SettingError, match=r"heads \[2\].*different ones of 2"):
-        without(MultiHead(24, 2), {"": [2]})
-    with pytest.raises(PlaceError, match="'encoder', expected a place with several heads"):
-        without(MultiHead(24, 2), {"encoder": [1]})
+    grouped = MultiHead(24, FusedQKV(24, 6, key_heads=2))
+    assert query_group_size(grouped) == 3
+    with pytest.raises(SettingError, match=r"\[0\] of 6.*as many of each 3 that share a key head, or all 3"):
+        prune_heads(grouped, {"": [0]})
+    with pytest.raises(SettingError, match="All 2 heads at '' are pruned; keep at least one"):
+        prune_heads(MultiHead(24, 2), {"": [0, 1]})
+    with pytest.raises(SettingError, match=r"heads \[2\].*different heads from 0 to 1"):
+        prune_heads(MultiHead(24, 2), {"": [2]})
+    with pytest.raises(PlaceError, match="Unknown multi-head attention 'encoder'"):
+        prune_heads(MultiHead(24, 2), {"encoder": [1]})

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.readers import HIDDEN, VOCABULARY, WIDTH, lively, recurrent, tokens
+from models.rnn_language_models import HIDDEN, VOCABULARY, WIDTH, lively, recurrent, tokens
 from regard.errors import SettingError
-from regard.models.embedding import Softmax, Words
-from regard.models.rnn import Recurrence
+from regard.models.embedding import OutputProjection, WordEmbedding
+from regard.models.rnn import RecurrentLayers
 from regard.models.rnn_lm import RecurrentLM
 
 
@@ -34,7 +34,7 @@ def lstm(x: Tensor, h: Tensor, c: Tensor, weights: list[Tensor]) -> tuple[Tensor
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_model_is_its_formula(cell, layers) -> None:
     model, text = recurrent(cell.__name__, layers), tokens(7, extra=0)
-    weights = list(model.recurrence.layers.parameters())
+    weights = list(model.rnn.layers.parameters())
     states = model.words.embedding.weight[text] * WIDTH**0.5
     for layer in range(layers):
         h = c = torch.zeros(HIDDEN).double()
@@ -55,17 +55,17 @@ def test_tied_words_are_one_parameter_and_free_ones_two() -> None:
     ]
     assert sized == [["words.embedding.weight"], ["words.embedding.weight", "softmax.weight"]]
     assert recurrent(tied=False).softmax.project is None  # nothing to fit
-    equal = RecurrentLM(Words(VOCABULARY, HIDDEN), Recurrence("gru", HIDDEN, HIDDEN))
+    equal = RecurrentLM(WordEmbedding(VOCABULARY, HIDDEN), RecurrentLayers("gru", HIDDEN, HIDDEN))
     assert equal.softmax.project is None
 
 
 def test_it_begins_undecided_and_with_open_forget_gates() -> None:
     torch.manual_seed(0)
-    model = RecurrentLM(Words(500, 64), Recurrence("lstm", 64, 96, layers=2))
-    loss = model(torch.arange(100)[None])[0].surprise(torch.arange(1, 101)[None]).mean()
+    model = RecurrentLM(WordEmbedding(500, 64), RecurrentLayers("lstm", 64, 96, layers=2))
+    loss = model(torch.arange(100)[None])[0].nll(torch.arange(1, 101)[None]).mean()
     assert loss.item() == pytest.approx(torch.tensor(500.0).log().item(), abs=0.2)
     for layer in range(2):
-        total = sum(getattr(model.recurrence.layers, f"bias_{way}_l{layer}")[96:192] for way in ("ih", "hh"))
+        total = sum(getattr(model.rnn.layers, f"bias_{way}_l{layer}")[96:192] for way in ("ih", "hh"))
         assert total.mean().item() == pytest.approx(1, abs=0.05)
 
 
@@ -85,24 +85,24 @@ def test_gradients_end_where_the_segment_begins() -> None:
 
 
 def test_dropout_falls_in_training_alone_and_between_layers() -> None:
-    model = lively(lambda: RecurrentLM(Words(11, 6), Recurrence("gru", 6, 8, 2, dropout=0.5), dropout=0.5))
+    model = lively(lambda: RecurrentLM(WordEmbedding(11, 6), RecurrentLayers("gru", 6, 8, 2, dropout=0.5), dropout=0.5))
     text = tokens(1, 5, extra=0)
     assert torch.equal(model(text)[0].logits, model(text)[0].logits)
     model.train()
     assert not torch.equal(model(text)[0].logits, model(text)[0].logits)
-    assert model.recurrence.layers.dropout == 0.5
-    assert Recurrence("gru", 6, 8, 1, dropout=0.5).layers.dropout == 0
+    assert model.rnn.layers.dropout == 0.5
+    assert RecurrentLayers("gru", 6, 8, 1, dropout=0.5).layers.dropout == 0
 
 
 def test_a_projection_comes_between_words_and_states_of_other_widths() -> None:
-    softmax = Softmax(HIDDEN, VOCABULARY, Words(VOCABULARY, WIDTH))
+    softmax = OutputProjection(HIDDEN, VOCABULARY, WordEmbedding(VOCABULARY, WIDTH))
     assert isinstance(softmax.project, nn.Linear) and softmax(torch.ones(2, HIDDEN)).shape == (2, VOCABULARY)
 
 
 def test_what_cannot_be_is_refused_in_words() -> None:
     with pytest.raises(SettingError, match=r"cell 'lsmt'.*lstm"):
-        Recurrence("lsmt", 4, 4)
+        RecurrentLayers("lsmt", 4, 4)
     with pytest.raises(SettingError, match="layers=0"):
-        Recurrence("gru", 4, 4, layers=0)
+        RecurrentLayers("gru", 4, 4, layers=0)
     with pytest.raises(SettingError, match="unknown=11, expected an id from 0 to 10"):
-        Words(11, 4, unknown=11)
+        WordEmbedding(11, 4, unknown=11)

@@ -22,10 +22,10 @@ from regard.attention import Observe, capture
 from regard.attention.scores import Bilinear, Dot
 from regard.attention.windows import LocalP
 from regard.errors import SettingError
-from regard.models.decoders import Bahdanau, FedLuong, Luong
-from regard.models.embedding import Softmax
-from regard.models.predictions import Logits, Sampled
-from regard.models.rnn_encoder import Reader
+from regard.models.cross_entropy import Logits, SampledSoftmax
+from regard.models.decoders import Bahdanau, Luong, LuongInputFeeding
+from regard.models.embedding import OutputProjection
+from regard.models.rnn_encoder import BiRNNEncoder
 from regard.models.seq2seq import Seq2Seq
 from regard.text.examples import IGNORED
 
@@ -77,7 +77,7 @@ def test_reordered_is_started_in_that_order(name: str) -> None:
 def test_a_batch_of_no_rows_has_no_loss_and_all_weights(name: str) -> None:
     model, (source, lengths, target) = translator(name), batch()
     prediction, more = model(source[:0], lengths[:0], target[:0])
-    total = prediction.surprise(target[:0]).sum() + (0 if more is None else more.sum())
+    total = prediction.nll(target[:0]).sum() + (0 if more is None else more.sum())
     assert total == 0
     total.backward()
     assert all(one.grad is not None and not one.grad.any() for one in model.decoder.parameters())
@@ -98,31 +98,31 @@ def test_whoever_listens_hears_every_step_and_changes_nothing(name: str) -> None
 
 def test_a_bottleneck_gets_the_last_states_and_nothing_else() -> None:
     model, (source, lengths, target) = translator("bottleneck"), batch()
-    read = model.reader(source, lengths)
+    read = model.encoder(source, lengths)
     words = model.words(target)
-    first = model.decoder.run(words, model.decoder.begin(read))
+    first = model.decoder(words, model.decoder.initial_state(read))
     nothing = torch.full_like(read.states, torch.nan)
     blind = read._replace(states=nothing, values=nothing)
-    close(model.decoder.run(words, model.decoder.begin(blind)).vectors, first.vectors)
+    close(model.decoder(words, model.decoder.initial_state(blind)).vectors, first.vectors)
 
 
 def test_the_reader_reads_both_ways_from_each_rows_own_end() -> None:
     (source, lengths, _), half = batch(rows=2), STATES // 2
-    reader = large(Reader(words(), STATES, cell="gru"))
+    reader = large(BiRNNEncoder(words(), STATES, cell="gru"))
     read, length = reader(source, lengths), int(lengths[1])
     theirs = torch.nn.GRU(WIDTH, half, batch_first=True, bidirectional=True).double()
-    for ours, end in ((reader.forth[0], ""), (reader.back[0], "_reverse")):
+    for ours, end in ((reader.forward_rnn[0], ""), (reader.backward_rnn[0], "_reverse")):
         for name, weight in ours.named_parameters():
             getattr(theirs, name + end).data.copy_(weight)
     given = reader.words(source[1:, :length])
     both, _ = theirs(given)
     close(read.states[1:, :length], both)
-    close(read.values[1:, :length], both + reader.word(given))
+    close(read.values[1:, :length], both + reader.word_projection(given))
     close(read.last[1:], torch.cat((both[:, -1, :half], both[:, 0, half:]), -1))
 
 
 def test_a_second_layer_reads_both_ways_of_the_first() -> None:
-    (source, lengths, _), reader = batch(rows=1), large(Reader(words(), STATES, layers=2))
+    (source, lengths, _), reader = batch(rows=1), large(BiRNNEncoder(words(), STATES, layers=2))
     before = reader(source, lengths).states
     source[0, -1] = (source[0, -1] + 1) % WORDS
     assert ((reader(source, lengths).states - before).abs().amax(-1) > 1e-9).all()
@@ -132,14 +132,16 @@ def test_bahdanau_is_the_formula_of_the_paper() -> None:
     model, (source, lengths, target) = translator("bahdanau"), batch(rows=1)
     decoder = model.decoder
     assert isinstance(decoder, Bahdanau)
-    states, values, _, last = model.reader(source, lengths)
+    states, values, _, last = model.encoder(source, lengths)
     words = model.words(target)
     s = torch.tanh(last @ decoder.bridge.weight.T + decoder.bridge.bias)
     expected = []
     for t in range(target.size(1)):
         e = torch.tanh(s @ decoder.score.query.weight.T + states[0] @ decoder.score.key.weight.T) @ decoder.score.vector
         c = e.softmax(0) @ values[0]
-        gates = words[:, t] @ decoder.cell.input.weight.T + decoder.cell.input.bias + c @ decoder.cell.fed.weight.T
+        gates = (
+            words[:, t] @ decoder.cell.input.weight.T + decoder.cell.input.bias + c @ decoder.cell.step_input.weight.T
+        )
         mine = s @ decoder.cell.state.weight.T + decoder.cell.state.bias
         r, z = torch.sigmoid(gates[:, : 2 * HIDDEN] + mine[:, : 2 * HIDDEN]).chunk(2, -1)
         s = (1 - z) * torch.tanh(gates[:, 2 * HIDDEN :] + r * mine[:, 2 * HIDDEN :]) + z * s
@@ -151,19 +153,19 @@ def test_bahdanau_is_the_formula_of_the_paper() -> None:
 def test_luong_with_and_without_feeding_is_the_formula_of_the_paper() -> None:
     torch.manual_seed(0)
     source, lengths, target = batch(rows=1)
-    for kind in (Luong, FedLuong):
+    for kind in (Luong, LuongInputFeeding):
         score = Bilinear(HIDDEN, STATES)
-        model = large(Seq2Seq(Reader(words(), STATES), kind(*SIZES, score, cell="rnn"), words()))
-        states, values, _, last = model.reader(source, lengths)
+        model = large(Seq2Seq(BiRNNEncoder(words(), STATES), kind(*SIZES, score, cell="rnn"), words()))
+        states, values, _, last = model.encoder(source, lengths)
         decoder, given = model.decoder, model.words(target)[0]
         h, v = torch.tanh(decoder.bridge(last))[0], torch.zeros(WIDTH).double()
         expected = []
         for word in given:
-            if kind is FedLuong:
+            if kind is LuongInputFeeding:
                 cell = decoder.first
-                h = torch.tanh(cell.input(word) + cell.fed.weight @ v + cell.state(h))
+                h = torch.tanh(cell.input(word) + cell.step_input.weight @ v + cell.state(h))
             else:
-                w = decoder.recurrent
+                w = decoder.rnn
                 h = torch.tanh(w.weight_ih_l0 @ word + w.bias_ih_l0 + w.weight_hh_l0 @ h + w.bias_hh_l0)
             a = (states[0] @ (h @ score.weight)).softmax(0)
             v = torch.tanh(decoder.vector.weight @ torch.cat((h, a @ values[0])) + decoder.vector.bias)
@@ -174,10 +176,10 @@ def test_luong_with_and_without_feeding_is_the_formula_of_the_paper() -> None:
 def test_local_p_with_a_huge_window_tends_to_global() -> None:
     given = batch()
     torch.manual_seed(0)
-    everywhere = large(Seq2Seq(Reader(words(), STATES), Luong(*SIZES, Dot()), words()))
+    everywhere = large(Seq2Seq(BiRNNEncoder(words(), STATES), Luong(*SIZES, Dot()), words()))
     expected, gaps = said(everywhere, *given), []
     for half in (3, 30, 300, 30_000):
-        local = Seq2Seq(Reader(words(), STATES), Luong(*SIZES, Dot(), LocalP(HIDDEN, half)), words()).double()
+        local = Seq2Seq(BiRNNEncoder(words(), STATES), Luong(*SIZES, Dot(), LocalP(HIDDEN, half)), words()).double()
         local.load_state_dict(everywhere.state_dict(), strict=False)
         gaps.append(float((said(local, *given) - expected).detach().abs().max()))
     assert gaps == sorted(gaps, reverse=True)
@@ -195,7 +197,7 @@ def test_local_m_looks_no_further_than_its_window() -> None:
 
 def test_an_odd_width_of_states_is_refused_in_words() -> None:
     with pytest.raises(SettingError, match="even"):
-        Reader(words(), 7)
+        BiRNNEncoder(words(), 7)
 
 
 def test_coverage_needs_an_additive_score() -> None:
@@ -208,33 +210,33 @@ def test_a_softmax_over_all_candidates_is_the_whole_one() -> None:
     whole, _ = model(source, lengths, target)
     after = target.roll(-1, 1)
     model.train()
-    model.negatives, model.last = 10 * WORDS, 1
+    model.num_sampled, model.eos = 10 * WORDS, 1
     everything, _ = model(source, lengths, target)
-    assert isinstance(everything, Sampled) and everything.ids.tolist() == list(range(WORDS))
-    close(everything.surprise(after), whole.surprise(after))
+    assert isinstance(everything, SampledSoftmax) and everything.ids.tolist() == list(range(WORDS))
+    close(everything.nll(after), whole.nll(after))
     close(everything.log_probs(), whole.log_probs())
-    close(everything.surprise(after, 0.1), whole.surprise(after, 0.1))
+    close(everything.nll(after, 0.1), whole.nll(after, 0.1))
     assert isinstance(model.eval()(source, lengths, target)[0], Logits)
 
 
 def test_some_candidates_stand_for_the_others_and_targets_are_always_among_them() -> None:
     torch.manual_seed(0)
-    softmax, hidden = Softmax(4, 200).double(), torch.randn(1, 4).double()
+    softmax, hidden = OutputProjection(4, 200).double(), torch.randn(1, 4).double()
     surely, target = torch.tensor([3, 9, 150]), torch.tensor([9])
     whole = Logits(softmax(hidden))
     sums = []
     for _ in range(2000):
-        some = softmax.among(hidden, surely, 40)
+        some = softmax.sampled(hidden, surely, 40)
         assert set(surely.tolist()) <= set(some.ids.tolist())
         sums.append(some.logits.logsumexp(-1).exp())
     close(torch.stack(sums).mean(), whole.logits.exp().sum(), rtol=0.02, atol=0)
-    ignored = softmax.among(hidden, surely, 40).surprise(torch.tensor([IGNORED]))
-    few = softmax.among(hidden, surely, 0)
-    assert few.ids.tolist() == surely.tolist() and few.surprise(torch.tensor([4])).item() == torch.inf
-    assert few.surprise(torch.tensor([199])).item() == torch.inf
-    assert ignored.item() == 0 and abs(some.surprise(target) - whole.surprise(target)).item() < 1
+    ignored = softmax.sampled(hidden, surely, 40).nll(torch.tensor([IGNORED]))
+    few = softmax.sampled(hidden, surely, 0)
+    assert few.ids.tolist() == surely.tolist() and few.nll(torch.tensor([4])).item() == torch.inf
+    assert few.nll(torch.tensor([199])).item() == torch.inf
+    assert ignored.item() == 0 and abs(some.nll(target) - whole.nll(target)).item() < 1
 
 
 def test_negatives_need_the_word_that_targets_end_with() -> None:
     with pytest.raises(SettingError, match="end with"):
-        Seq2Seq(Reader(words(), STATES), Bahdanau(*SIZES), words(), negatives=5)
+        Seq2Seq(BiRNNEncoder(words(), STATES), Bahdanau(*SIZES), words(), num_sampled=5)

@@ -4,25 +4,25 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from attention.interpreting import Compiled, for_hopper, signature
+from attention.interpreter import Compiled, for_hopper, signature
 
 pytest.importorskip("triton")
 
 from regard.attention.kernels.triton import residual
-from regard.models import cross_entropy_triton, gelu_triton
+from regard.models import chunked_cross_entropy_triton, gelu_triton
 
 HALVES = [
     "product",
     "found",
-    "towards",
-    "slope",
-    "more",
+    "grad",
+    "product_grad",
+    "branch",
     "normed",
-    "for_normed",
-    "near",
+    "grad_normed",
+    "grad_branch",
     "logits",
 ]
-WHOLES = ["bias", "sums", "x", "weight", "total", "mean", "sharp", "for_total"]
+WHOLES = ["bias", "sums", "x", "weight", "total", "mean", "inverse_std", "grad_total", "grad_x"]
 WARPS = 4
 
 
@@ -40,11 +40,15 @@ class Kind(NamedTuple):
 
 BENT = {"BIASED": True, "COLS": gelu_triton.COLS}
 KINDS = {
-    "gelu": Kind(gelu_triton._bend, BENT | {"TANH": False, "ROWS": gelu_triton.FORTH}, WARPS, 64, 32, 20),
-    "gelu, tanh": Kind(gelu_triton._bend, BENT | {"TANH": True, "ROWS": gelu_triton.FORTH}, WARPS, 64, 32, 20),
-    "gelu, back": Kind(gelu_triton._bend_back, BENT | {"TANH": False, "ROWS": gelu_triton.BACK}, WARPS, 64, 16, 40),
-    "sum and norm": Kind(residual._add_norm, {"BLOCK": 1024}, 2, 96, 16, 42),
-    "sum and norm, back": Kind(residual._add_norm_back, {"BLOCK": 1024}, WARPS, 96, 8, 75),
+    "gelu": Kind(gelu_triton._gelu_kernel, BENT | {"TANH": False, "ROWS": gelu_triton.FORWARD_ROWS}, WARPS, 64, 32, 20),
+    "gelu, tanh": Kind(
+        gelu_triton._gelu_kernel, BENT | {"TANH": True, "ROWS": gelu_triton.FORWARD_ROWS}, WARPS, 64, 32, 20
+    ),
+    "gelu, back": Kind(
+        gelu_triton._gelu_backward_kernel, BENT | {"TANH": False, "ROWS": gelu_triton.BACKWARD_ROWS}, WARPS, 64, 16, 40
+    ),
+    "sum and norm": Kind(residual._add_norm_kernel, {"BLOCK": 1024}, 2, 96, 16, 42),
+    "sum and norm, back": Kind(residual._add_norm_backward_kernel, {"BLOCK": 1024}, WARPS, 96, 8, 75),
 }
 
 
@@ -63,8 +67,7 @@ def built(kernel: Any, constants: dict[str, Any], warps: int, wholes: list[str])
 @pytest.mark.parametrize("name", KINDS)
 def test_a_kernel_is_short_and_stays_in_its_registers(name: str) -> None:
     kind = KINDS[name]
-    wholes = WHOLES + (["slope"] if kind.kernel is residual._add_norm_back else [])
-    done = built(kind.kernel, kind.constants, kind.warps, wholes)
+    done = built(kind.kernel, kind.constants, kind.warps, WHOLES)
     assert done.registers <= kind.registers and not done.spilled
     assert sum(done.instructions.values()) <= kind.instructions * kind.numbers, "in all, not in the loop alone"
 
@@ -75,8 +78,10 @@ def test_gelu_takes_one_exponential_for_a_number() -> None:
 
 
 def test_a_walk_over_logits_leaves_room_for_another_and_takes_little_but_exponentials() -> None:
-    constants = {"SMOOTH": False, "IGNORED": -100, "LANES": cross_entropy_triton.LANES, "EACH": 8}
-    done = built(cross_entropy_triton._walk, constants, cross_entropy_triton.WARPS, [*WHOLES, "found"])
+    constants = {"SMOOTH": False, "IGNORED": -100, "LANES": chunked_cross_entropy_triton.LANES, "EACH": 8}
+    done = built(
+        chunked_cross_entropy_triton._nll_kernel, constants, chunked_cross_entropy_triton.WARPS, [*WHOLES, "nll"]
+    )
     assert done.registers <= 64 and not done.spilled, "two programs on one processor"
     exponentials = done.instructions["MUFU"]
     assert sum(done.instructions.values()) <= 12 * exponentials

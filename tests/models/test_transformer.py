@@ -12,18 +12,18 @@ from regard.attention import Observe, capture
 from regard.attention.positions import Learned, Rotary, Sinusoidal
 from regard.decoding import Beam, Greedy, Rules
 from regard.errors import SettingError
-from regard.models.blocks import MODERN, Embedded, Style, readers, writers
+from regard.models.blocks import LLAMA, BlockConfig, InputEmbedding, decoder_blocks, encoder_blocks
+from regard.models.cross_entropy import Logits, SampledSoftmax
 from regard.models.encoder import Encoder
-from regard.models.predictions import Logits, Sampled
-from regard.models.transformer import BASE, Size, Transformer, build_transformer
+from regard.models.transformer import BASE, Transformer, TransformerSize, build_transformer
 
-SMALL = Size(layers=2, width=8, heads=2, hidden=12)
+SMALL = TransformerSize(layers=2, width=8, heads=2, feedforward_dim=12)
 WIDTH, HEADS = SMALL.width, SMALL.heads
 FORMS = {
     "published": {},
-    "norms before": {"style": Style(order="pre")},
-    "modern": {"style": replace(MODERN, key_heads=1), "positions": Rotary(WIDTH // HEADS)},
-    "modern, places across": {"style": MODERN, "positions": (Sinusoidal(WIDTH), Rotary(WIDTH // HEADS))},
+    "norms before": {"block": BlockConfig(order="pre")},
+    "modern": {"block": replace(LLAMA, key_heads=1), "positions": Rotary(WIDTH // HEADS)},
+    "modern, places across": {"block": LLAMA, "positions": (Sinusoidal(WIDTH), Rotary(WIDTH // HEADS))},
     "learned positions": {"positions": Learned(WIDTH, 12)},
     "two vocabularies": {"vocabulary": (WORDS + 3, WORDS)},
 }
@@ -121,7 +121,7 @@ def test_a_reordered_state_is_its_own() -> None:
 @by_form
 def test_a_beam_of_one_is_greedy_and_both_tell_the_truth(form: str) -> None:
     model, (source, lengths, _) = model_of(form), batch()
-    first, rules = torch.full((3,), 2), Rules(end=0, longest=8)
+    first, rules = torch.full((3,), 2), Rules(end=0, max_length=8)
     found = [search(model, model.start(source, lengths), first, rules, True) for search in (Greedy(), Beam(1), Beam(4))]
     for row, (greedy, beam, wide) in enumerate(zip(*found, strict=True)):
         assert greedy[0].tokens == beam[0].tokens
@@ -152,7 +152,7 @@ def test_every_place_is_heard_by_name(form: str) -> None:
 @pytest.mark.parametrize("looks", [0, 1, -1])
 @torch.no_grad()
 def test_a_step_tells_the_mean_of_the_heads_of_one_block(looks: int) -> None:
-    model, (source, lengths, target) = model_of(looks=looks), batch()
+    model, (source, lengths, target) = model_of(alignment_layer=looks), batch()
     with capture(model, "*.cross") as heard:
         model(source, lengths, target)
     expected = heard[f"decoder.{looks % 2}.cross"].weights.mean(1)
@@ -193,7 +193,7 @@ def in_torch(model: Transformer, order: str) -> tuple[nn.Module, nn.Module]:
                 theirs = "norm2" if half is encoder and ours == "after_feed" else theirs
                 if hasattr(block, ours):
                     getattr(one, theirs).load_state_dict(getattr(block, ours).norm.state_dict())
-    for norm, ours in zip(last, (model.encoder.last, model.last), strict=True):
+    for norm, ours in zip(last, (model.encoder.final_norm, model.final_norm), strict=True):
         if norm is not None:
             norm.load_state_dict(ours.state_dict())
     return encoder.eval(), decoder.eval()
@@ -211,11 +211,11 @@ def take_linear(theirs: nn.Linear, ours: nn.Linear) -> None:
 @pytest.mark.parametrize("order", ["post", "pre"])
 @torch.no_grad()
 def test_it_is_torchs_transformer(order: str) -> None:
-    model, (source, lengths, target) = model_of(style=Style(order=order)), batch(rows=4)
+    model, (source, lengths, target) = model_of(block=BlockConfig(order=order)), batch(rows=4)
     encoder, decoder = in_torch(model, order)
     place = torch.arange(7)[:, None] / 10000 ** (torch.arange(0, WIDTH, 2) / WIDTH).double()
     sines = torch.stack((place.sin(), place.cos()), -1).flatten(1)
-    table = model.embedded.tokens.weight
+    table = model.embedding.tokens.weight
     padding = torch.arange(7) >= lengths[:, None]
     memory = encoder(table[source] * math.sqrt(WIDTH) + sines, src_key_padding_mask=padding)
     ahead = nn.Transformer.generate_square_subsequent_mask(5, dtype=torch.float64)
@@ -237,31 +237,31 @@ def test_the_published_size() -> None:
     assert count == pytest.approx(65e6, rel=0.03)
     assert {block.after_self.order for block in model.decoder} == {"post"}
     assert {one.p for one in model.modules() if isinstance(one, nn.Dropout)} == {0.1, 0.0}
-    assert BASE == (6, 512, 8, 2048) and isinstance(model.embedded.positions, Sinusoidal)
+    assert BASE == (6, 512, 8, 2048) and isinstance(model.embedding.positions, Sinusoidal)
 
 
 def test_which_embeddings_are_shared() -> None:
     one, two = model_of(), model_of("two vocabularies")
-    assert one.embedded is one.encoder.embedded and one.output.weight is one.embedded.tokens.weight
-    assert two.encoder.embedded.tokens.num_embeddings == WORDS + 3
-    assert two.output.weight is two.embedded.tokens.weight is not two.encoder.embedded.tokens.weight
+    assert one.embedding is one.encoder.embedding and one.output.weight is one.embedding.tokens.weight
+    assert two.encoder.embedding.tokens.num_embeddings == WORDS + 3
+    assert two.output.weight is two.embedding.tokens.weight is not two.encoder.embedding.tokens.weight
 
 
 def test_it_is_put_together_by_hand_too() -> None:
-    style = Style(order="pre")
-    read, written = (Embedded(words, WIDTH, Sinusoidal(WIDTH)) for words in (20, WORDS))
-    encoder = Encoder(read, readers(3, WIDTH, HEADS, 12, style), style.last(WIDTH))
-    model = large(Transformer(encoder, written, writers(1, WIDTH, HEADS, 12, style), style.last(WIDTH)))
+    style = BlockConfig(order="pre")
+    read, written = (InputEmbedding(words, WIDTH, Sinusoidal(WIDTH)) for words in (20, WORDS))
+    encoder = Encoder(read, encoder_blocks(3, WIDTH, HEADS, 12, style), style.final_norm(WIDTH))
+    model = large(Transformer(encoder, written, decoder_blocks(1, WIDTH, HEADS, 12, style), style.final_norm(WIDTH)))
     close(stepped(model, *batch()), said(model, *batch()))
     assert model.output.weight is written.tokens.weight
 
 
 def test_a_fresh_one_guesses_evenly_and_every_weight_learns() -> None:
     torch.manual_seed(0)
-    model = build_transformer(500, Size(2, 64, 4, 128))
+    model = build_transformer(500, TransformerSize(2, 64, 4, 128))
     logs = said(model.eval(), *batch(rows=4, most=500))
     assert -logs.mean().item() == pytest.approx(math.log(500), abs=1.0)
-    model.train()(*batch(rows=4, most=500))[0].surprise(batch(rows=4, most=500)[2]).sum().backward()
+    model.train()(*batch(rows=4, most=500))[0].nll(batch(rows=4, most=500)[2]).sum().backward()
     still = [name for name, one in model.named_parameters() if one.grad is None or not one.grad.any()]
     assert all(name.endswith("joint.bias") for name in still)  # a bias of all keys changes no softmax
 
@@ -270,14 +270,14 @@ def test_a_gain_changes_how_words_learn_and_nothing_else() -> None:
     made = []
     for gain in (1.0, 8.0):
         torch.manual_seed(0)
-        made.append(build_transformer(WORDS, SMALL, Style(), gain=gain).double())
+        made.append(build_transformer(WORDS, SMALL, BlockConfig(), embedding_lr_scale=gain).double())
     one, eight = made
     close(said(eight, *batch()), said(one, *batch()))
-    close(eight.embedded.tokens.weight * 8, one.embedded.tokens.weight)
+    close(eight.embedding.tokens.weight * 8, one.embedding.tokens.weight)
 
 
 def test_queries_begin_as_the_keys_they_look_at() -> None:
-    model = build_transformer(WORDS, Size(1, 8, 4, 8), replace(MODERN, key_heads=2))
+    model = build_transformer(WORDS, TransformerSize(1, 8, 4, 8), replace(LLAMA, key_heads=2))
     cross, joint = model.decoder[0].cross.project, model.decoder[0].self.project.joint.weight
     keys = [cross.key.weight[:2], cross.key.weight[2:]]
     assert torch.equal(cross.query.weight, torch.cat([keys[0], keys[0], keys[1], keys[1]]))
@@ -285,27 +285,27 @@ def test_queries_begin_as_the_keys_they_look_at() -> None:
 
 
 def test_training_may_look_at_some_words_only() -> None:
-    model, (source, lengths, target) = model_of(negatives=2, end=0).train(), batch()
+    model, (source, lengths, target) = model_of(num_sampled=2, eos=0).train(), batch()
     found, _ = model(source, lengths, target)
-    assert isinstance(found, Sampled) and {0, *target.unique().tolist()} <= set(found.ids.tolist())
+    assert isinstance(found, SampledSoftmax) and {0, *target.unique().tolist()} <= set(found.ids.tolist())
     assert isinstance(model.eval()(source, lengths, target)[0], Logits)
-    with pytest.raises(SettingError, match="negatives without an end"):
-        model_of(negatives=2)
+    with pytest.raises(SettingError, match="num_sampled needs eos"):
+        model_of(num_sampled=2)
 
 
 def test_a_rank_without_rows_takes_part() -> None:
     model = model_of()
     source, lengths, target = batch()
     found, _ = model(source[:0], lengths[:0], target[:0])
-    total = found.surprise(target[:0]).sum()
+    total = found.nll(target[:0]).sum()
     total.backward()
     assert total == 0 and all(one.grad is not None and not one.grad.any() for one in model.parameters())
 
 
 def test_what_cannot_be_is_refused_in_words() -> None:
-    with pytest.raises(SettingError, match="looks=2, expected one of the 2 blocks"):
-        model_of(looks=2)
+    with pytest.raises(SettingError, match="alignment_layer=2, expected one of the 2 decoder blocks"):
+        model_of(alignment_layer=2)
     with pytest.raises(SettingError, match="3 heads for a width of 8"):
-        build_transformer(WORDS, Size(1, 8, 3, 8))
+        build_transformer(WORDS, TransformerSize(1, 8, 3, 8))
     with pytest.raises(SettingError, match="layers=0"):
-        build_transformer(WORDS, Size(0, 8, 2, 8))
+        build_transformer(WORDS, TransformerSize(0, 8, 2, 8))

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from models.readers import WIDTH, tokens, window
+from models.rnn_language_models import WIDTH, tokens, window
 from regard.errors import SettingError
-from regard.models.embedding import Words
+from regard.models.embedding import WordEmbedding
 from regard.models.window_lm import WindowLM
 
 
@@ -42,4 +42,4 @@ def test_words_of_another_text_are_not_seen() -> None:
 
 def test_what_cannot_be_is_refused_in_words() -> None:
     with pytest.raises(SettingError, match="size=0, expected a window of at least 1 word"):
-        WindowLM(Words(5, 4), 0, 4)
+        WindowLM(WordEmbedding(5, 4), 0, 4)

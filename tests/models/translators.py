@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from regard.attention.scores import Additive, Bilinear, Dot
 from regard.attention.windows import LocalM, LocalP
-from regard.models.decoders import Bahdanau, Bottleneck, Decoder, FedLuong, Luong
-from regard.models.embedding import Words
+from regard.models.decoders import Bahdanau, Bottleneck, Decoder, Luong, LuongInputFeeding
+from regard.models.embedding import WordEmbedding
 from regard.models.pointer import PointerGenerator
-from regard.models.rnn_encoder import Reader
+from regard.models.rnn_encoder import BiRNNEncoder
 from regard.models.seq2seq import Seq2Seq
 
 M = TypeVar("M", bound=nn.Module)
@@ -33,29 +33,29 @@ DECODERS: dict[str, Callable[[], Decoder]] = {
     "concat": lambda: Luong(*SIZES, Additive(HIDDEN, 5, STATES), cell="gru"),
     "local-m": lambda: Luong(*SIZES, Dot(), LocalM(2)),
     "local-p": lambda: Luong(*SIZES, Dot(), LocalP(HIDDEN, 2)),
-    "dot, fed": lambda: FedLuong(*SIZES, Dot()),
-    "concat, fed, two layers": lambda: FedLuong(*SIZES, Additive(HIDDEN, 5, STATES), layers=2),
-    "local-m, fed": lambda: FedLuong(*SIZES, Dot(), LocalM(2), cell="gru"),
-    "local-p, fed": lambda: FedLuong(*SIZES, Bilinear(HIDDEN, STATES), LocalP(HIDDEN, 2)),
+    "dot, fed": lambda: LuongInputFeeding(*SIZES, Dot()),
+    "concat, fed, two layers": lambda: LuongInputFeeding(*SIZES, Additive(HIDDEN, 5, STATES), layers=2),
+    "local-m, fed": lambda: LuongInputFeeding(*SIZES, Dot(), LocalM(2), cell="gru"),
+    "local-p, fed": lambda: LuongInputFeeding(*SIZES, Bilinear(HIDDEN, STATES), LocalP(HIDDEN, 2)),
 }
 ATTENDING = [name for name in DECODERS if not name.startswith("bottleneck")]
 by_decoder = pytest.mark.parametrize("name", DECODERS)
 by_attending = pytest.mark.parametrize("name", ATTENDING)
 
 
-def words() -> Words:
-    return Words(WORDS, WIDTH, UNKNOWN)
+def words() -> WordEmbedding:
+    return WordEmbedding(WORDS, WIDTH, UNKNOWN)
 
 
 def translator(name: str = "bahdanau") -> Seq2Seq:
     torch.manual_seed(0)
-    return large(Seq2Seq(Reader(words(), STATES), DECODERS[name](), words()))
+    return large(Seq2Seq(BiRNNEncoder(words(), STATES), DECODERS[name](), words()))
 
 
 def pointer(coverage: bool = True) -> PointerGenerator:
     torch.manual_seed(0)
     decoder = Bahdanau(*SIZES, coverage=coverage)
-    return large(PointerGenerator(Reader(words(), STATES), decoder, words()))
+    return large(PointerGenerator(BiRNNEncoder(words(), STATES), decoder, words()))
 
 
 def large(model: M) -> M:

@@ -1,22 +1,22 @@
-"""Small records of every kind, made with random numbers, for whoever tests the page."""
+"""Small random records of every kind, for tests of the page."""
 
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from regard.adapters.tokens import NO_WORD, NOWHERE
+from regard.adapters.token_row import NO_SPAN, NO_WORD
 from regard.attention.attend import attend
 from regard.attention.biases import DenseBias
 from regard.attention.masks import Causal, Dense, Everything, Mask
 from regard.attention.positions import Alibi
 from regard.attention.scores import Additive, Score
 from regard.attention.windows import LocalP
-from regard.inspection.record.build import kept_of, observing, statistics_of
-from regard.inspection.record.place import Kept, Place, Slopes
-from regard.inspection.record.quantize import Fixed
-from regard.inspection.record.record import MeasureMap, Record, Step
-from regard.inspection.record.token_axis import Side
+from regard.inspection.record.build_place import merge_statistics, record_observe, store_qk
+from regard.inspection.record.place import PlaceRecord, StoredGradients, StoredQK
+from regard.inspection.record.quantize import Int16Tensor
+from regard.inspection.record.record import GenerationStep, MeasureMap, Record
+from regard.inspection.record.token_axis import TokenAxis
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -43,33 +43,33 @@ def place(
     width: int = 8,
     key_heads: int | None = None,
     kind: str = "self",
-    sides: tuple[int, int] = (0, 0),
+    axes: tuple[int, int] = (0, 0),
     keep: list[int] | None = None,
     norms: bool = False,
-    slopes: bool = False,
+    gradients: bool = False,
     score: Score | None = None,
     mask: Mask | None = None,
     bias: object = None,
     window: LocalP | None = None,
-) -> Place:
+) -> PlaceRecord:
     """Heads, queries and keys of `sizes`; strong enough that some weights are large."""
     heads, T, S = sizes
     q = 2.5 * torch.randn(1, heads, T, width)
     k = 1.5 * torch.randn(1, key_heads or heads, S, width) + 0.5
     how = {"score": score, "mask": mask or Everything(), "bias": bias, "window": window}
     with torch.no_grad():
-        got = attend(q, k, observe=observing(max(T, S)), **how)
-        kept = kept_of([got], keep)
-        seen = statistics_of([got], kept)
+        got = attend(q, k, observe=record_observe(max(T, S)), **how)
+        stored = store_qk([got], keep)
+        seen = merge_statistics([got], stored)
     lengths = 0.5 + torch.rand(heads, S) if norms else None
-    matters = _slopes(kept, T, k, width) if slopes else None
-    return Place(name, layer, kind, *sides, heads, seen, kept, "", lengths, matters)
+    grads = _gradients(stored, T, k, width) if gradients else None
+    return PlaceRecord(name, layer, kind, *axes, heads, seen, stored, "", lengths, grads)
 
 
-def _slopes(kept: Kept, T: int, k: Tensor, width: int) -> Slopes:
-    """Gradients of nothing in particular; the values are the keys."""
-    asks = torch.randn(len(kept.heads), T, width)
-    return Slopes(Fixed.of(asks), Fixed.of(k[0]), kept.key_heads)
+def _gradients(stored: StoredQK, T: int, k: Tensor, width: int) -> StoredGradients:
+    """Random gradients; the values are the keys."""
+    output_grads = torch.randn(len(stored.heads), T, width)
+    return StoredGradients(Int16Tensor.quantize(output_grads), Int16Tensor.quantize(k[0]), stored.key_heads)
 
 
 def bert() -> Record:
@@ -81,9 +81,9 @@ def bert() -> Record:
     for piece, word in zip(pieces, words, strict=True):
         bare = piece.removeprefix("##")
         text += "" if piece.startswith("##") or word == NO_WORD or not text else " "
-        spans.append(NOWHERE if word == NO_WORD else (len(text), len(text) + len(bare)))
+        spans.append(NO_SPAN if word == NO_WORD else (len(text), len(text) + len(bare)))
         text += "" if word == NO_WORD else bare
-    side = Side("text", text, tuple(pieces), tuple(spans), words, (0,) * 8 + (1,) * 7)
+    side = TokenAxis("text", text, tuple(pieces), tuple(spans), words, (0,) * 8 + (1,) * 7)
     places = tuple(place(f"encoder.{n}.self", n, (4, 15, 15), norms=True) for n in range(3))
     facts = {
         "model": "tiny BERT",
@@ -94,53 +94,62 @@ def bert() -> Record:
 
 
 def translator() -> Record:
-    """Three sides, an encoder, a decoder, and how its translation was written."""
+    """Three axes, an encoder, a decoder, and how its translation was written."""
     torch.manual_seed(2)
     source, read = "the black cat sleeps </s>".split(), "<s> le chat noir dort".split()
     written = [*read[1:], "</s>"]
-    sides = (Side.bare("source", source), Side.bare("target, read", read), Side.bare("target, written", written))
+    axes = (
+        TokenAxis.from_tokens("source", source),
+        TokenAxis.from_tokens("decoder input", read),
+        TokenAxis.from_tokens("decoder output", written),
+    )
     places = (
         *(place(f"encoder.{n}.self", n, (4, 5, 5)) for n in range(2)),
-        place("decoder.0.self", 0, (4, 5, 5), sides=(1, 1), mask=Causal()),
-        place("decoder.0.cross", 0, (4, 5, 5), kind="cross", sides=(2, 0)),
-        place("decoder.1.self", 1, (4, 5, 5), sides=(1, 1), mask=Causal()),
-        place("decoder.1.cross", 1, (4, 5, 5), kind="cross", sides=(2, 0)),
+        place("decoder.0.self", 0, (4, 5, 5), axes=(1, 1), mask=Causal()),
+        place("decoder.0.cross", 0, (4, 5, 5), kind="cross", axes=(2, 0)),
+        place("decoder.1.self", 1, (4, 5, 5), axes=(1, 1), mask=Causal()),
+        place("decoder.1.cross", 1, (4, 5, 5), kind="cross", axes=(2, 0)),
     )
     others = ((90, "un", -1.6), (91, "ce", -2.9), (92, "<script>", -3.5), (93, "il", float("-inf")))
-    steps = tuple(Step(at, 10 + at, -0.3, ((10 + at, word, -0.3), *others)) for at, word in enumerate(written))
-    return Record(sides, places, {"model": "tiny translator", "kind": "translates"}, steps)
+    steps = tuple(
+        GenerationStep(at, 10 + at, -0.3, ((10 + at, word, -0.3), *others)) for at, word in enumerate(written)
+    )
+    return Record(axes, places, {"model": "tiny translator", "kind": "translates"}, steps)
 
 
 def grouped() -> Record:
     """Causal, four query heads on two key heads, a bias by distance; the text goes on by itself."""
     torch.manual_seed(3)
     tokens = [f"t{n}" for n in range(24)]
-    side = Side.bare("text", tokens)
+    side = TokenAxis.from_tokens("text", tokens)
     places = tuple(
-        place(f"blocks.{n}.self", n, (4, 24, 24), key_heads=2, mask=Causal(), bias=Alibi(4), norms=True, slopes=True)
+        place(f"blocks.{n}.self", n, (4, 24, 24), key_heads=2, mask=Causal(), bias=Alibi(4), norms=True, gradients=True)
         for n in range(2)
     )
-    steps = tuple(Step(at, at, -0.5, ((at, f"t{at}", -0.5), (99, "other", -1.0))) for at in range(20, 24))
+    steps = tuple(GenerationStep(at, at, -0.5, ((at, f"t{at}", -0.5), (99, "other", -1.0))) for at in range(20, 24))
     return Record((side,), places, {"model": "tiny GPT", "kind": "continues"}, steps)
 
 
 def additive() -> Record:
     """Bahdanau's score across, and Luong's predicted window."""
     torch.manual_seed(4)
-    sides = (Side.bare("source", [f"s{n}" for n in range(20)]), Side.bare("target", [f"w{n}" for n in range(12)]))
-    places = (
-        place("decoder.cross", 0, (1, 12, 20), width=6, kind="cross", sides=(1, 0), score=Additive(6, 10)),
-        place("decoder.local", 1, (1, 12, 20), width=6, kind="cross", sides=(1, 0), window=LocalP(6, 3)),
+    axes = (
+        TokenAxis.from_tokens("source", [f"s{n}" for n in range(20)]),
+        TokenAxis.from_tokens("target", [f"w{n}" for n in range(12)]),
     )
-    return Record(sides, places, {"model": "tiny Bahdanau"})
+    places = (
+        place("decoder.cross", 0, (1, 12, 20), width=6, kind="cross", axes=(1, 0), score=Additive(6, 10)),
+        place("decoder.local", 1, (1, 12, 20), width=6, kind="cross", axes=(1, 0), window=LocalP(6, 3)),
+    )
+    return Record(axes, places, {"model": "tiny Bahdanau"})
 
 
 def gaps() -> Record:
-    """A mask with gaps, a bias for each pair, queries that see nothing, and heads that were not kept."""
+    """A mask with gaps, a bias for each pair, queries that see nothing, and heads that were not stored."""
     torch.manual_seed(5)
     table = torch.rand(3, 14, 14) > 0.4
     table[:, 5] = False
-    side = Side.bare("text", [f"g{n}" for n in range(14)])
+    side = TokenAxis.from_tokens("text", [f"g{n}" for n in range(14)])
     places = (
         place("masked", 0, (3, 14, 14), mask=Dense(table)),
         place("biased", 1, (3, 14, 14), bias=DenseBias(torch.randn(3, 14, 14)), keep=[0, 2]),
@@ -149,37 +158,41 @@ def gaps() -> Record:
 
 
 def statistics() -> Record:
-    """Nothing but statistics."""
+    """Statistics only."""
     torch.manual_seed(6)
     whole = place("encoder.0.self", 0, (2, 30, 30))
-    bare = Place(whole.name, 0, "self", 0, 0, 2, whole.statistics, None, "its score, Custom, cannot be computed again")
-    return Record((Side.bare("text", [f"n{n}" for n in range(30)]),), (bare,), {"model": "statistics alone"})
+    bare = PlaceRecord(
+        whole.name, 0, "self", 0, 0, 2, whole.statistics, None, "its score, Custom, cannot be computed again"
+    )
+    return Record(
+        (TokenAxis.from_tokens("text", [f"n{n}" for n in range(30)]),), (bare,), {"model": "statistics alone"}
+    )
 
 
 def long(count: int = 3000) -> Record:
     """Many tokens."""
     torch.manual_seed(7)
-    side = Side.bare("text", [f"word{n}" for n in range(count)])
+    side = TokenAxis.from_tokens("text", [f"word{n}" for n in range(count)])
     places = (place("encoder.0.self", 0, (2, count, count), width=16),)
     return Record((side,), places, {"model": "long"})
 
 
 def hostile() -> Record:
-    """Text that would like to be more than text."""
+    """Text with markup and control characters."""
     torch.manual_seed(8)
     count = len(HOSTILE)
-    side = Side.bare("<b>text</b>", HOSTILE)
+    side = TokenAxis.from_tokens("<b>text</b>", HOSTILE)
     places = (place("<img src=x onerror=alert(3)>", 0, (2, count, count)),)
-    steps = (Step(1, 5, -0.5, ((5, HOSTILE[0], -0.5), (6, HOSTILE[2], -2.0))),)
+    steps = (GenerationStep(1, 5, -0.5, ((5, HOSTILE[0], -0.5), (6, HOSTILE[2], -2.0))),)
     facts = {"model": "</title><script>alert(4)</script>", "patterns": [["<i>x</i>", HOSTILE[0]]]}
     return Record((side,), places, facts, steps)
 
 
 def measured() -> Record:
-    """Maps of other measures, computed beforehand: of one place, and of the whole model with rows of its own."""
+    """Stored attribution maps: of one place, and of the whole model with rows of its own."""
     torch.manual_seed(9)
     made = translator()
-    tokens = [side.tokens for side in made.sides]
+    tokens = [side.tokens for side in made.axes]
     zeroing = MeasureMap(
         "value-zeroing", "value zeroing", "encoder.1.self", 0, 0, torch.rand(5, 5).numpy(), (tokens[0], tokens[0])
     )

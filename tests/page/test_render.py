@@ -1,4 +1,4 @@
-"""One file with everything in it, the page's modules as one script, and a gallery of such files."""
+"""The page as one HTML file, the bundle of its modules, and a gallery of pages."""
 
 import base64
 import hashlib
@@ -13,12 +13,22 @@ import pytest
 
 from page import sample
 from regard.errors import RecordError
-from regard.page.payload import payload
-from regard.page.render import Exhibit, bundle, declared, order, page, reached, save_gallery, save_page, static
+from regard.page.payload import pack_payload
+from regard.page.render import (
+    GalleryItem,
+    bundle_modules,
+    declared_names,
+    import_order,
+    reachable_modules,
+    read_static,
+    render_record,
+    save_gallery,
+    save_page,
+)
 
 
 def test_the_policy_names_the_script_and_the_style_that_are_there() -> None:
-    text = page(sample.bert())
+    text = render_record(sample.bert())
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     assert policy is not None
     [script] = re.findall(r'<script type="module">(.*?)</script>', text, re.DOTALL)
@@ -32,28 +42,28 @@ def test_the_policy_names_the_script_and_the_style_that_are_there() -> None:
     )
 
 
-def test_the_numbers_are_inside() -> None:
+def test_the_payload_is_inside() -> None:
     record = sample.grouped()
-    [inside] = re.findall(r'id="regard-payload">([^<]*)</script>', page(record))
-    assert base64.b64decode(inside) == payload(record)
+    [inside] = re.findall(r'id="regard-payload">([^<]*)</script>', render_record(record))
+    assert base64.b64decode(inside) == pack_payload(record)
 
 
 def test_a_title_is_text() -> None:
-    assert "<title>&lt;b&gt;</title>" in page(sample.bert(), title="<b>")
-    text = page(sample.hostile())
+    assert "<title>&lt;b&gt;</title>" in render_record(sample.bert(), title="<b>")
+    text = render_record(sample.hostile())
     assert "alert(4)</script>" not in text and "&lt;/title&gt;" in text
 
 
-def test_the_file_is_written_whole(tmp_path: Path) -> None:
+def test_the_file_is_written_atomically(tmp_path: Path) -> None:
     record = sample.bert()
     save_page(record, tmp_path / "page.html")
-    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page(record)
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == render_record(record)
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
 def test_a_record_that_is_too_large_is_refused_in_words() -> None:
     with pytest.raises(RecordError, match="fewer heads or places, or use `regard serve`"):
-        page(sample.bert(), most=1000)
+        render_record(sample.bert(), max_bytes=1000)
 
 
 STATIC = Path(str(files("regard.page").joinpath("static")))
@@ -62,18 +72,20 @@ ENTRIES = ("main.js", "widget.js")
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_no_two_modules_declare_the_same_name(entry: str) -> None:
-    names = Counter(name for module in reached(entry) for name in declared(static(module)))
+    names = Counter(name for module in reachable_modules(entry) for name in declared_names(read_static(module)))
     assert [name for name, count in names.items() if count > 1] == []
     assert len(names) > 50
 
 
 def test_every_module_is_reached() -> None:
-    assert {path.name for path in STATIC.glob("*.js")} == {name for entry in ENTRIES for name in reached(entry)}
+    assert {path.name for path in STATIC.glob("*.js")} == {
+        name for entry in ENTRIES for name in reachable_modules(entry)
+    }
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_a_bundle_is_one_script_without_imports(entry: str) -> None:
-    script = bundle(entry)
+    script = bundle_modules(entry)
     lines = script.splitlines()
     assert not any(line.startswith("import ") for line in lines)
     assert [line for line in lines if line.startswith("export")] == (
@@ -88,7 +100,7 @@ def test_a_bundle_is_a_module_that_can_be_read(entry: str, tmp_path: Path) -> No
     if node is None:
         pytest.skip("no Node to read it with")
     path = tmp_path / "bundle.mjs"
-    path.write_text(bundle(entry), encoding="utf-8")
+    path.write_text(bundle_modules(entry), encoding="utf-8")
     subprocess.run([node, "--check", str(path)], check=True, timeout=60)
 
 
@@ -98,13 +110,13 @@ def test_modules_come_after_those_that_they_import() -> None:
         "b.js": 'import { c } from "./c.js";\nexport function b() {}\n',
         "c.js": "export const c = 1;\n",
     }
-    assert order(sources, "a.js") == ["c.js", "b.js", "a.js"]
+    assert import_order(sources, "a.js") == ["c.js", "b.js", "a.js"]
 
 
-def test_a_circle_is_found() -> None:
+def test_circular_imports_are_found() -> None:
     sources = {"a.js": 'import { b } from "./b.js";\n', "b.js": 'import { a } from "./a.js";\n'}
-    with pytest.raises(AssertionError, match="circle"):
-        order(sources, "a.js")
+    with pytest.raises(AssertionError, match="circular"):
+        import_order(sources, "a.js")
 
 
 def test_text_never_becomes_markup() -> None:
@@ -124,10 +136,13 @@ def test_types() -> None:
     subprocess.run([tsc, *how.split(), "--lib", "es2022,dom,dom.iterable", *modules], check=True, timeout=120)
 
 
-def test_the_contents_lead_to_every_page(tmp_path: Path) -> None:
+def test_the_index_links_every_page(tmp_path: Path) -> None:
     record = sample.translator()
     lines = ["<script>alert(1)</script>", "second & last"]
-    groups = [("Best", [Exhibit(record, lines)]), ("Worst", [Exhibit(record, ["b"]), Exhibit(record, ["c"])])]
+    groups = [
+        ("Best", [GalleryItem(record, lines)]),
+        ("Worst", [GalleryItem(record, ["b"]), GalleryItem(record, ["c"])]),
+    ]
     contents = save_gallery(groups, tmp_path / "pages", "A <title>")
     text = contents.read_text("utf-8")
     assert "<script>" not in text and "&lt;script&gt;" in text and "second &amp; last" in text

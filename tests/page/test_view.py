@@ -1,4 +1,4 @@
-"""A view saves itself as what its ending says, and all of them say the same."""
+"""A view is saved in the format of the file suffix."""
 
 from __future__ import annotations
 
@@ -13,40 +13,42 @@ import torch
 from page import sample
 from regard import attend, masks
 from regard.errors import RecordError, RegardError, SettingError
-from regard.inspection.record.build import kept_of, observing, statistics_of
-from regard.inspection.record.place import Place
+from regard.inspection.record.build_place import merge_statistics, record_observe, store_qk
+from regard.inspection.record.place import PlaceRecord
 from regard.inspection.record.record import Record
-from regard.inspection.record.token_axis import Side
+from regard.inspection.record.token_axis import TokenAxis
 from regard.page import view
-from regard.page.payload import payload
-from regard.page.render import bundle
+from regard.page.payload import pack_payload
+from regard.page.render import bundle_modules
 from regard.page.view import View
 
 
-def record(words: int = 6, kind: str = "self", kept: bool = True) -> Record:
+def record(words: int = 6, kind: str = "self", stored: bool = True) -> Record:
     torch.manual_seed(0)
     q, k = torch.randn(1, 2, words, 4), torch.randn(1, 2, words, 4)
-    got = attend(q, k, mask=masks.Causal(), observe=observing(words))
-    what = kept_of([got], None) if kept else None
-    seen = statistics_of([got], what)
-    place = Place("layers.0.self", 0, kind, 0, 0, 2, seen, what, "" if kept else "Only statistics.")
-    return Record((Side.bare("text", ["$a", "<b>", "c\x00", *["w"] * (words - 3)]),), (place,), {"model": "m"})
+    got = attend(q, k, mask=masks.Causal(), observe=record_observe(words))
+    what = store_qk([got], None) if stored else None
+    seen = merge_statistics([got], what)
+    place = PlaceRecord("layers.0.self", 0, kind, 0, 0, 2, seen, what, "" if stored else "Only statistics.")
+    return Record(
+        (TokenAxis.from_tokens("text", ["$a", "<b>", "c\x00", *["w"] * (words - 3)]),), (place,), {"model": "m"}
+    )
 
 
 def test_json_and_npz_hold_the_weights(tmp_path: Path) -> None:
     seen = record()
     told = json.loads(View(seen).save(tmp_path / "a.json").read_text())
     np.testing.assert_allclose(told["places"][0]["weights"]["1"], seen.places[0].tile(1).numpy(), atol=1e-4)
-    assert told["sides"][0]["tokens"][1] == "<b>" and told["whole"]
+    assert told["axes"][0]["tokens"][1] == "<b>" and told["weights_included"]
     arrays = np.load(View(seen).save(tmp_path / "a.npz"))
     np.testing.assert_array_equal(arrays["0.weights"][1], seen.places[0].tile(1).numpy())
-    assert json.loads(arrays["record"].tobytes())["version"] == 1
+    assert json.loads(arrays["record"].tobytes())["version"] == 2
 
 
 def test_long_texts_are_saved_without_their_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("regard.page.export.WHOLE", 10)
+    monkeypatch.setattr("regard.page.export.MAX_WEIGHTS", 10)
     told = json.loads(View(record()).save(tmp_path / "a.json").read_text())
-    assert not told["whole"] and "weights" not in told["places"][0] and told["places"][0]["entropy"]
+    assert not told["weights_included"] and "weights" not in told["places"][0] and told["places"][0]["entropy"]
     assert "0.weights" not in np.load(View(record()).save(tmp_path / "a.npz"))
 
 
@@ -65,19 +67,19 @@ def test_pictures_of_every_size_are_drawn(tmp_path: Path, kind: str, words: int,
 
 
 def test_statistics_alone_are_drawn_too(tmp_path: Path) -> None:
-    assert View(record(kept=False)).save(tmp_path / "a.png", head=0).exists()
+    assert View(record(stored=False)).save(tmp_path / "a.png", head=0).exists()
 
 
-def test_a_record_is_saved_and_the_page_is_whole(tmp_path: Path) -> None:
+def test_a_record_and_its_page_are_saved(tmp_path: Path) -> None:
     view = View(record())
-    assert Record.load(view.save(tmp_path / "a.regard")).sides == view.record.sides
+    assert Record.load(view.save(tmp_path / "a.regard")).axes == view.record.axes
     assert "</html>" in view.save(tmp_path / "a.html").read_text()
     framed = view._repr_html_()
     assert framed.startswith("<iframe") and "<script" not in framed and "sandbox" in framed
 
 
-def test_wrong_endings_places_and_heads_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"an ending '.gif', expected one of .html"):
+def test_unknown_suffixes_places_and_heads_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"Unknown file suffix '.gif'.*Known: .html"):
         View(record()).save(tmp_path / "a.gif")
     with pytest.raises(RecordError, match="place 'x'"):
         View(record()).save(tmp_path / "a.png", place="x")
@@ -90,8 +92,8 @@ def test_the_widget_carries_the_record() -> None:
     record = sample.bert()
     found = view.AttentionWidget(record)
     assert isinstance(found, anywidget.AnyWidget)
-    assert found.payload == payload(record) and found.hash == ""
-    assert found._esm == bundle("widget.js") and ".regard" in found._css
+    assert found.payload == pack_payload(record) and found.hash == ""
+    assert found._esm == bundle_modules("widget.js") and ".regard" in found._css
 
 
 def test_without_anywidget_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from parity.theirs import opened, same_decoder, saved, tiny, tokens
+from parity.transformers_parity import opened, same_decoder, saved, tiny, tokens
 from regard import hub
 from regard.decoding import Greedy, Rules
 

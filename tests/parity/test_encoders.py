@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from parity.theirs import opened, same_encoder, saved, tiny, tokens
+from parity.transformers_parity import opened, same_encoder, saved, tiny, tokens
 from regard import hub
 
 BERT = {

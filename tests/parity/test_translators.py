@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from parity.theirs import TOLERANCE, VOCABULARY, opened, saved, tiny, tokens
+from parity.transformers_parity import TOLERANCE, VOCABULARY, opened, saved, tiny, tokens
 from regard import hub
 from regard.attention import capture
 from regard.decoding import Greedy, Rules

@@ -24,10 +24,14 @@ SMALL = [
     "train.steps=4",
     "train.threads=1",
     "evaluate.every=4",
-    "keep.every=2",
-    "keep.latest=2",
+    "checkpoint.every=2",
+    "checkpoint.keep_last=2",
 ]
-AVERAGES = {"none": [], "ema": ["average.kind=ema", "average.decay=0.5"], "last": ["average.kind=last"]}
+AVERAGES = {
+    "none": [],
+    "ema": ["weight_average.kind=ema", "weight_average.decay=0.5"],
+    "last": ["weight_average.kind=last"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +39,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A classifier for each kind of average."""
     folder = tmp_path_factory.mktemp("finished")
     for name, more in AVERAGES.items():
-        train(read_recipe("classifier", [*SMALL, *more], tasks=TASKS), folder / name, tell=lambda text: None)
+        train(read_recipe("classifier", [*SMALL, *more], tasks=TASKS), folder / name, notify=lambda text: None)
     return {name: folder / name for name in AVERAGES}
 
 
@@ -93,9 +97,9 @@ def test_a_damaged_checkpoint_is_passed_over_and_named(finished: dict[str, Path]
 def test_a_run_without_weights_is_refused(finished: dict[str, Path], tmp_path: Path) -> None:
     folder = interrupted(finished["none"], tmp_path)
     shutil.rmtree(folder / "state")
-    with pytest.raises(CheckpointError, match=r"no whole checkpoint.*--resume"):
+    with pytest.raises(CheckpointError, match=r"nor an undamaged checkpoint.*--resume"):
         Run.open(folder).model()
-    with pytest.raises(RunError, match="no run"):
+    with pytest.raises(RunError, match="is not a run"):
         Run.open(tmp_path / "nowhere")
 
 
@@ -123,5 +127,5 @@ def test_shards_are_joined(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path, 1)
     assert torch.equal(checkpoint.tensors("weights.")["w"], whole)
     (tmp_path / "tensors" / "0.safetensors").unlink()
-    with pytest.raises(CheckpointError, match="only some shards of w"):
+    with pytest.raises(CheckpointError, match="Some shards of w are missing"):
         checkpoint.tensors("weights.")

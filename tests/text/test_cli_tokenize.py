@@ -63,8 +63,8 @@ def test_train_every_kind(folder: Path, arguments: tuple[str, ...], kind: str) -
     assert ("É" in tokenizer.normalize("É")) == ("--cased" in arguments or kind != "WordPiece")
 
 
-def test_a_smaller_vocabulary_is_told(folder: Path) -> None:
-    assert "8000 were asked" in run("train", "text.txt")
+def test_a_smaller_vocabulary_is_reported(folder: Path) -> None:
+    assert "8000 were requested" in run("train", "text.txt")
 
 
 def test_text(folder: Path) -> None:
@@ -74,7 +74,7 @@ def test_text(folder: Path) -> None:
     tokenizer = Tokenizer.load(folder / "t.json")
     ids = [" ".join(map(str, tokenizer.encode(line).ids)) for line in ("the cat", "", "sat [MASK] dog")]
     assert run("text", "t.json", "in.txt", "--ids").splitlines() == ids
-    told = [json.loads(line) for line in run("text", "t.json", "in.txt", "--json", "--specials").splitlines()]
+    told = [json.loads(line) for line in run("text", "t.json", "in.txt", "--json", "--special-tokens").splitlines()]
     assert told[2] == {
         "line": 3,
         "ids": [tokenizer.id("▁sat"), tokenizer.special.mask, tokenizer.special.unknown],
@@ -107,7 +107,7 @@ def test_store_and_verify(folder: Path) -> None:
     assert run("verify", "s") == "s: 3 files, sound\n"
     assert json.loads(run("verify", "s", "--json"))["sound"] == ["text.ids.npy", "text.ends.npy", "documents.npy"]
     run("train", "text.txt", "--kind", "characters", "-o", "c.json")
-    run("store", "t.json", "text.txt", "text.txt", "--as", "translation", "--target-tokenizer", "c.json", "-o", "p")
+    run("store", "t.json", "text.txt", "text.txt", "--format", "translation", "--target-tokenizer", "c.json", "-o", "p")
     pairs = Store.open(folder / "p")
     assert Tokenizer.load("c.json").decode(pairs["target"][3]) == LINES[3]
     assert Tokenizer.load("t.json").decode(pairs["source"][3]) == LINES[3]
@@ -116,13 +116,13 @@ def test_store_and_verify(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("train", "text.txt", "--kind", "characters", "--size", "9"), "no size"),
-        (("train", "text.txt", "--cased"), "wordpiece alone"),
-        (("train", "text.txt", "-o", "nowhere/t.json"), "a folder that exists"),
-        (("train", "missing.txt"), "No such file"),
-        (("text", "text.txt"), "a tokenizer.json"),
-        (("store", "t.json", "text.txt", "--as", "translation", "-o", "s"), "two: SOURCE TARGET"),
-        (("store", "t.json", "text.txt", "--target-tokenizer", "t.json", "-o", "s"), "--as translation"),
+        (("train", "text.txt", "--kind", "characters", "--size", "9"), "takes no --size"),
+        (("train", "text.txt", "--cased"), "only for --kind wordpiece"),
+        (("train", "text.txt", "-o", "nowhere/t.json"), "The folder of nowhere/t.json does not exist"),
+        (("train", "missing.txt"), "File not found"),
+        (("text", "text.txt"), "not a valid tokenizer.json"),
+        (("store", "t.json", "text.txt", "--format", "translation", "-o", "s"), "two, SOURCE TARGET"),
+        (("store", "t.json", "text.txt", "--target-tokenizer", "t.json", "-o", "s"), "--format translation"),
         (("verify", "."), "no manifest.json"),
     ],
 )

@@ -9,13 +9,13 @@ from regard.text import (
     BPE,
     Buckets,
     Epoch,
-    Parallel,
-    Table,
+    ParallelCorpus,
+    TableFile,
     Tokenizer,
-    Translate,
+    TranslationCollator,
     TranslationFields,
-    Translations,
-    columns_of,
+    TranslationRows,
+    encode_columns,
 )
 
 pytestmark = pytest.mark.data
@@ -26,14 +26,14 @@ def folder() -> Path:
 
 
 def test_multi30k_is_read_and_batched_with_little_padding() -> None:
-    pairs = Parallel(folder() / "multi30k" / "train.en.gz", folder() / "multi30k" / "train.de.gz")
+    pairs = ParallelCorpus(folder() / "multi30k" / "train.en.gz", folder() / "multi30k" / "train.de.gz")
     tokenizer = Tokenizer.train(BPE(10_000), (text for pair in pairs for text in (pair.source, pair.target)))
-    collate = Translate(columns_of(pairs, TranslationFields(tokenizer)), tokenizer.special)
+    collate = TranslationCollator(encode_columns(pairs, TranslationFields(tokenizer)), tokenizer.special)
     plan = Buckets(collate.lengths, budget=4096)
     assert len(collate.lengths) == 29_000
-    assert all(plan.waste(Epoch(0, number)) <= 0.05 for number in range(3))
+    assert all(plan.padding_share(Epoch(0, number)) <= 0.05 for number in range(3))
 
 
 def test_tatoeba_is_read_by_columns() -> None:
-    table = Table(folder() / "tatoeba" / "eng-fra.tsv.gz", header=None)
-    assert sum(1 for _ in Translations(table, source=0, target=1)) == 167_130
+    table = TableFile(folder() / "tatoeba" / "eng-fra.tsv.gz", header=None)
+    assert sum(1 for _ in TranslationRows(table, source=0, target=1)) == 167_130

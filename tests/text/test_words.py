@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.text.words import numbers, separated, spaced
+from regard.text.words import tokenise_words, whitespace_words, word_indices
 
 TEXTS = st.text(alphabet=st.sampled_from("ab é'\u2019-.,!1 \t\n\u0301中語กั\u200d(m"), max_size=40) | st.text(
     max_size=40
@@ -13,23 +13,23 @@ TEXTS = st.text(alphabet=st.sampled_from("ab é'\u2019-.,!1 \t\n\u0301中語ก�
 
 
 def shown(text: str) -> list[str]:
-    return [text[start:end] for start, end in separated(text)]
+    return [text[start:end] for start, end in tokenise_words(text)]
 
 
 @given(st.text())
-def test_spaced_is_split(text: str) -> None:
-    assert [text[start:end] for start, end in spaced(text)] == text.split()
+def test_whitespace_words_are_those_of_split(text: str) -> None:
+    assert [text[start:end] for start, end in whitespace_words(text)] == text.split()
 
 
 @given(TEXTS)
-def test_separated_cuts_each_spaced_word_without_loss(text: str) -> None:
-    spans = separated(text)
-    for start, end in spaced(text):
+def test_tokenise_words_splits_each_whitespace_word_without_loss(text: str) -> None:
+    spans = tokenise_words(text)
+    for start, end in whitespace_words(text):
         inside = [span for span in spans if start <= span[0] < end]
         assert inside[0][0] == start
         assert inside[-1][1] == end
         assert all(left[1] == right[0] for left, right in pairwise(inside))
-    assert sum(end - start for start, end in spans) == sum(end - start for start, end in spaced(text))
+    assert sum(end - start for start, end in spans) == sum(end - start for start, end in whitespace_words(text))
     assert all(start < end for start, end in spans)
 
 
@@ -60,12 +60,12 @@ def test_separated_words(text: str, words: list[str]) -> None:
 
 @given(TEXTS)
 def test_every_character_of_a_word_has_its_number(text: str) -> None:
-    for splitter in (spaced, separated):
+    for splitter in (whitespace_words, tokenise_words):
         words = splitter(text)
         for number, (start, end) in enumerate(words):
-            assert set(numbers(words, [(at, at + 1) for at in range(start, end)])) == {number}
+            assert set(word_indices(words, [(at, at + 1) for at in range(start, end)])) == {number}
 
 
 def test_space_counts_with_the_word_that_follows() -> None:
-    words = spaced(" a  b ")
-    assert numbers(words, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6)]) == [0, 0, 1, 1, 1, 2]
+    words = whitespace_words(" a  b ")
+    assert word_indices(words, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6)]) == [0, 0, 1, 1, 1, 2]

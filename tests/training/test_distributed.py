@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from regard.errors import SettingError, TrainingError
-from regard.training.distributed import World, join
+from regard.training.distributed import World, init_distributed
 from training.together import Job, alone, by_two, close, run, weights
 
 WAYS = ["ddp", "fsdp"]
@@ -23,7 +23,12 @@ def sections(shard: str = "ddp", **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("shard", WAYS)
 @pytest.mark.parametrize(
     "more",
-    [{}, {"train": {"accumulate": 3}}, {"average": {"kind": "ema"}}, {"average": {"kind": "last", "count": 2}}],
+    [
+        {},
+        {"train": {"accumulate": 3}},
+        {"weight_average": {"kind": "ema"}},
+        {"weight_average": {"kind": "last", "count": 2}},
+    ],
     ids=["plain", "accumulated", "moving average", "mean of the last"],
 )
 def test_two_ranks_train_as_one(shard: str, more: dict[str, Any], tmp_path: Path) -> None:
@@ -55,34 +60,34 @@ def test_two_ranks_resume_bit_for_bit(shard: str, tmp_path: Path) -> None:
 
 
 def _talk() -> list[Any]:
-    with join("cpu") as world:
+    with init_distributed("cpu") as world:
         heard = world.gather({"rank": world.rank, "text": "é" * (3 * world.rank)})
-        return [heard, world.share(world.rank + 7), world.any(world.rank == 1), float(world.sum(torch.ones(())))]
+        return [heard, world.broadcast(world.rank + 7), world.any(world.rank == 1), float(world.sum(torch.ones(())))]
 
 
 def test_ranks_hear_each_other() -> None:
     said = [{"rank": 0, "text": ""}, {"rank": 1, "text": "ééé"}]
     assert run(_talk, 2) == [[said, 7, True, 2.0]] * 2
     assert World().gather("me") == ["me"]
-    assert World().share("me") == "me"
+    assert World().broadcast("me") == "me"
 
 
 def _first_fails(folder: Path) -> None:
-    with join("cpu") as world, world.in_turn():
-        if world.first:
+    with init_distributed("cpu") as world, world.main_first():
+        if world.is_main:
             raise SettingError("a mistake", "none", where="rank 0")
         (folder / "second").touch()
 
 
 def test_nobody_waits_for_a_first_rank_that_failed(tmp_path: Path) -> None:
-    with pytest.raises((SettingError, TrainingError), match=r"a mistake|a failure of the first rank"):
+    with pytest.raises((SettingError, TrainingError), match=r"a mistake|Rank 0 failed"):
         run(partial(_first_fails, tmp_path), 2)
     assert not (tmp_path / "second").exists()
 
 
 def test_cuda_asked_for_and_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(SettingError, match="no CUDA device is here"), join("cuda"):
+    with pytest.raises(SettingError, match="has no CUDA device"), init_distributed("cuda"):
         pass
-    with join("auto") as world:
+    with init_distributed("auto") as world:
         assert world.device.type == "cpu"

@@ -12,17 +12,17 @@ import pytest
 import torch
 
 from regard.errors import SettingError, TrainingError
-from regard.training.distributed import Spread, World
+from regard.training.distributed import DistributedModel, World
 from regard.training.events.event import Evaluated, Saved, Skipped, Trained
 from regard.training.recipe import Recipe
-from regard.training.step import Stepper
+from regard.training.step import TrainStep
 from training.little import little, reading, recipe
 from training.test_loop import Died, Heard, die_at, poisoned, resumed, same, trained
 
 
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Stepper, "_by_itself", True)
+    monkeypatch.setattr(TrainStep, "_skips_on_device", True)
 
 
 def events(heard: Heard) -> list[Any]:
@@ -34,7 +34,7 @@ def events(heard: Heard) -> list[Any]:
 
 def outcome(monkeypatch: pytest.MonkeyPatch, ahead: bool, plan: Recipe, folder: Path) -> tuple[Any, Any]:
     with monkeypatch.context() as patched:
-        patched.setattr(Stepper, "_by_itself", ahead)
+        patched.setattr(TrainStep, "_skips_on_device", ahead)
         heard = Heard()
         found = trained(poisoned(plan) if plan.train.nonfinite == "skip" else little(plan), folder, heard, 16)
         return found, events(heard)
@@ -43,9 +43,9 @@ def outcome(monkeypatch: pytest.MonkeyPatch, ahead: bool, plan: Recipe, folder: 
 PLANS: dict[str, dict[str, Any]] = {
     "plain": {},
     "told at each step": {"log": {"every": 1}},
-    "told seldom": {"log": {"every": 5}, "evaluate": {"every": 7}, "keep": {"every": 4}},
+    "told seldom": {"log": {"every": 5}, "evaluate": {"every": 7}, "checkpoint": {"every": 4}},
     "accumulated": {"train": {"accumulate": 2}},
-    "moving average": {"average": {"kind": "ema", "decay": 0.9}},
+    "moving average": {"weight_average": {"kind": "ema", "decay": 0.9}},
     "skipping": {"train": {"nonfinite": "skip"}, "log": {"every": 1}},
     "momentum": {"optimiser": {"kind": "sgd", "momentum": 0.9}},
 }
@@ -74,7 +74,7 @@ def test_a_training_that_died_and_resumed_ends_as_one_that_lived(make: Any, plan
 
 @pytest.mark.usefixtures("late")
 def test_a_step_that_stops_the_training_is_undone_with_the_one_after_it(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="a loss of nan in step") as caught:
+    with pytest.raises(TrainingError, match="has a loss of nan") as caught:
         trained(poisoned(recipe()), tmp_path)
     with pytest.raises(TrainingError) as again:  # at once
         resumed(poisoned(recipe()), tmp_path)
@@ -93,4 +93,4 @@ def test_skips_are_counted_under_their_own_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("world", [World(), World(0, 2, torch.device("cuda", 0))], ids=["cpu", "several"])
 def test_graphs_want_one_gpu(world: World) -> None:
     with pytest.raises(SettingError, match=r"train.compile: got train.compile = 'graphs' on \d x c.*expected one proc"):
-        Spread(little().model, world, graphs=True)
+        DistributedModel(little().model, world, cuda_graphs=True)

@@ -17,11 +17,11 @@ from regard.errors import RunError, SettingError, TrainingError
 from regard.runs.weights import load_weights, weights_of
 from regard.training.distributed import World
 from regard.training.events.event import Ended, Evaluated, Event, Resumed, Skipped, Started, Trained
-from regard.training.guards import read_batch
+from regard.training.failures import read_batch
 from regard.training.loop import Loop
 from regard.training.objectives.base import Carry, Loss
-from regard.training.recipe import Prepared, Recipe
-from regard.training.run_writer import Keeping
+from regard.training.recipe import PreparedTask, Recipe
+from regard.training.run_writer import RunWriter
 from training.little import Bag, Guess, little, reading, recipe
 
 Weights = dict[str, Tensor]
@@ -34,7 +34,7 @@ class Heard:
         self.events: list[Event] = []
         self.at = at
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         self.events.append(event)
         self.at(event)
 
@@ -46,19 +46,19 @@ class Died(Exception):
     """Stands for the end of the process."""
 
 
-def loop_of(prepared: Prepared, folder: Path | None = None, heard: Heard | None = None, steps: int = 12) -> Loop:
-    keeping = None if folder is None else Keeping(folder, World(), prepared.recipe)
-    return Loop(prepared, steps, World(), keeping, [heard] if heard else [])
+def loop_of(prepared: PreparedTask, folder: Path | None = None, heard: Heard | None = None, steps: int = 12) -> Loop:
+    writer = None if folder is None else RunWriter(folder, World(), prepared.recipe)
+    return Loop(prepared, steps, World(), writer, [heard] if heard else [])
 
 
-def trained(prepared: Prepared, folder: Path | None = None, heard: Heard | None = None, steps: int = 12) -> Weights:
+def trained(prepared: PreparedTask, folder: Path | None = None, heard: Heard | None = None, steps: int = 12) -> Weights:
     loop = loop_of(prepared, folder, heard, steps)
     loop.start()
     loop.run()
     return {name: tensor.clone() for name, tensor in weights_of(prepared.model).items()}
 
 
-def resumed(prepared: Prepared, folder: Path, heard: Heard | None = None, steps: int = 12) -> Weights:
+def resumed(prepared: PreparedTask, folder: Path, heard: Heard | None = None, steps: int = 12) -> Weights:
     loop = loop_of(prepared, folder, heard, steps)
     loop.resume()
     loop.run()
@@ -81,12 +81,12 @@ PLANS: dict[str, dict[str, Any]] = {
     "plain": {},
     "momentum": {"optimiser": {"kind": "sgd", "momentum": 0.9}},
     "accumulated": {"train": {"accumulate": 3}},
-    "moving average": {"average": {"kind": "ema", "decay": 0.9}},
-    "mean of the last": {"average": {"kind": "last", "count": 2}},
+    "moving average": {"weight_average": {"kind": "ema", "decay": 0.9}},
+    "mean of the last": {"weight_average": {"kind": "last", "count": 2}},
     "plateau": {"schedule": {"kind": "plateau", "patience": 1}, "evaluate": {"every": 1}},
     "bf16": {"train": {"precision": "bf16"}},
     "fp16": {"train": {"precision": "fp16"}},
-    "batches ahead": {"train": {"ahead": 3}},
+    "batches ahead": {"train": {"prefetch": 3}},
 }
 
 
@@ -96,7 +96,7 @@ PLANS: dict[str, dict[str, Any]] = {
     ids=[*PLANS, "recurrent", "recurrent and accumulated"],
 )
 def test_a_training_that_died_and_resumed_ends_as_one_that_lived(
-    make: Callable[[Recipe], Prepared], plan: dict[str, Any], tmp_path: Path
+    make: Callable[[Recipe], PreparedTask], plan: dict[str, Any], tmp_path: Path
 ) -> None:
     whole = trained(make(recipe(**plan)), tmp_path / "whole")
     for step, kind in ((2, Trained), (8, Evaluated), (10, Trained)):
@@ -114,7 +114,7 @@ def test_a_training_that_died_and_resumed_ends_as_one_that_lived(
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a compiler")
 def test_a_compiled_model_trains_and_resumes_the_same(tmp_path: Path) -> None:
-    def compiled(dropout: float = 0.2) -> Prepared:
+    def compiled(dropout: float = 0.2) -> PreparedTask:
         made = little()
         made.model.dropout.p = dropout
         made.model.compile()
@@ -141,7 +141,7 @@ def test_resuming_what_is_finished_changes_nothing(tmp_path: Path) -> None:
 
 def test_starting_over_checkpoints_is_refused(tmp_path: Path) -> None:
     trained(little(), tmp_path)
-    with pytest.raises(RunError, match=r"which has checkpoints.*Loop.resume goes on from them"):
+    with pytest.raises(RunError, match=r"has checkpoints already.*Loop.resume continues from them"):
         trained(little(), tmp_path)
 
 
@@ -152,15 +152,17 @@ def test_more_steps_can_be_asked_for_later(tmp_path: Path) -> None:
 
 
 def test_evaluating_and_sampling_disturb_nothing(tmp_path: Path) -> None:
-    often = trained(little(recipe(evaluate={"every": 1, "samples": 5, "graded": 10})))
+    often = trained(little(recipe(evaluate={"every": 1, "samples": 5, "generations": 10})))
     never = little()
-    alone = Prepared(never.recipe, never.model, never.objective, never.train, None)
+    alone = PreparedTask(never.recipe, never.model, never.objective, never.train, None)
     assert same(trained(alone), often)
 
 
 def test_accumulated_batches_are_one_large_batch() -> None:
     """Without dropout; the batches of 4 rows, 15 to an epoch, are taken five at a time, and all at once by hand."""
-    prepared = little(recipe(train={"accumulate": 5, "clip": None}, optimiser={"kind": "sgd", "decay": 0.0}), rows=4)
+    prepared = little(
+        recipe(train={"accumulate": 5, "clip": None}, optimiser={"kind": "sgd", "weight_decay": 0.0}), rows=4
+    )
     prepared.model.dropout.p = 0.0
     by_hand = Bag()
     by_hand.load_state_dict(prepared.model.state_dict())
@@ -208,7 +210,7 @@ def test_the_loop_does_what_a_loop_written_by_hand_does() -> None:
 
 
 def test_the_moving_average_is_what_is_evaluated_and_kept(tmp_path: Path) -> None:
-    plan = recipe(average={"kind": "ema", "decay": 0.5}, train={"steps": 3}, evaluate={"every": 3})
+    plan = recipe(weight_average={"kind": "ema", "decay": 0.5}, train={"steps": 3}, evaluate={"every": 3})
     prepared, seen, heard = little(plan), [], Heard()
     average = {name: tensor.clone() for name, tensor in weights_of(prepared.model).items()}
     heard.at = lambda event: (
@@ -217,7 +219,7 @@ def test_the_moving_average_is_what_is_evaluated_and_kept(tmp_path: Path) -> Non
         else None
     )
     plan = plan.model_copy(update={"log": plan.log.model_copy(update={"every": 1})})
-    trained(Prepared(plan, prepared.model, prepared.objective, prepared.train, prepared.valid), tmp_path, heard, 3)
+    trained(PreparedTask(plan, prepared.model, prepared.objective, prepared.train, prepared.valid), tmp_path, heard, 3)
     for step, weights in enumerate(seen, start=1):
         share = max(0.5, 1 / (step + 1))
         average = {name: average[name] + share * (weights[name] - average[name]) for name in average}
@@ -229,7 +231,7 @@ def test_the_moving_average_is_what_is_evaluated_and_kept(tmp_path: Path) -> Non
 
 
 def test_the_mean_of_the_last_checkpoints_is_kept(tmp_path: Path) -> None:
-    plan = recipe(average={"kind": "last", "count": 3}, keep={"every": 1}, log={"every": 1})
+    plan = recipe(weight_average={"kind": "last", "count": 3}, checkpoint={"every": 1}, log={"every": 1})
     prepared, seen = little(plan), []
     heard = Heard(
         lambda event: (
@@ -247,7 +249,9 @@ def test_the_mean_of_the_last_checkpoints_is_kept(tmp_path: Path) -> None:
 
 
 def test_the_best_weights_are_kept_even_if_they_get_worse_later(tmp_path: Path) -> None:
-    plan = recipe(optimiser={"kind": "sgd", "rate": 3.0}, train={"steps": 30}, evaluate={"every": 2, "watch": "loss"})
+    plan = recipe(
+        optimiser={"kind": "sgd", "learning_rate": 3.0}, train={"steps": 30}, evaluate={"every": 2, "monitor": "loss"}
+    )
     heard = Heard()
     trained(little(plan), tmp_path, heard, 30)
     losses = {event.step: event.metrics["loss"] for event in heard.of(Evaluated)}
@@ -257,13 +261,15 @@ def test_the_best_weights_are_kept_even_if_they_get_worse_later(tmp_path: Path) 
     again = little(plan)
     load_weights(again.model, tmp_path)
     loop = loop_of(again)
-    assert loop.examiner is not None
-    assert loop.examiner.examine(again.model).metrics["loss"] == pytest.approx(losses[best])
+    assert loop.evaluator is not None
+    assert loop.evaluator.evaluate(again.model).metrics["loss"] == pytest.approx(losses[best])
     assert f"step-{best:08d}" in os.listdir(tmp_path / "state")
 
 
 def test_patience_ends_the_training(tmp_path: Path) -> None:
-    plan = recipe(optimiser={"kind": "sgd", "rate": 1e-30}, evaluate={"every": 2, "patience": 3, "watch": "accuracy"})
+    plan = recipe(
+        optimiser={"kind": "sgd", "learning_rate": 1e-30}, evaluate={"every": 2, "patience": 3, "monitor": "accuracy"}
+    )
     heard = Heard()
     trained(little(plan), tmp_path, heard, 100)
     assert heard.of(Ended)[0].reason == "stopped early"
@@ -294,7 +300,7 @@ def _epoch(number: int) -> list[Any]:
 
 def test_texts_are_graded_and_sampled(tmp_path: Path) -> None:
     heard = Heard()
-    trained(little(recipe(evaluate={"graded": 5, "samples": 2, "watch": "length"})), tmp_path, heard)
+    trained(little(recipe(evaluate={"generations": 5, "samples": 2, "monitor": "length"})), tmp_path, heard)
     event = heard.of(Evaluated)[0]
     assert event.metrics["length"] > 0
     assert event.signatures == {"length": "mean|characters"}
@@ -302,10 +308,10 @@ def test_texts_are_graded_and_sampled(tmp_path: Path) -> None:
 
 
 def test_a_metric_that_is_not_measured_is_refused() -> None:
-    with pytest.raises(SettingError, match="graded above 0"):
-        trained(little(recipe(evaluate={"watch": "length"})))
+    with pytest.raises(SettingError, match=r"evaluate\.generations above 0"):
+        trained(little(recipe(evaluate={"monitor": "length"})))
     with pytest.raises(SettingError, match="Did you mean 'accuracy'"):
-        trained(little(recipe(evaluate={"watch": "acuracy"})))
+        trained(little(recipe(evaluate={"monitor": "acuracy"})))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -331,14 +337,16 @@ class Poisoned(Guess):
         return Loss(total * self.value if self.row in batch.indices else total)
 
 
-def poisoned(plan: Recipe, row: int = 7) -> Prepared:
+def poisoned(plan: Recipe, row: int = 7) -> PreparedTask:
     base = little(plan)
-    return Prepared(plan, base.model, Poisoned(row), base.train, base.valid)
+    return PreparedTask(plan, base.model, Poisoned(row), base.train, base.valid)
 
 
 def test_a_loss_that_is_no_number_stops_and_keeps_the_batch(tmp_path: Path) -> None:
     heard = Heard()
-    with pytest.raises(TrainingError, match=r"a loss of nan in step (\d+), with a LabelledBatch of \d+ rows") as caught:
+    with pytest.raises(
+        TrainingError, match=r"Step (\d+) has a loss of nan, with a LabelledBatch of \d+ rows"
+    ) as caught:
         trained(poisoned(recipe()), tmp_path, heard)
     [path] = (tmp_path / "faults").iterdir()
     assert str(path) in str(caught.value)
@@ -368,24 +376,24 @@ def test_a_training_that_only_skips_gives_up(tmp_path: Path) -> None:
 
     base = little(recipe(train={"nonfinite": "skip"}, evaluate={"every": 1000}))
     with pytest.raises(TrainingError, match="100 steps in a row"):
-        trained(Prepared(base.recipe, base.model, Hopeless(), base.train, None), tmp_path, steps=1000)
+        trained(PreparedTask(base.recipe, base.model, Hopeless(), base.train, None), tmp_path, steps=1000)
 
 
-def test_memory_that_is_not_enough_is_told_with_the_shape(tmp_path: Path) -> None:
+def test_an_out_of_memory_error_names_the_shape(tmp_path: Path) -> None:
     class Greedy(Guess):
         def loss(self, model: nn.Module, batch: Any, carry: Carry | None) -> Loss:
             torch.empty(2**60)
             raise AssertionError
 
     base = little()
-    with pytest.raises(TrainingError, match=r"out of memory with a LabelledBatch of \d rows \(inputs \d x \d"):
-        trained(Prepared(base.recipe, base.model, Greedy(), base.train, None), tmp_path)
+    with pytest.raises(TrainingError, match=r"Out of memory with a LabelledBatch of \d rows \(inputs \d x \d"):
+        trained(PreparedTask(base.recipe, base.model, Greedy(), base.train, None), tmp_path)
 
 
 def test_an_epoch_without_batches_is_refused() -> None:
     base = little()
-    with pytest.raises(SettingError, match="an epoch without batches"):
-        trained(Prepared(base.recipe, base.model, base.objective, _Nothing(), None))  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="training data gives no batches"):
+        trained(PreparedTask(base.recipe, base.model, base.objective, _Nothing(), None))  # type: ignore[arg-type]
 
 
 class _Nothing:
@@ -400,5 +408,5 @@ class _Nothing:
 
 def test_a_recipe_without_a_task_of_ours_says_so(tmp_path: Path) -> None:
     for ask in (recipe().prepare, recipe().assemble):
-        with pytest.raises(SettingError, match=r"task .little.*hand a Prepared to Loop"):
+        with pytest.raises(SettingError, match=r"Task .little.*Pass a PreparedTask to Loop"):
             ask(tmp_path)

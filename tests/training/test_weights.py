@@ -35,8 +35,8 @@ def test_a_model_takes_only_its_own(tmp_path: Path) -> None:
     for model, words in (
         (GPT(12, 8, 1, 2, 4), "vocabulary of 11, the tokenizer of this model has 12"),
         (GPT(11, 16, 1, 2, 4), "a model of another size"),
-        (GPT(11, 8, 2, 2, 4), "weights without decoder.1"),
-        (Tied(), "weights without"),
+        (GPT(11, 8, 2, 2, 4), "Weights are missing: decoder.1"),
+        (Tied(), "Weights are missing"),
     ):
         before = {name: tensor.clone() for name, tensor in weights_of(model).items()}
         with pytest.raises(CheckpointError, match=words):
@@ -46,12 +46,12 @@ def test_a_model_takes_only_its_own(tmp_path: Path) -> None:
 
 def test_weights_with_more_than_the_model_has_are_refused(tmp_path: Path) -> None:
     save_file({**weights_of(Tied()), "more": torch.zeros(1)}, tmp_path / "more.safetensors")
-    with pytest.raises(CheckpointError, match="weights with more"):
+    with pytest.raises(CheckpointError, match="Unknown weights: more"):
         load_weights(Tied(), tmp_path / "more.safetensors")
 
 
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"no weights that can be read"):
+    with pytest.raises(CheckpointError, match=r"Could not read the weights"):
         load_weights(Tied(), tmp_path / "nothing.safetensors")
     torch.save({}, tmp_path / "model.pt")
     with pytest.raises(CheckpointError, match="never opened"):

@@ -16,10 +16,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from regard.training.distributed import World, join
+from regard.training.distributed import World, init_distributed
 from regard.training.events.event import Evaluated, Event, Trained
 from regard.training.loop import Loop
-from regard.training.run_writer import Keeping
+from regard.training.run_writer import RunWriter
 from training import little
 
 PATIENCE = 600  # seconds: only what hangs takes so long
@@ -42,7 +42,7 @@ class Diary:
     def __init__(self) -> None:
         self.losses: dict[str, float] = {}
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         match event:
             case Trained():
                 self.losses[f"trained {event.step}"] = event.loss
@@ -60,11 +60,11 @@ def train(job: Job, world: World) -> dict[str, float]:
     if hasattr(prepared.model, "dropout"):
         prepared.model.dropout.p = 0.0  # each rank has chance of its own
     diary = Diary()
-    keeping = Keeping(job.folder, world, prepared.recipe)
-    loop = Loop(prepared, job.steps, world, keeping, [diary])
+    writer = RunWriter(job.folder, world, prepared.recipe)
+    loop = Loop(prepared, job.steps, world, writer, [diary])
     (loop.resume if job.resume else loop.start)()
     loop.run()
-    keeping.write_weights(keeping.weights(loop.state.model))  # the last ones, not the best
+    writer.write_weights(writer.gather_weights(loop.state.model))  # the last ones, not the best
     return diary.losses
 
 
@@ -78,7 +78,7 @@ def by_two(job: Job) -> dict[str, float]:
 
 
 def _joined(job: Job) -> dict[str, float]:
-    with join("cpu") as world:
+    with init_distributed("cpu") as world:
         return train(job, world)
 
 

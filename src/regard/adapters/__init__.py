@@ -1,4 +1,4 @@
-"""One object that puts text to a model: `adapter(model_or_folder)`, whatever family it is of."""
+"""Model adapters: `adapter(model_or_folder)` is one interface to the models of every family."""
 
 from typing import TYPE_CHECKING
 
@@ -9,31 +9,31 @@ if TYPE_CHECKING:
         CANDIDATES as CANDIDATES,
         Kind as Kind,
         ModelAdapter as ModelAdapter,
-        Output as Output,
-        Predicted as Predicted,
+        ModelOutput as ModelOutput,
+        PredictedTokens as PredictedTokens,
     )
-    from regard.adapters.bert_inputs import padded as padded
-    from regard.adapters.borrow import borrowed as borrowed
-    from regard.adapters.case import Case as Case, Example as Example, Row as Row
+    from regard.adapters.bert_inputs import pad_ids as pad_ids
+    from regard.adapters.borrow import borrow_model as borrow_model
+    from regard.adapters.case import Case as Case, Example as Example, InputRow as InputRow
     from regard.adapters.encoder import (
         ClassifierAdapter as ClassifierAdapter,
         EncoderAdapter as EncoderAdapter,
         MaskedLMAdapter as MaskedLMAdapter,
     )
     from regard.adapters.factory import adapter as adapter, run_adapter as run_adapter
-    from regard.adapters.tokens import NO_WORD as NO_WORD, NOWHERE as NOWHERE, TokenRow as TokenRow
+    from regard.adapters.token_row import NO_SPAN as NO_SPAN, NO_WORD as NO_WORD, TokenRow as TokenRow
     from regard.adapters.translator import TranslatorAdapter as TranslatorAdapter
 
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "base": ("CANDIDATES", "Kind", "ModelAdapter", "Output", "Predicted"),
-        "bert_inputs": ("padded",),
-        "borrow": ("borrowed",),
-        "case": ("Case", "Example", "Row"),
+        "base": ("CANDIDATES", "Kind", "ModelAdapter", "ModelOutput", "PredictedTokens"),
+        "bert_inputs": ("pad_ids",),
+        "borrow": ("borrow_model",),
+        "case": ("Case", "Example", "InputRow"),
         "encoder": ("ClassifierAdapter", "EncoderAdapter", "MaskedLMAdapter"),
         "factory": ("adapter", "run_adapter"),
-        "tokens": ("NOWHERE", "NO_WORD", "TokenRow"),
+        "token_row": ("NO_SPAN", "NO_WORD", "TokenRow"),
         "translator": ("TranslatorAdapter",),
     },
 )

@@ -1,13 +1,13 @@
-"""What every model family offers: put text to the model, and learn what it attends to and what it decides.
+"""The adapter of a model: one interface to every model family, to run text through it, and to ask it for decisions.
 
-One adapter serves everybody who asks a model something. Inspection prepares a pass and captures it:
+Inspection prepares a forward pass and captures its attention:
 
     ready = adapter.prepare("The black cat sleeps .")       # ids, and the tokens along each axis of its attention maps
-    output = ready.forward()                                 # one run of the model: what it predicts
+    output = ready.forward()                                 # one forward pass: what the model predicts
 
 The tests of faithfulness ask for decisions, with tokens removed or masked:
 
-    [case] = adapter.cases("The film was good .", 0, Random(0))
+    [case] = adapter.make_cases("The film was good .", 0, Random(0))
     adapter.log_probs([case.row, case.row.without([2])])     # ln p (B, C) of every class or token
 """
 
@@ -24,73 +24,81 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from regard.adapters.borrow import borrowed
-from regard.adapters.case import Case, Example, Row
-from regard.adapters.tokens import TokenRow
+from regard.adapters.borrow import borrow_model
+from regard.adapters.case import Case, Example, InputRow
+from regard.adapters.token_row import TokenRow
 from regard.decoding import Translator
 from regard.errors import SettingError
 
 Kind = Literal["translates", "continues", "fills", "reads"]
 Decision = Literal["class", "hidden word", "next word", "next word of the translation"]
 Axes = tuple[int, int, Literal["self", "cross"]]
-"""Of a place: the number of the axis that attends, of the one that is attended to, and how that is called."""
+"""Of a place: the number of its query axis, the number of its key axis, and the kind of attention between them."""
 
-TEXT = 0  # the number of the axis of the text that a model reads
-SOURCE, READ, WRITTEN = range(3)  # the axes of a translator: the source, the target as it is read and as it is written
-CANDIDATES = 8  # that are given for each predicted token
+TEXT = 0  # the axis of the input text
+SOURCE, DECODER_INPUT, DECODER_OUTPUT = range(3)  # the axes of a translator; its target, as decoder input and as output
+CANDIDATES = 8  # alternatives reported for each predicted token
 
 
 @dataclass(frozen=True, eq=False)
-class Predicted:
-    """Tokens that a model wrote, or would put behind masks: `logs` (n, V), ln p before each of the n `tokens`, and
-    their `positions` on the last axis."""
+class PredictedTokens:
+    """Tokens that a model generated, or predicts at masks.
 
-    logs: Tensor
+    log_probs   (n, V), ln p of every token at the n steps
+    tokens      the n tokens themselves
+    positions   where they are on the last axis
+    decode      the text of a token id
+    """
+
+    log_probs: Tensor
     tokens: Sequence[int]
     positions: Sequence[int]
-    spell: Callable[[int], str]
+    decode: Callable[[int], str]
 
 
 @dataclass(frozen=True, eq=False)
-class Output:
-    """What one run of a model gave.
+class ModelOutput:
+    """The result of one forward pass.
 
-    axes        rows of tokens that places attend from and to; None where only their number is known, see `unnamed`
-    target      one number that gradients are taken of, such as ln p of what was written; None: the model says nothing
-    predicted   tokens with their probabilities
-    facts       what else it says: "classes", "estimate", "next"
-    unnamed     the axis of inputs of which only their number is known
+    axes          rows of tokens that places attend from and to; None if only their number is known (`unnamed_axis`)
+    target        a scalar to differentiate, such as ln p of the generated tokens; None: the model has no output layer
+    predicted     tokens with their probabilities
+    facts         other results: "classes", "estimate", "next"
+    unnamed_axis  makes the axis of inputs that have no tokens, from their number
     """
 
     axes: tuple[TokenRow, ...] | None
     target: Tensor | None = None
-    predicted: Predicted | None = None
+    predicted: PredictedTokens | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
-    unnamed: Callable[[int], TokenRow] | None = None
+    unnamed_axis: Callable[[int], TokenRow] | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Pass:
-    """One run of a model, ready: `length` of its longest axis, and `forward`, which runs it."""
+class ForwardPass:
+    """A forward pass that is ready to run: `length` of its longest axis, and `forward`, which runs it."""
 
     length: int
-    forward: Callable[[], Output]
+    forward: Callable[[], ModelOutput]
 
 
 class ModelAdapter(ABC):
-    """A model that text can be put to; every family is one subclass, and the factory chooses it.
+    """The interface to a model that reads text; each model family is a subclass, and the factory chooses it.
 
-    model, name, description    the model, what it is called, and what its recipe says of it
-    kind       translates: `other` is a translation that is given; without it the model writes one, which begins with
-               the tokens `prefix`. continues: it reads, and writes on where it is told to or a prefix begins it.
-               fills: tokens behind masks. reads: `other` is a second text.
+    model, name, description    the model, its name, and the description in its recipe
+    kind       translates: `other` is a given translation; without it the model generates one, which begins with the
+               tokens `prefix`. continues: a language model, which generates on request or after a prefix. fills: a
+               masked language model. reads: any other; `other` is a second text.
     """
 
     model: Any
     tokenizer: Any
     name: str
     description: str
-    attends: ClassVar[bool] = True
+    has_attention: ClassVar[bool] = True
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {type(self.model).__name__}, {self.kind})"
 
     @property
     def kind(self) -> Kind:
@@ -98,111 +106,117 @@ class ModelAdapter(ABC):
 
     @property
     def alignment_place(self) -> int:
-        """Which of the places of cross-attention tells alignments."""
+        """The index of the cross-attention place whose weights align words best."""
         return -1
 
     @property
     def tokenizers(self) -> tuple[Any, ...]:
-        """One, or that of the source and that of the target, where they differ."""
+        """The tokenizer, or those of the source and of the target where they differ."""
         return (self.tokenizer,)
 
     @property
-    def longest(self) -> int | None:
-        """The most tokens that the model reads at once; None: any number."""
+    def max_length(self) -> int | None:
+        """The maximum number of input tokens; None: no limit."""
         return None
 
     @property
-    def frame(self) -> tuple[list[int], list[int]]:
-        """The special tokens that stand before a text, and those that stand after it."""
+    def special_tokens(self) -> tuple[list[int], list[int]]:
+        """The special tokens before a text, and those after it."""
         return [], []
 
     def batch_translator(self) -> Translator | None:
-        """What translates and aligns many sentences at once, of a model of ours that can."""
+        """The translator that aligns sentences in batches; None where the model has none."""
         return None
 
-    def word_numbers(self, source: str, target: str) -> tuple[list[int], list[int]]:
-        """The word between spaces that each token of the source and of the target belongs to, NO_WORD if none."""
-        raise SettingError(f"{self.name}, which {self.kind}", "a model that translates", where="align")
+    def word_ids(self, source: str, target: str) -> tuple[list[int], list[int]]:
+        """The number of the whitespace-separated word of each source and target token, NO_WORD if none."""
+        raise SettingError(
+            f"{self.name} is not a translation model ({type(self.model).__name__})",
+            where="align",
+            advice="Word alignments need an encoder-decoder with cross-attention.",
+        )
 
     @property
     def device(self) -> torch.device:
         found: torch.device = next((one.device for one in self.model.parameters()), torch.device("cpu"))
         return found
 
-    def borrowed(self, *, evaluate: bool = False, through_regard: bool = False) -> AbstractContextManager[None]:
-        """See `borrowed`."""
-        return borrowed(self.model, evaluate=evaluate, through_regard=through_regard)
+    def borrow(self, *, evaluate: bool = False, through_regard: bool = False) -> AbstractContextManager[None]:
+        """See `borrow_model`."""
+        return borrow_model(self.model, evaluate=evaluate, through_regard=through_regard)
 
     @abstractmethod
-    def prepare(self, text: str, other: str | None = None, prefix: Sequence[int] | None = None) -> Pass:
-        """A run of the model over a text, with a second text or a translation."""
+    def prepare(self, text: str, other: str | None = None, prefix: Sequence[int] | None = None) -> ForwardPass:
+        """A forward pass over a text, with a second text or a translation."""
 
     def axes_of(self, place: str) -> Axes:
-        """Which axes a place lies between."""
+        """The axes of a place."""
         return TEXT, TEXT, "self"
 
-    def attends_to_text(self, place: str) -> bool:
+    def has_text_keys(self, place: str) -> bool:
         """Whether the keys of a place are the tokens of the text."""
         return self.axes_of(place)[1] == TEXT
 
-    def attends_from_text(self, place: str) -> bool:
-        """Whether the queries of a place are tokens of the text."""
+    def has_text_queries(self, place: str) -> bool:
+        """Whether the queries of a place are the tokens of the text."""
         return self.axes_of(place)[0] == TEXT
 
     @property
-    def decides(self) -> Decision:
-        """What the model decides, in words; a model that decides nothing is refused."""
+    def decision(self) -> Decision:
+        """What the model decides, in words; a model without an output layer is refused."""
         raise SettingError(
-            f"a {type(self.model).__name__}, which decides nothing that can be asked for",
-            "a model that says classes, hidden words, next words or translations",
+            f"A {type(self.model).__name__} predicts nothing that can be tested",
             where="audit",
+            advice="Use a model that predicts classes, masked words, next words or translations.",
         )
 
-    def cases(self, example: Example, number: int, chance: Random) -> list[Case]:
-        """The decisions that an example is good for."""
-        raise self._undecided()
+    def make_cases(self, example: Example, number: int, rng: Random) -> list[Case]:
+        """The decisions to ask for about an example."""
+        raise self._no_decisions()
 
-    def log_probs(self, rows: Sequence[Row]) -> Tensor:
+    def log_probs(self, rows: Sequence[InputRow]) -> Tensor:
         """ln p (B, C) of every class or token."""
-        raise self._undecided()
+        raise self._no_decisions()
 
-    def input_ids(self, rows: Sequence[Row]) -> Tensor:
-        """(B, S), padded: what the model looks up input embeddings for."""
-        raise self._undecided()
+    def input_ids(self, rows: Sequence[InputRow]) -> Tensor:
+        """(B, S), padded: the ids that the model embeds."""
+        raise self._no_decisions()
 
-    def readout_position(self, place: str, rows: Sequence[Row]) -> list[int] | None:
-        """The query of this place that each decision is read from; None: no single one."""
-        raise self._undecided()
+    def readout_position(self, place: str, rows: Sequence[InputRow]) -> list[int] | None:
+        """The query of this place that each decision is read from; None: several."""
+        raise self._no_decisions()
 
     def label(self, number: int) -> str:
         """The name of a class or token."""
-        raise self._undecided()
+        raise self._no_decisions()
 
-    def _undecided(self) -> NotImplementedError:
-        return NotImplementedError(f"{type(self).__name__} decides {self.decides}, and does not say how")
+    def _no_decisions(self) -> NotImplementedError:
+        return NotImplementedError(f"{type(self).__name__} declares the decision {self.decision!r} without its methods")
 
 
-def expect_known(prefix: Sequence[int], size: int) -> list[int]:
-    """The tokens that a text is to begin with, each of which must be one that the model can say."""
+def check_prefix(prefix: Sequence[int], size: int) -> list[int]:
+    """The tokens that an output begins with; each must be in the vocabulary."""
     wrong = next((token for token in prefix if not 0 <= token < size), None)
     if wrong is not None:
         raise SettingError(f"token {wrong} in a prefix", f"numbers from 0 to {size - 1}", where="look")
     return list(prefix)
 
 
-def likeliest(logs: Tensor, spell: Callable[[int], str], count: int = CANDIDATES) -> list[tuple[str, float]]:
-    """What could come next: logs (V,), spelled, with its probability, likeliest first."""
+def top_tokens(logs: Tensor, decode: Callable[[int], str], count: int = CANDIDATES) -> list[tuple[str, float]]:
+    """The most likely next tokens of logs (V,), decoded, with their probabilities, largest first."""
     values, indices = logs.detach().float().topk(min(count, logs.size(-1)))
-    return [(spell(number), math.exp(value)) for number, value in zip(indices.tolist(), values.tolist(), strict=True)]
+    return [(decode(number), math.exp(value)) for number, value in zip(indices.tolist(), values.tolist(), strict=True)]
 
 
-def continued(model: Any, state: Any, last: Tensor, tokens: list[int], end: int | None, most: int) -> list[int]:
-    """Greedy decoding with a prefix: `tokens` and the likeliest ones after them, until `end` or `most` in all.
+def generate_greedy(
+    model: Any, state: Any, last: Tensor, tokens: list[int], end: int | None, max_length: int
+) -> list[int]:
+    """Greedy decoding after the prefix `tokens`, until `end` or `max_length` tokens in all, the prefix included.
 
-    `state` and `last` (1,): where a Stepper begins, and the token to step with first.
+    `state` and `last` (1,): the initial state of a Stepper, and the token to step with first.
     """
     tokens = list(tokens)
-    for at in range(most):
+    for at in range(max_length):
         logs, _, state = model.step(state, last)
         if at >= len(tokens):
             best = int(logs[0].argmax())

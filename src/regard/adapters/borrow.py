@@ -1,4 +1,4 @@
-"""A borrowed model is given back as it was: mode, attention implementation, gradients and random state."""
+"""Borrow a model and restore it afterwards: train/eval mode, attention implementation, requires_grad and RNG state."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from torch import nn
 
 from regard.hub import NAME, enable
 
-AUDIBLE = (NAME, "sdpa")  # attention implementations of transformers whose weights can be captured
+CAPTURABLE = (NAME, "sdpa")  # attention implementations of transformers whose weights can be captured
 
 
 @contextmanager
-def borrowed(model: nn.Module, *, evaluate: bool = False, through_regard: bool = False) -> Iterator[None]:
-    """Use a model until the block ends; whatever happens inside, it is as it was afterwards.
+def borrow_model(model: nn.Module, *, evaluate: bool = False, through_regard: bool = False) -> Iterator[None]:
+    """Use a model until the block ends, then restore it, whatever happens inside.
 
-    evaluate        the model is in eval() meanwhile
-    through_regard  a transformers model attends through "regard" meanwhile, so that its weights can be replaced and
-                    differentiated; without, only where its own attention implementation cannot be captured
+    evaluate        put the model into eval() inside the block
+    through_regard  make a transformers model attend through "regard" inside the block, so that its weights can be
+                    replaced and differentiated; otherwise only where its own implementation cannot be captured
 
-    Given back: the training mode of every submodule, requires_grad, the attention implementation of every config and
+    Restored: the training mode of every submodule, requires_grad, the attention implementation of every config and
     sub-config, and the state of the global random number generators. Hooks are removed by whoever registers them.
     """
     modes = [(module, module.training) for module in model.modules()]
-    learns = [(weight, weight.requires_grad) for weight in model.parameters()]
-    devices = sorted({weight.device.index for weight, _ in learns if weight.device.type == "cuda"})
-    with torch.random.fork_rng(devices), _audible(model, through_regard):
+    requires_grad = [(weight, weight.requires_grad) for weight in model.parameters()]
+    devices = sorted({weight.device.index for weight, _ in requires_grad if weight.device.type == "cuda"})
+    with torch.random.fork_rng(devices), _capturable_attention(model, through_regard):
         try:
             if evaluate:
                 model.eval()
@@ -36,15 +36,15 @@ def borrowed(model: nn.Module, *, evaluate: bool = False, through_regard: bool =
         finally:
             for module, mode in modes:
                 module.training = mode
-            for weight, before in learns:
+            for weight, before in requires_grad:
                 weight.requires_grad_(before)
 
 
 @contextmanager
-def _audible(model: Any, through_regard: bool) -> Iterator[None]:
-    """Let a transformers model attend in a way that can be captured."""
+def _capturable_attention(model: Any, through_regard: bool) -> Iterator[None]:
+    """Switch a transformers model to an attention implementation that can be captured."""
     own = getattr(getattr(model, "config", None), "_attn_implementation", None)
-    if own is None or own == NAME or (own in AUDIBLE and not through_regard):
+    if own is None or own == NAME or (own in CAPTURABLE and not through_regard):
         yield
         return
     before = [(config, config._attn_implementation) for config in _configs(model)]

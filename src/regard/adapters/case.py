@@ -1,4 +1,4 @@
-"""One decision of a model: the tokens that it reads, which of them may be removed, and what is known of it."""
+"""Test cases of the audit: a decision of a model, its input tokens, which of them may be removed, and the answer."""
 
 from __future__ import annotations
 
@@ -10,87 +10,93 @@ from random import Random
 from regard.text import Labelled, Translation
 
 Example = str | tuple[str, str] | Labelled | Translation
-"""A text; two texts, or a sentence and its translation; the same with what is known of them."""
+"""A text; two texts, or a sentence and its translation; the same with labels or links."""
 
-SHORTEST = 3  # tokens that are read before a next token is worth asking for
+MIN_PREFIX = 3  # tokens before a next token that the model is asked for
 
 
 @dataclass(frozen=True)
-class Row:
-    """What a model is given: ids of the tokens to be explained, those `free` to be removed, `segments` where a model
-    has them, and what it has `written` before it decides. `unknown`: words outside the vocabulary by their numbers,
-    of the whole text, whatever is removed."""
+class InputRow:
+    """One input of a model.
+
+    ids          the tokens to be explained
+    removable    which of them may be removed
+    segments     where the model has segment embeddings
+    decoder_ids  the tokens that the decoder has before it decides
+    oov_ids      words outside the vocabulary, of the whole text, whatever is removed
+    """
 
     ids: tuple[int, ...]
-    free: tuple[bool, ...]
+    removable: tuple[bool, ...]
     segments: tuple[int, ...] = ()
-    written: tuple[int, ...] = ()
-    unknown: tuple[int, ...] = ()
+    decoder_ids: tuple[int, ...] = ()
+    oov_ids: tuple[int, ...] = ()
 
-    def keeping(self, kept: Sequence[bool]) -> Row:
-        """The same without the tokens that are not kept."""
+    def keep(self, kept: Sequence[bool]) -> InputRow:
+        """The same row with these tokens alone."""
 
         def some(values: tuple[int, ...]) -> tuple[int, ...]:
             return tuple(value for value, keep in zip(values, kept, strict=True) if keep)
 
-        free = tuple(value for value, keep in zip(self.free, kept, strict=True) if keep)
-        return replace(self, ids=some(self.ids), free=free, segments=some(self.segments) if self.segments else ())
+        removable = tuple(value for value, keep in zip(self.removable, kept, strict=True) if keep)
+        segments = some(self.segments) if self.segments else ()
+        return replace(self, ids=some(self.ids), removable=removable, segments=segments)
 
-    def without(self, gone: Iterable[int]) -> Row:
-        """The same without the tokens at these positions."""
-        left = set(gone)
-        return self.keeping([at not in left for at in range(len(self.ids))])
+    def without(self, removed: Iterable[int]) -> InputRow:
+        """The same row without the tokens at these positions."""
+        positions = set(removed)
+        return self.keep([at not in positions for at in range(len(self.ids))])
 
 
 @dataclass(frozen=True)
 class Case:
-    """A decision of example `number`; `expected`: the class or token that would be right; `evidence`: the tokens that
-    decide, where that is known."""
+    """A decision about example `number`; `expected`: the right class or token; `evidence`: the tokens that decide, if
+    known."""
 
     number: int
-    row: Row
+    row: InputRow
     tokens: tuple[str, ...]
     expected: int | None = None
     evidence: frozenset[int] | None = None
 
 
 @dataclass(frozen=True)
-class ReadText:
+class EncodedText:
     """A text as a model reads it: the row, its tokens as the vocabulary spells them, and for each token the number of
-    its word in text.split() of the first text, -1 where there is none."""
+    its word in text.split() of the first text, -1 if none."""
 
-    row: Row
+    row: InputRow
     tokens: tuple[str, ...]
     words: tuple[int, ...] = ()
 
     def class_case(self, example: Example, number: int, class_id: Callable[[str], int | None]) -> list[Case]:
-        """The class of the text; a Labelled example says which one is right, and perhaps which words decide."""
+        """The class of the text; a Labelled example has the right one, and perhaps the words that decide."""
         if not isinstance(example, Labelled):
             return [Case(number, self.row, self.tokens)]
-        evidence = tokens_of(self.words, example.evidence)
+        evidence = tokens_of_words(self.words, example.evidence)
         return [Case(number, self.row, self.tokens, class_id(example.label), evidence)]
 
-    def next_token_case(self, number: int, chance: Random) -> list[Case]:
-        """The text is cut at some token: what comes there is the decision, and what stands before it is read."""
+    def next_token_case(self, number: int, rng: Random) -> list[Case]:
+        """The next token after a random prefix of the text."""
         ids = self.row.ids
-        if len(ids) <= SHORTEST:
+        if len(ids) <= MIN_PREFIX:
             return []
-        cut = chance.randrange(SHORTEST, len(ids))
-        begun = self.row.keeping([at < cut for at in range(len(ids))])
-        asks = replace(begun, free=(*begun.free[:-1], False))  # the decision is read from the last one
-        return [Case(number, asks, self.tokens[:cut], ids[cut])]
+        cut = rng.randrange(MIN_PREFIX, len(ids))
+        prefix = self.row.keep([at < cut for at in range(len(ids))])
+        row = replace(prefix, removable=(*prefix.removable[:-1], False))  # the decision is read from the last token
+        return [Case(number, row, self.tokens[:cut], ids[cut])]
 
-    def masked_token_case(self, number: int, chance: Random, mask: int, spelled: str) -> list[Case]:
-        """The token behind the mask in the text or, where there is none, some token of it, masked."""
+    def masked_token_case(self, number: int, rng: Random, mask: int, mask_token: str) -> list[Case]:
+        """The token behind the mask in the text or, where there is none, a random token of it, masked."""
         ids, tokens, expected = list(self.row.ids), list(self.tokens), None
         if mask not in ids:
-            places = [at for at, free in enumerate(self.row.free) if free]
-            if not places:
+            candidates = [at for at, removable in enumerate(self.row.removable) if removable]
+            if not candidates:
                 return []
-            at = chance.choice(places)
-            expected, ids[at], tokens[at] = ids[at], mask, spelled
-        free = tuple(may and token != mask for may, token in zip(self.row.free, ids, strict=True))
-        return [Case(number, replace(self.row, ids=tuple(ids), free=free), tuple(tokens), expected)]
+            at = rng.choice(candidates)
+            expected, ids[at], tokens[at] = ids[at], mask, mask_token
+        removable = tuple(may and token != mask for may, token in zip(self.row.removable, ids, strict=True))
+        return [Case(number, replace(self.row, ids=tuple(ids), removable=removable), tuple(tokens), expected)]
 
 
 def texts_of(example: Example) -> tuple[str, str | None]:
@@ -105,18 +111,18 @@ def texts_of(example: Example) -> tuple[str, str | None]:
 _WORD = re.compile(r"\S+")
 
 
-def words_at(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
-    """The number in text.split() of the word in which each stretch of characters begins; -1 where there is none."""
+def word_ids_at(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
+    """For each character span the number in text.split() of the word in which it begins; -1 if none."""
     spans = [found.span() for found in _WORD.finditer(text)]
     numbers = []
     for start, end in offsets:
-        where = next((n for n, (a, b) in enumerate(spans) if a <= start < b and end > start), -1)
-        numbers.append(where)
+        word = next((n for n, (a, b) in enumerate(spans) if a <= start < b and end > start), -1)
+        numbers.append(word)
     return numbers
 
 
-def tokens_of(words: Sequence[int], wanted: Iterable[int] | None) -> frozenset[int] | None:
-    """The tokens that lie in the wanted words."""
+def tokens_of_words(words: Sequence[int], wanted: Iterable[int] | None) -> frozenset[int] | None:
+    """The positions of the tokens that belong to the wanted words."""
     if wanted is None:
         return None
     which = set(wanted)

@@ -1,4 +1,4 @@
-"""A language model of ours: what every token attends to before it, how a text goes on, and the next token."""
+"""The adapter of regard's causal language models: attention to earlier tokens, greedy continuation, the next token."""
 
 from __future__ import annotations
 
@@ -12,115 +12,116 @@ from torch import Tensor
 
 from regard.adapters.base import (
     Decision,
+    ForwardPass,
     Kind,
     ModelAdapter,
-    Output,
-    Pass,
-    Predicted,
-    continued,
-    expect_known,
-    likeliest,
+    ModelOutput,
+    PredictedTokens,
+    check_prefix,
+    generate_greedy,
+    top_tokens,
 )
-from regard.adapters.bert_inputs import padded
-from regard.adapters.case import Case, Example, ReadText, Row
-from regard.adapters.readout import only_at, output_layer, picked
-from regard.adapters.tokens import TokenRow
+from regard.adapters.bert_inputs import pad_ids
+from regard.adapters.case import Case, EncodedText, Example, InputRow
+from regard.adapters.readout import find_output_layer, gather_positions, restrict_to_positions
+from regard.adapters.token_row import TokenRow
 from regard.errors import SettingError
 from regard.models import Logits
 from regard.text import Tokenizer
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CausalLMAdapter(ModelAdapter):
-    """A language model with its tokenizer; `writes`: how many tokens it adds to what it is given."""
+    """A language model with its tokenizer; `max_new_tokens`: how many tokens it generates after a text."""
 
     model: Any
     tokenizer: Tokenizer
     name: str = "language model"
     description: str = ""
-    writes: int = 0
+    max_new_tokens: int = 0
 
     @property
     def kind(self) -> Kind:
         return "continues"
 
     @property
-    def longest(self) -> int | None:
-        return getattr(self.model, "longest", None)
+    def max_length(self) -> int | None:
+        return getattr(self.model, "max_positions", None)
 
-    def prepare(self, text: str, other: str | None = None, prefix: Sequence[int] | None = None) -> Pass:
+    def prepare(self, text: str, other: str | None = None, prefix: Sequence[int] | None = None) -> ForwardPass:
         if other is not None:
-            raise SettingError("a second text", "one text for a language model", where="look")
+            raise SettingError("A language model reads one text, but two were given", where="look")
         encoding = self.tokenizer.encode(text)
         given = list(encoding.ids) or [self.tokenizer.special.need("end")]
-        new = self._continuation(given, expect_known(prefix or (), len(self.tokenizer)))
+        new = self._continuation(given, check_prefix(prefix or (), len(self.tokenizer)))
         ids = given + new
         axis = TokenRow("text")
         if encoding.ids:
-            axis.part(text, encoding.pieces, encoding.offsets, encoding.words)
+            axis.add_text(text, encoding.pieces, encoding.offsets, encoding.words)
         else:
-            axis.special(self.tokenizer.token(given[0]))
-        axis.written([self.label(token) for token in new])
+            axis.add_special(self.tokenizer.token(given[0]))
+        axis.add_words([self.label(token) for token in new])
 
-        def forward() -> Output:
-            logs = _log_probs(self.model(torch.tensor([ids], device=self.device)))[0]
+        def forward() -> ModelOutput:
+            logs = _next_token_log_probs(self.model(torch.tensor([ids], device=self.device)))[0]
             after = torch.tensor(ids[1:], device=self.device).unsqueeze(-1)
             target = logs[:-1].gather(1, after)[max(0, len(given) - 1) if new else 0 :].sum()
             if not new:
-                return Output((axis,), target, facts={"next": likeliest(logs[-1], self.label)})
+                return ModelOutput((axis,), target, facts={"next": top_tokens(logs[-1], self.label)})
             positions = range(len(given), len(ids))
-            predicted = Predicted(logs[len(given) - 1 : len(ids) - 1], new, positions, self.label)
-            return Output((axis,), target, predicted)
+            predicted = PredictedTokens(logs[len(given) - 1 : len(ids) - 1], new, positions, self.label)
+            return ModelOutput((axis,), target, predicted)
 
-        return Pass(len(ids), forward)
+        return ForwardPass(len(ids), forward)
 
     @property
-    def decides(self) -> Decision:
+    def decision(self) -> Decision:
         return "next word"
 
-    def cases(self, example: Example, number: int, chance: Random) -> list[Case]:
+    def make_cases(self, example: Example, number: int, rng: Random) -> list[Case]:
         if not isinstance(example, str):
             raise SettingError(f"a {type(example).__name__}", "a text, for a language model", where="audit")
-        encoding, longest = self.tokenizer.encode(example), self.longest
-        ids = tuple(encoding.ids[: None if longest is None else longest + 1])
-        return ReadText(Row(ids, (True,) * len(ids)), tuple(encoding.pieces)).next_token_case(number, chance)
+        encoding, max_length = self.tokenizer.encode(example), self.max_length
+        ids = tuple(encoding.ids[: None if max_length is None else max_length + 1])
+        return EncodedText(InputRow(ids, (True,) * len(ids)), tuple(encoding.pieces)).next_token_case(number, rng)
 
-    def log_probs(self, rows: Sequence[Row]) -> Tensor:
-        ids, lengths = self._padded(rows)
-        with only_at(output_layer(self.model), lengths - 1):
-            logs = _log_probs(self.model(ids))
-        return picked(logs, lengths - 1)
+    def log_probs(self, rows: Sequence[InputRow]) -> Tensor:
+        ids, lengths = self._pad(rows)
+        with restrict_to_positions(find_output_layer(self.model), lengths - 1):
+            logs = _next_token_log_probs(self.model(ids))
+        return gather_positions(logs, lengths - 1)
 
-    def input_ids(self, rows: Sequence[Row]) -> Tensor:
-        return self._padded(rows)[0]
+    def input_ids(self, rows: Sequence[InputRow]) -> Tensor:
+        return self._pad(rows)[0]
 
-    def readout_position(self, place: str, rows: Sequence[Row]) -> list[int]:
+    def readout_position(self, place: str, rows: Sequence[InputRow]) -> list[int]:
         return [len(row.ids) - 1 for row in rows]
 
     def label(self, number: int) -> str:
         return self.tokenizer.decode([number]) or self.tokenizer.token(number)
 
-    def _padded(self, rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
-        return padded([row.ids for row in rows], 0, self.device)  # nothing attends to what comes after it
+    def _pad(self, rows: Sequence[InputRow]) -> tuple[Tensor, Tensor]:
+        return pad_ids([row.ids for row in rows], 0, self.device)  # no token attends to the padding on its right
 
     def _continuation(self, given: list[int], prefix: list[int]) -> list[int]:
-        """The likeliest tokens after those given, of which the first are the prefix."""
-        count, longest = max(self.writes, len(prefix)), self.longest
-        if longest is not None and len(given) + count > longest:
-            if len(given) > longest:
-                raise SettingError(f"a text of {len(given)} tokens", f"at most {longest}, which it reads", where="look")
-            count = longest - len(given)
+        """The tokens generated after the given ones, of which the first are the prefix."""
+        count, max_length = max(self.max_new_tokens, len(prefix)), self.max_length
+        if max_length is not None and len(given) + count > max_length:
+            if len(given) > max_length:
+                expected = f"at most {max_length}, the maximum length of this model"
+                raise SettingError(f"a text of {len(given)} tokens", expected, where="look")
+            count = max_length - len(given)
         if not count:
             return []
         begun = torch.tensor([given], device=self.device)
         state = self.model.start(begun[:, :-1], torch.tensor([len(given) - 1], device=self.device))
         end = self.tokenizer.special.end
-        return continued(self.model, state, begun[:, -1], prefix[:count], end, count)
+        return generate_greedy(self.model, state, begun[:, -1], prefix[:count], end, count)
 
 
-def _log_probs(said: Any) -> Tensor:
-    """ln p (B, T, V) of what comes after each token."""
-    if isinstance(said, Tensor):
-        return Logits(said).log_probs()
-    found: Tensor = said[0].log_probs()
+def _next_token_log_probs(output: Any) -> Tensor:
+    """ln p (B, T, V) of the token after each token."""
+    if isinstance(output, Tensor):
+        return Logits(output).log_probs()
+    found: Tensor = output[0].log_probs()
     return found

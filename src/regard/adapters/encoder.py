@@ -1,4 +1,4 @@
-"""Encoders of ours: BERT and what stands on it, classifiers with attention pooling, and ELMo."""
+"""Adapters of regard's encoders: BERT and its task heads, classifiers with attention pooling, and ELMo."""
 
 from __future__ import annotations
 
@@ -11,20 +11,27 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from regard.adapters.base import TEXT, Axes, Decision, Kind, ModelAdapter, Output, Pass, Predicted
-from regard.adapters.bert_inputs import Rows, framed, padded, padded_rows, rows_of, segments_of
-from regard.adapters.case import Case, Example, ReadText, Row, texts_of, words_at
-from regard.adapters.readout import Readout, find_readout, readout_of
-from regard.adapters.tokens import NO_WORD, Piece, TokenRow
+from regard.adapters.base import TEXT, Axes, Decision, ForwardPass, Kind, ModelAdapter, ModelOutput, PredictedTokens
+from regard.adapters.bert_inputs import (
+    BertInputs,
+    add_special_tokens,
+    build_bert_inputs,
+    pad_bert_inputs,
+    pad_ids,
+    segment_ids,
+)
+from regard.adapters.case import Case, EncodedText, Example, InputRow, texts_of, word_ids_at
+from regard.adapters.readout import Readout, find_readout, readout_positions
+from regard.adapters.token_row import NO_WORD, Piece, TokenRow
 from regard.attention import AttentionPooling
-from regard.errors import PlaceError, SettingError
-from regard.models import Bert, Logits, Reading, Summary
-from regard.text import Encoding, Labels, Scale, Tokenizer, Translation, compacted, opened, spelled_words
+from regard.errors import PlaceError, SettingError, unknown
+from regard.models import Bert, BertFeatures, Logits, Pooler
+from regard.text import Encoding, Labels, Scale, Tokenizer, Translation, compact_oov, encode_with_oov, spell_words
 
-QUESTION = 1  # the number of the axis of a learned query
+LEARNED_QUERY = 1  # the axis of a learned query
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EncoderAdapter(ModelAdapter):
     """A model of rows [CLS] a [SEP] or [CLS] a [SEP] b [SEP], with its tokenizer."""
 
@@ -34,126 +41,130 @@ class EncoderAdapter(ModelAdapter):
     description: str = ""
 
     @property
-    def frame(self) -> tuple[list[int], list[int]]:
+    def special_tokens(self) -> tuple[list[int], list[int]]:
         special = self.tokenizer.special
         return [special.need("cls")], [special.need("sep")]
 
     @property
-    def longest(self) -> int | None:
-        return next((one.longest for one in self.model.modules() if isinstance(one, Bert)), None)
+    def max_length(self) -> int | None:
+        return next((one.max_positions for one in self.model.modules() if isinstance(one, Bert)), None)
 
     @property
-    def reader(self) -> Any:
-        """The module that gives the states of every layer, `states(*rows)`; None where there are no layers."""
-        return next((one for one in self.model.modules() if isinstance(one, Reading | Bert)), None)
+    def encoder(self) -> Any:
+        """The module that returns the states of every layer, `states(*inputs)`; None where there are no layers."""
+        return next((one for one in self.model.modules() if isinstance(one, BertFeatures | Bert)), None)
 
     @property
-    def learned_pooling(self) -> Summary | None:
-        """How a classifier pools the states of a text by a query that it has learned, if it does."""
-        summary = getattr(self.model, "summary", None)
-        return summary if isinstance(summary, Summary) and summary.question is not None else None
+    def learned_pooling(self) -> Pooler | None:
+        """The attention pooling of a classifier, which has a learned query; None where it pools otherwise."""
+        pooler = getattr(self.model, "pooler", None)
+        return pooler if isinstance(pooler, Pooler) and pooler.attention is not None else None
 
     def axes_of(self, place: str) -> Axes:
-        """Attention pooling looks at the text with one learned query."""
-        asks = isinstance(self.model.get_submodule(place), AttentionPooling)
-        return (QUESTION, TEXT, "cross") if asks else (TEXT, TEXT, "self")
+        """Attention pooling attends to the text from one learned query."""
+        pools = isinstance(self.model.get_submodule(place), AttentionPooling)
+        return (LEARNED_QUERY, TEXT, "cross") if pools else (TEXT, TEXT, "self")
 
-    def prepare(self, text: str, other: str | None = None, prefix: Sequence[int] | None = None) -> Pass:
+    def prepare(self, text: str, other: str | None = None, prefix: Sequence[int] | None = None) -> ForwardPass:
         """The attention of every token to every token."""
         if prefix is not None:
-            raise SettingError("a prefix", "none: this model writes nothing", where="look")
-        encoded = self._encoded(text, other)
-        rows = self.rows([encoded[0].ids], [encoded[1].ids if other is not None else None], "look")
-        axes = (_axis(self.tokenizer, encoded), TokenRow("question", optional=True).written(["what it asks"]))
-        return Pass(rows.inputs.size(1), lambda: self._output(rows, axes))
+            raise SettingError("An encoder generates nothing, so it takes no prefix", where="look")
+        encoded = self._encode(text, other)
+        inputs = self.build_inputs([encoded[0].ids], [encoded[1].ids if other is not None else None], "look")
+        axes = (_text_axis(self.tokenizer, encoded), TokenRow("query", optional=True).add_words(["query vector"]))
+        return ForwardPass(inputs.inputs.size(1), lambda: self._output(inputs, axes))
 
-    def rows(self, ids: Sequence[Sequence[int]], others: Sequence[Sequence[int] | None] | None, where: str) -> Rows:
-        """Rows of these ids, on the device of the model; what is too long for it is refused."""
+    def build_inputs(
+        self, ids: Sequence[Sequence[int]], others: Sequence[Sequence[int] | None] | None, where: str
+    ) -> BertInputs:
+        """The inputs of these ids, on the device of the model; rows over its maximum length are refused."""
         seconds = [None] * len(ids) if others is None else others
-        return rows_of(ids, seconds, self.tokenizer.special, self.longest, where).to(self.device)
+        return build_bert_inputs(ids, seconds, self.tokenizer.special, self.max_length, where).to(self.device)
 
     def states(self, texts: Sequence[str]) -> Iterator[Tensor]:
-        """(L, T, D) of each text, layer 0 being the words by themselves, [CLS] and [SEP] included."""
-        rows = self.rows(self.tokenizer.ids_batch(texts), None, "embed")
-        return _unpadded(self.reader.states(*rows), rows.lengths)
+        """Hidden states (L, T, D) of each text, layer 0 being the embeddings, [CLS] and [SEP] included."""
+        inputs = self.build_inputs(self.tokenizer.ids_batch(texts), None, "embed")
+        return _unpad(self.encoder.states(*inputs), inputs.lengths)
 
-    def mixed(self, states: Tensor) -> Tensor:
-        """states (L, T, D): their learned mixture, else their mean, (T, D)."""
-        mix = getattr(self.reader, "mix", None)
+    def mix_layers(self, states: Tensor) -> Tensor:
+        """states (L, T, D): their learned mixture (scalar mix), else their mean, (T, D)."""
+        mix = getattr(self.encoder, "mix", None)
         return states.mean(0) if mix is None else cast(Tensor, mix(states.unsqueeze(0))[0])
 
-    def _output(self, rows: Rows, axes: tuple[TokenRow, ...]) -> Output:
-        self.model(*rows)
-        return Output(axes)
+    def _output(self, inputs: BertInputs, axes: tuple[TokenRow, ...]) -> ModelOutput:
+        self.model(*inputs)
+        return ModelOutput(axes)
 
-    def _encoded(self, text: str, other: str | None) -> list[Encoding]:
+    def _encode(self, text: str, other: str | None) -> list[Encoding]:
         return self.tokenizer.encode_batch([text] if other is None else [text, other], specials=True)
 
-    def _read(self, example: Example) -> ReadText:
-        """The row of a text or of two."""
+    def _encode_example(self, example: Example) -> EncodedText:
+        """The row of one text or of two."""
         if isinstance(example, Translation):
-            raise SettingError("sentences with translations", "texts, for a model that reads", where="audit")
-        encoded, special = self._encoded(*texts_of(example)), self.tokenizer.special
+            raise SettingError(f"{type(self).__name__} takes texts, not translations", where="audit")
+        encoded, special = self._encode(*texts_of(example)), self.tokenizer.special
         cls, sep = special.need("cls"), special.need("sep")
-        ids = framed(cls, sep, [one.ids for one in encoded])
-        free = tuple(token == special.unknown or token not in special.all for token in ids)  # words, known or not
-        tokens = framed(self.tokenizer.token(cls), self.tokenizer.token(sep), [one.pieces for one in encoded])
-        inside = [words_at(one.text, one.offsets) if one is encoded[0] else [-1] * len(one) for one in encoded]
-        segments = tuple(segments_of([one.ids for one in encoded]))
-        return ReadText(Row(tuple(ids), free, segments), tuple(tokens), tuple(framed(-1, -1, inside)))
+        ids = add_special_tokens(cls, sep, [one.ids for one in encoded])
+        removable = tuple(token == special.unknown or token not in special.all for token in ids)  # [UNK] is a word too
+        pieces = [one.pieces for one in encoded]
+        tokens = add_special_tokens(self.tokenizer.token(cls), self.tokenizer.token(sep), pieces)
+        inside = [word_ids_at(one.text, one.offsets) if one is encoded[0] else [-1] * len(one) for one in encoded]
+        segments = tuple(segment_ids([one.ids for one in encoded]))
+        words = tuple(add_special_tokens(-1, -1, inside))
+        return EncodedText(InputRow(tuple(ids), removable, segments), tuple(tokens), words)
 
-    def input_ids(self, rows: Sequence[Row]) -> Tensor:
+    def input_ids(self, rows: Sequence[InputRow]) -> Tensor:
         return self._batch(rows).inputs
 
-    def _batch(self, rows: Sequence[Row]) -> Rows:
+    def _batch(self, rows: Sequence[InputRow]) -> BertInputs:
         ids, segments = [row.ids for row in rows], [row.segments for row in rows]
-        return padded_rows(ids, segments, self.tokenizer.special.need("pad")).to(self.device)
+        return pad_bert_inputs(ids, segments, self.tokenizer.special.need("pad")).to(self.device)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClassifierAdapter(EncoderAdapter):
-    """A model of classes, or of a number; `labels`: their names, or the scale of the number, where that is known."""
+    """A classifier, or a regression model; `labels`: the class names, or the scale of the number, if known."""
 
     labels: Labels | Scale | None = None
 
     @property
-    def decides(self) -> Decision:
+    def decision(self) -> Decision:
         return "class"
 
-    def cases(self, example: Example, number: int, chance: Random) -> list[Case]:
-        return self._read(example).class_case(example, number, self._class_id)
+    def make_cases(self, example: Example, number: int, rng: Random) -> list[Case]:
+        return self._encode_example(example).class_case(example, number, self._class_id)
 
-    def log_probs(self, rows: Sequence[Row]) -> Tensor:
-        said = self.model(*self._batch(rows))
-        if said.dim() != 2 or said.size(-1) < 2:
-            came = f"a model that says numbers of shape {tuple(said.shape)}"
-            raise SettingError(came, "one that says a class of each text", where="audit")
-        return cast(Tensor, said.float().log_softmax(-1))
+    def log_probs(self, rows: Sequence[InputRow]) -> Tensor:
+        logits = self.model(*self._batch(rows))
+        if logits.dim() != 2 or logits.size(-1) < 2:
+            came = f"a model with outputs of shape {tuple(logits.shape)}"
+            raise SettingError(came, "logits (B, C) of two or more classes", where="audit")
+        return cast(Tensor, logits.float().log_softmax(-1))
 
-    def readout_position(self, place: str, rows: Sequence[Row]) -> list[int] | None:
-        return readout_of(self._readout, rows) if self.attends_from_text(place) else [0] * len(rows)
+    def readout_position(self, place: str, rows: Sequence[InputRow]) -> list[int] | None:
+        return readout_positions(self._readout, rows) if self.has_text_queries(place) else [0] * len(rows)
 
     def label(self, number: int) -> str:
         return self._names[number] if self._names else f"class {number}"
 
-    def _output(self, rows: Rows, axes: tuple[TokenRow, ...]) -> Output:
-        found = self.model(*rows)
+    def _output(self, inputs: BertInputs, axes: tuple[TokenRow, ...]) -> ModelOutput:
+        found = self.model(*inputs)
         target = found.log_softmax(-1).max() if found.size(-1) > 1 else None
-        return Output(axes, target, facts=self.judged(found[0].detach()))
+        return ModelOutput(axes, target, facts=self.interpret_logits(found[0].detach()))
 
-    def judged(self, said: Tensor) -> dict[str, Any]:
-        """Each class with its probability, or the number that is estimated."""
+    def interpret_logits(self, logits: Tensor) -> dict[str, Any]:
+        """The probability of each class, or the estimated number, of the outputs (C,) for one text."""
         if isinstance(self.labels, Scale):
-            return {"estimate": self.labels.value(float(said))}
-        if len(said) == 1:
+            return {"estimate": self.labels.value(float(logits))}
+        if len(logits) == 1:
             return {}
-        names = self._names or [str(number) for number in range(len(said))]
-        shares = said.float().softmax(-1).tolist()
-        return {"classes": [[name, share] for name, share in zip(names, shares, strict=True)]}
+        names = self._names or [str(number) for number in range(len(logits))]
+        probabilities = logits.float().softmax(-1).tolist()
+        return {"classes": [[name, share] for name, share in zip(names, probabilities, strict=True)]}
 
     @cached_property
     def _readout(self) -> Readout:
-        return find_readout(self, self._read("a b c").row)
+        return find_readout(self, self._encode_example("a b c").row)
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -163,95 +174,94 @@ class ClassifierAdapter(EncoderAdapter):
         if not self._names:
             return None
         if label not in self._names:
-            raise SettingError(f"the label {label!r}", f"one of {', '.join(self._names)}", where="audit")
+            raise unknown(label, self._names, kind="label", where="audit")
         return self._names.index(label)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MaskedLMAdapter(EncoderAdapter):
-    """A BERT that says which token is behind a mask."""
+    """A BERT with its masked language modelling head, which predicts the tokens behind masks."""
 
     @property
     def kind(self) -> Kind:
         return "fills"
 
     @property
-    def decides(self) -> Decision:
+    def decision(self) -> Decision:
         return "hidden word"
 
     @property
     def mask(self) -> int:
         return self.tokenizer.special.need("mask")
 
-    def cases(self, example: Example, number: int, chance: Random) -> list[Case]:
-        return self._read(example).masked_token_case(number, chance, self.mask, self.tokenizer.token(self.mask))
+    def make_cases(self, example: Example, number: int, rng: Random) -> list[Case]:
+        text = self._encode_example(example)
+        return text.masked_token_case(number, rng, self.mask, self.tokenizer.token(self.mask))
 
-    def log_probs(self, rows: Sequence[Row]) -> Tensor:
+    def log_probs(self, rows: Sequence[InputRow]) -> Tensor:
         batch = self._batch(rows)
-        places = torch.tensor(self.readout_position("", rows), device=self.device)
-        places = places + torch.arange(len(rows), device=self.device) * batch.inputs.size(1)
-        return Logits(self.masked_logits(batch, places)).log_probs()
+        positions = torch.tensor(self.readout_position("", rows), device=self.device)
+        positions = positions + torch.arange(len(rows), device=self.device) * batch.inputs.size(1)
+        return Logits(self.logits_at(batch, positions)).log_probs()
 
-    def readout_position(self, place: str, rows: Sequence[Row]) -> list[int]:
+    def readout_position(self, place: str, rows: Sequence[InputRow]) -> list[int]:
         return [row.ids.index(self.mask) for row in rows]
 
     def label(self, number: int) -> str:
         return self.tokenizer.decode([number]) or self.tokenizer.token(number)
 
-    def masks_in(self, rows: Rows) -> Tensor:
+    def mask_positions(self, inputs: BertInputs) -> Tensor:
         """The positions of masks in the rows end to end."""
-        return (rows.inputs == self.mask).flatten().nonzero().squeeze(-1)
+        return (inputs.inputs == self.mask).flatten().nonzero().squeeze(-1)
 
-    def masked_logits(self, rows: Rows, places: Tensor) -> Tensor:
+    def logits_at(self, inputs: BertInputs, positions: Tensor) -> Tensor:
         """(n, V) at n positions of the rows end to end."""
-        said: Any = self.model(*rows, places)
-        return cast(Tensor, said.words)
+        output: Any = self.model(*inputs, positions)
+        return cast(Tensor, output.logits)
 
-    def _output(self, rows: Rows, axes: tuple[TokenRow, ...]) -> Output:
-        places = self.masks_in(rows)
-        if not len(places):
-            cast(Any, self.model).bert(*rows)
-            return Output(axes)
-        logs = Logits(self.masked_logits(rows, places)).log_probs()
-        predicted = Predicted(logs, logs.argmax(-1).tolist(), places.tolist(), self.label)
-        return Output(axes, logs.max(-1).values.sum(), predicted)
+    def _output(self, inputs: BertInputs, axes: tuple[TokenRow, ...]) -> ModelOutput:
+        positions = self.mask_positions(inputs)
+        if not len(positions):
+            cast(Any, self.model).bert(*inputs)
+            return ModelOutput(axes)
+        logs = Logits(self.logits_at(inputs, positions)).log_probs()
+        predicted = PredictedTokens(logs, logs.argmax(-1).tolist(), positions.tolist(), self.label)
+        return ModelOutput(axes, logs.max(-1).values.sum(), predicted)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ELMoAdapter(EncoderAdapter):
-    """A recurrent encoder of words by their letters, which attends nowhere: it gives states."""
+    """ELMo, a character-based recurrent encoder without attention: it has hidden states alone."""
 
-    attends = False
+    has_attention = False
 
     @property
-    def reader(self) -> Any:
+    def encoder(self) -> Any:
         return self.model
 
-    def prepare(self, text: str, other: str | None = None, prefix: Sequence[int] | None = None) -> Pass:
-        raise PlaceError(
-            f"a {type(self.model).__name__}, which attends nowhere", "a model with attention", where="look"
-        )
+    def prepare(self, text: str, other: str | None = None, prefix: Sequence[int] | None = None) -> ForwardPass:
+        raise PlaceError(f"A {type(self.model).__name__} has no attention to look at", where="look")
 
     def states(self, texts: Sequence[str]) -> Iterator[Tensor]:
-        """As of any encoder; words outside the vocabulary are read by their spelling."""
-        special, words = self.tokenizer.special, opened(self.tokenizer, texts)
-        rows = [framed(special.need("cls"), special.need("sep"), [one.ids]) for one in words]
-        inputs, lengths = padded(rows, special.need("pad"))
-        inputs, outside = compacted(inputs, len(self.tokenizer))
+        """As of any encoder; words outside the vocabulary are read by their characters."""
+        special, words = self.tokenizer.special, encode_with_oov(self.tokenizer, texts)
+        rows = [add_special_tokens(special.need("cls"), special.need("sep"), [one.ids]) for one in words]
+        inputs, lengths = pad_ids(rows, special.need("pad"))
+        inputs, outside = compact_oov(inputs, len(self.tokenizer))
         spelling = {number: word for one in words for number, word in one.spellings.items()}
-        letters = spelled_words([spelling[number] for number in outside.tolist()]).to(self.device)
-        return _unpadded(self.reader.states(inputs.to(self.device), lengths.to(self.device), letters), lengths)
+        letters = spell_words([spelling[number] for number in outside.tolist()]).to(self.device)
+        return _unpad(self.encoder.states(inputs.to(self.device), lengths.to(self.device), letters), lengths)
 
 
-def _axis(tokenizer: Tokenizer, encoded: Sequence[Encoding]) -> TokenRow:
-    """The tokens of one text or two, in their frame."""
+def _text_axis(tokenizer: Tokenizer, encoded: Sequence[Encoding]) -> TokenRow:
+    """The tokens of one text or two, with [CLS] and [SEP]."""
     row, parts, first = TokenRow("text"), list[list[Piece]](), 0
     for one in encoded:
-        parts.append(row.pieces_of(one.text, one.pieces, one.offsets, one.words, first))
+        parts.append(row.make_pieces(one.text, one.pieces, one.offsets, one.words, first))
         first = max(first, 1 + max((piece.word for piece in parts[-1]), default=NO_WORD))
     cls, sep = (Piece(tokenizer.token(tokenizer.special.need(role))) for role in ("cls", "sep"))
-    return row.add(framed(cls, sep, parts), segments_of(parts))
+    return row.add_pieces(add_special_tokens(cls, sep, parts), segment_ids(parts))
 
 
-def _unpadded(states: Tensor, lengths: Tensor) -> Iterator[Tensor]:
+def _unpad(states: Tensor, lengths: Tensor) -> Iterator[Tensor]:
     return (one[:, :length] for one, length in zip(states, lengths.tolist(), strict=True))

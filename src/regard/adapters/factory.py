@@ -1,6 +1,7 @@
-"""Which adapter a model gets, and where its tokenizer and labels are found: the only place that knows all families.
+"""The factory of adapters: which one a model gets, and where its tokenizer and labels are found.
 
-A new family is a subclass of ModelAdapter and one line in `_ours` or `_of_transformers`.
+Only this module knows every family. A new family is a subclass of ModelAdapter and one line in `_regard_adapter` or
+`_transformers_adapter`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from regard.adapters.translator import TranslatorAdapter
 from regard.decoding import Translator
 from regard.errors import PlaceError, SettingError
 from regard.hub import load, origin, run_of
-from regard.models import Bert, ELMo, MaskedLM, OnText, PoolingClassifier, Seq2Seq, Tagger, Transformer
+from regard.models import Bert, ELMo, MaskedLM, PoolingClassifier, Seq2Seq, SequenceClassifier, Tagger, Transformer
 from regard.runs import TOKENIZER, Run
 from regard.text import Labels, Scale, Tokenizer
 
@@ -36,83 +37,89 @@ A = TypeVar("A", bound=ModelAdapter)
 
 
 def adapter(
-    model: nn.Module | str | os.PathLike[str], tokenizer: Any = None, writes: int = 0, attends: bool = True
+    model: nn.Module | str | os.PathLike[str],
+    tokenizer: Any = None,
+    max_new_tokens: int = 0,
+    require_attention: bool = True,
 ) -> ModelAdapter:
-    """The adapter of a model, of the folder that it lies in, or of a run.
+    """The adapter of a model, of its folder, or of a run.
 
-    `tokenizer`: ours, transformers', or for a translator a pair of ours; found by itself where the model was loaded
-    from a folder that has one. `writes`: how many tokens a language model adds to a text. `attends`: a model without
-    attention is refused.
+    `tokenizer`: of ours, of transformers, or for a translator a pair of ours; a model that was loaded from a folder has
+    the one in that folder. `max_new_tokens`: how many tokens a language model generates after a text.
+    `require_attention`: refuse a model without attention.
     """
     module = model if isinstance(model, nn.Module) else load(model)
     source = _Source(module, origin(module), run_of(module))
     if hasattr(module, "config") and hasattr(module.config, "model_type"):
         own = _transformers_tokenizer(module, origin(module)) if tokenizer is None else tokenizer
-        return _of_transformers(module)(module, own, source.name, writes=writes)
+        return _transformers_adapter(module)(module, own, source.name, max_new_tokens=max_new_tokens)
     given = source.tokenizers if tokenizer is None else tokenizer
     pair = tuple(given) if isinstance(given, tuple | list) else (given,)
-    found = _ours(module, pair, source, writes)
-    if attends and not found.attends:
-        raise PlaceError(f"a {type(module).__name__}, which attends nowhere", "a model with attention", where="look")
+    found = _regard_adapter(module, pair, source, max_new_tokens)
+    if require_attention and not found.has_attention:
+        raise _no_attention(module)
     return found
 
 
 def run_adapter(run: str | os.PathLike[str], kind: type[A], *tasks: str) -> A:
-    """The adapter of a run, which must be for one of these tasks and of this kind."""
+    """The adapter of a run, which must be of one of these tasks and have an adapter of this class."""
     opened = Run.open(run)
     opened.expect_task(*tasks)
-    found = adapter(opened, attends=False)
+    found = adapter(opened, require_attention=False)
     assert isinstance(found, kind), f"a run of task {tasks} whose adapter is a {type(found).__name__}"
     return found
 
 
-def _ours(model: Any, tokenizers: tuple[Any, ...], source: _Source, writes: int) -> ModelAdapter:
-    """The adapter of a model that is none of transformers'."""
+def _regard_adapter(model: Any, tokenizers: tuple[Any, ...], source: _Source, max_new_tokens: int) -> ModelAdapter:
+    """The adapter of a model that is not from transformers."""
     name, about = source.name, source.description
     first, last = (tokenizers[0], tokenizers[-1]) if tokenizers else (None, None)
     if isinstance(model, Seq2Seq | Transformer):
-        return TranslatorAdapter(Translator(model, _expected(first), _expected(last)), name, about)
-    if isinstance(model, OnText | PoolingClassifier):
-        return ClassifierAdapter(model, _expected(first), name, about, source.labels)
+        return TranslatorAdapter(Translator(model, _expect_tokenizer(first), _expect_tokenizer(last)), name, about)
+    if isinstance(model, SequenceClassifier | PoolingClassifier):
+        return ClassifierAdapter(model, _expect_tokenizer(first), name, about, source.labels)
     if isinstance(model, MaskedLM):
-        return MaskedLMAdapter(model, _expected(first), name, about)
+        return MaskedLMAdapter(model, _expect_tokenizer(first), name, about)
     if isinstance(model, ELMo | Tagger):
-        return ELMoAdapter(model, _expected(first), name, about)
+        return ELMoAdapter(model, _expect_tokenizer(first), name, about)
     if any(isinstance(one, Bert) for one in model.modules()):
-        return EncoderAdapter(model, _expected(first), name, about)
+        return EncoderAdapter(model, _expect_tokenizer(first), name, about)
     if hasattr(model, "start") and hasattr(model, "step"):
-        return CausalLMAdapter(model, _expected(first), name, about, writes)
+        return CausalLMAdapter(model, _expect_tokenizer(first), name, about, max_new_tokens)
     if type(model).__module__.startswith("regard."):
-        raise PlaceError(f"a {type(model).__name__}, which attends nowhere", "a model with attention", where="look")
+        raise _no_attention(model)
     return TorchAdapter(model, first, name)
 
 
-def _of_transformers(model: Any) -> type[TransformersAdapter]:
-    """By what its head says."""
-    says, both = model.get_output_embeddings() is not None, model.config.is_encoder_decoder
+def _transformers_adapter(model: Any) -> type[TransformersAdapter]:
+    """The adapter class of a transformers model, by its head."""
+    has_words, both = model.get_output_embeddings() is not None, model.config.is_encoder_decoder
     classifies = type(model).__name__.endswith("ForSequenceClassification") and model.config.num_labels > 1
-    if classifies and not (both and says):
+    if classifies and not (both and has_words):
         return TransformersClassifier
     if both:
         return TransformersSeq2Seq
-    if not says:
+    if not has_words:
         return TransformersAdapter
     return TransformersCausalLM if model.can_generate() else TransformersMaskedLM
 
 
-def _expected(tokenizer: Any) -> Tokenizer:
+def _no_attention(model: nn.Module) -> PlaceError:
+    return PlaceError(f"A {type(model).__name__} has no attention to look at", where="look")
+
+
+def _expect_tokenizer(tokenizer: Any) -> Tokenizer:
     if isinstance(tokenizer, Tokenizer):
         return tokenizer
-    raise SettingError(
-        "no tokenizer" if tokenizer is None else f"a tokenizer of type {type(tokenizer).__name__}",
-        "a regard.text.Tokenizer",
-        where="look",
-        advice="Name a folder that holds a tokenizer.json, or in Python pass tokenizer=.",
-    )
+    advice = "Name a folder with a tokenizer.json, or pass tokenizer= in Python."
+    if tokenizer is None:
+        raise SettingError("This model has no tokenizer", where="look", advice=advice)
+    came = f"a tokenizer of type {type(tokenizer).__name__}"
+    raise SettingError(came, "a regard.text.Tokenizer", where="look", advice=advice)
 
 
 def _transformers_tokenizer(model: nn.Module, folder: Path | None) -> Any:
-    """The tokenizer that lies in the folder of a transformers model; None where there is none."""
+    """The tokenizer in the folder of a transformers model; None where there is none."""
     config: Any = model.config
     where = folder or Path(getattr(config, "_name_or_path", "") or "nowhere")
     if not (where / "tokenizer_config.json").exists() and not (where / "tokenizer.json").exists():
@@ -124,7 +131,7 @@ def _transformers_tokenizer(model: nn.Module, folder: Path | None) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _Source:
-    """A model with what lies in the folder that it was loaded from, if it was."""
+    """A model, and the folder or run that it was loaded from, if any."""
 
     module: nn.Module
     folder: Path | None
@@ -144,7 +151,7 @@ class _Source:
 
     @property
     def tokenizers(self) -> Sequence[Tokenizer]:
-        """One, or that of the source and that of the target; none where there are none."""
+        """The tokenizer, or those of the source and of the target; empty where there are none."""
         if self.run is not None:
             return self.run.tokenizers
         if self.folder is None or not (self.folder / TOKENIZER).exists():

@@ -1,4 +1,4 @@
-"""Any other torch module that takes token ids (B, T), captured through torch's own attention."""
+"""The adapter of any other torch module of token ids (B, T), captured through torch's scaled_dot_product_attention."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.adapters.base import ModelAdapter, Output, Pass
-from regard.adapters.tokens import TokenRow
+from regard.adapters.base import ForwardPass, ModelAdapter, ModelOutput
+from regard.adapters.token_row import TokenRow
 from regard.errors import SettingError
 from regard.text import Tokenizer
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TorchAdapter(ModelAdapter):
-    """A module called with ids (1, T); the tokenizer is ours, or anything with encode(text) -> ids and
+    """A module called with ids (1, T); the tokenizer is one of ours, or any object with encode(text) -> ids and
     decode(ids) -> text."""
 
     model: nn.Module
@@ -25,29 +25,26 @@ class TorchAdapter(ModelAdapter):
     name: str = "model"
     description: str = ""
 
-    def prepare(self, text: str, other: str | None = None, prefix: Sequence[int] | None = None) -> Pass:
+    def prepare(self, text: str, other: str | None = None, prefix: Sequence[int] | None = None) -> ForwardPass:
         if other is not None or prefix is not None:
-            raise SettingError(
-                "a second text or a prefix", "one text: nobody knows how this model takes two", where="look"
-            )
-        axis, ids = self._read(text)
+            problem = f"A {type(self.model).__name__} takes one text, without a second one or a prefix"
+            raise SettingError(problem, where="look", advice="regard knows no more of a model of this class.")
+        axis, ids = self._encode(text)
 
-        def forward() -> Output:
+        def forward() -> ModelOutput:
             self.model(torch.tensor([ids], device=self.device))
-            return Output((axis,))
+            return ModelOutput((axis,))
 
-        return Pass(len(ids), forward)
+        return ForwardPass(len(ids), forward)
 
-    def _read(self, text: str) -> tuple[TokenRow, list[int]]:
+    def _encode(self, text: str) -> tuple[TokenRow, list[int]]:
         if isinstance(self.tokenizer, Tokenizer):
             one = self.tokenizer.encode(text)
-            return TokenRow("text").part(text, one.pieces, one.offsets, one.words), list(one.ids)
+            return TokenRow("text").add_text(text, one.pieces, one.offsets, one.words), list(one.ids)
+        if self.tokenizer is None:
+            raise SettingError("This model has no tokenizer", where="look", advice="Pass tokenizer=.")
         if not hasattr(self.tokenizer, "encode") or not hasattr(self.tokenizer, "decode"):
-            raise SettingError(
-                "no tokenizer" if self.tokenizer is None else f"a {type(self.tokenizer).__name__}",
-                "something with encode(text) and decode(ids)",
-                where="look",
-                advice="Pass tokenizer=.",
-            )
+            came = f"a tokenizer of type {type(self.tokenizer).__name__}"
+            raise SettingError(came, "an object with encode(text) and decode(ids)", where="look")
         ids = [int(number) for number in self.tokenizer.encode(text)]
-        return TokenRow("text").written([self.tokenizer.decode([number]) for number in ids]), ids
+        return TokenRow("text").add_words([self.tokenizer.decode([number]) for number in ids]), ids

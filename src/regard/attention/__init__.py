@@ -1,51 +1,51 @@
-"""Attention, one mechanism: `attend` and the values it takes. Needs torch alone."""
+"""Attention: `attend`, the one function of every mechanism, and the values it takes. Needs torch alone."""
 
-from regard.attention.attend import Choice, attend, choose, plain, whole_map
+from regard.attention.attend import BackendChoice, attend, choose, full_map, plain
 from regard.attention.biases import DenseBias
-from regard.attention.capture import Heard, capture, hearing
-from regard.attention.copy_attention import copied, log_mass, most_held
+from regard.attention.capture import Captured, capture, capture_into
+from regard.attention.copy_attention import copy_log_prob, log_mass, max_materialized
 from regard.attention.grid import Grid
-from regard.attention.inputs import Prepared, Where, own_precision
+from regard.attention.inputs import AttentionInputs, Index, autocast_disabled
 from regard.attention.kernels.recurrent import PreparedKeys
-from regard.attention.kv_cache import Cache
-from regard.attention.observe import Attended, Observe, Top, cells
+from regard.attention.kv_cache import KVCache
+from regard.attention.observe import Attended, Observe, Top, cell_assignment
 from regard.attention.pooling import AttentionPooling
-from regard.attention.residual import Residual, compiled_half
-from regard.attention.tap import Hear, Listener, Tap, listening, places_of, report, taps_of
-from regard.attention.torch_hooks import overheard
+from regard.attention.residual import Residual, is_compiled_half_cuda
+from regard.attention.tap import OnAttention, Tap, TapListener, dispatch, listen, places_of, taps_of
+from regard.attention.torch_hooks import intercept_sdpa
 
 __all__ = [
     "Attended",
     "AttentionPooling",
-    "Cache",
-    "Choice",
+    "KVCache",
+    "BackendChoice",
     "DenseBias",
     "Grid",
-    "Hear",
-    "Heard",
-    "Listener",
+    "OnAttention",
+    "Captured",
+    "TapListener",
     "Observe",
-    "Prepared",
+    "AttentionInputs",
     "PreparedKeys",
     "Residual",
     "Tap",
     "Top",
-    "Where",
+    "Index",
     "attend",
     "capture",
-    "cells",
+    "cell_assignment",
     "choose",
-    "compiled_half",
-    "copied",
-    "hearing",
-    "listening",
+    "is_compiled_half_cuda",
+    "copy_log_prob",
+    "capture_into",
+    "listen",
     "log_mass",
-    "most_held",
-    "overheard",
-    "own_precision",
+    "max_materialized",
+    "intercept_sdpa",
+    "autocast_disabled",
     "places_of",
     "plain",
-    "report",
+    "dispatch",
     "taps_of",
-    "whole_map",
+    "full_map",
 ]

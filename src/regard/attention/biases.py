@@ -1,4 +1,4 @@
-"""What is added to the scores before the softmax: values that can give any tile of themselves.
+"""Attention biases: what is added to the scores before the softmax, tile by tile.
 
 A bias is any object with `tile(rows, cols)`: for the queries `rows` (t,) and the keys `cols` (s,), index tensors, it
 returns what to add, broadcasting to (*lead, t, s). Alibi and Relative live in positions.py.
@@ -14,19 +14,19 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from regard.attention.grid import Grid, Lead, check_table, cut, pick
+from regard.attention.grid import Grid, Lead, check_table, cut, pick, short_repr
 from regard.errors import DtypeError, ShapeError
 
 
 @runtime_checkable
-class Tiled(Protocol):
-    """All that a user's own bias has to offer."""
+class HasTile(Protocol):
+    """The interface of a user's own bias."""
 
     def tile(self, rows: Tensor, cols: Tensor) -> Tensor: ...
 
 
 class Bias(ABC):
-    """A bias that also knows where the queries sit and how to give a part of itself."""
+    """A bias that also knows the positions of the queries, and can be cut to a part of the leading dimensions."""
 
     finite = False  # True: it never gives -inf, which hides a key
 
@@ -34,8 +34,8 @@ class Bias(ABC):
     def tile(self, rows: Tensor, cols: Tensor) -> Tensor:
         """What to add to the scores of these queries (t,) and keys (s,); broadcasts to (*lead, t, s)."""
 
-    def placed(self, grid: Grid) -> Bias:
-        """The same bias, told how many queries and keys there are and on which device; refuses what does not fit."""
+    def bind(self, grid: Grid) -> Bias:
+        """The same bias for a map of this many queries and keys, on its device; raises where it does not fit."""
         return self
 
     def part(self, lead: Lead) -> Bias:
@@ -43,19 +43,21 @@ class Bias(ABC):
         return self
 
     def tensors(self) -> Iterable[Tensor]:
-        """What this bias is made of (so that one can ask whether it learns)."""
+        """The tensors of this bias, which may require gradients."""
         return ()
 
-    def own_lead(self, grid: Grid) -> tuple[int, ...]:
+    def implied_lead(self, grid: Grid) -> tuple[int, ...]:
         """The leading dimensions that its tiles have."""
         return grid.lead
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DenseBias(Bias):
     """A float tensor that broadcasts to (*lead, T, S): T5's position bias, or a float attention mask (-inf hides)."""
 
     table: Tensor
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         if not isinstance(self.table, Tensor) or not self.table.is_floating_point():
@@ -64,13 +66,13 @@ class DenseBias(Bias):
                 kind,
                 "floats",
                 where="DenseBias",
-                advice="Booleans are a mask: masks.Dense.",
+                advice="For booleans, use masks.Dense.",
             )
 
     def tile(self, rows: Tensor, cols: Tensor) -> Tensor:
         return pick(self.table, rows, cols)
 
-    def placed(self, grid: Grid) -> Bias:
+    def bind(self, grid: Grid) -> Bias:
         check_table(self.table, grid, "DenseBias")
         return DenseBias(self.table.to(grid.device))
 
@@ -80,15 +82,15 @@ class DenseBias(Bias):
     def tensors(self) -> Iterable[Tensor]:
         return (self.table,)
 
-    def own_lead(self, grid: Grid) -> tuple[int, ...]:
+    def implied_lead(self, grid: Grid) -> tuple[int, ...]:
         return tuple(self.table.shape[:-2])
 
 
 @dataclass(frozen=True, eq=False)
-class Borrowed(Bias):
-    """Somebody's own bias, of which we know only `tile`; a part of it is cut out of the whole tile."""
+class CustomBias(Bias):
+    """A user's own bias, of which only `tile` is known; a part of it is cut out of the full tile."""
 
-    source: Tiled
+    source: HasTile
     grid: Grid | None = None
     lead: Lead | None = None
 
@@ -99,11 +101,11 @@ class Borrowed(Bias):
             check_table(tile, sizes, f"{type(self.source).__name__}.tile")
         return tile if self.lead is None else cut(tile, self.lead)
 
-    def placed(self, grid: Grid) -> Bias:
-        return Borrowed(self.source, grid)
+    def bind(self, grid: Grid) -> Bias:
+        return CustomBias(self.source, grid)
 
     def part(self, lead: Lead) -> Bias:
-        return Borrowed(self.source, self.grid, lead)
+        return CustomBias(self.source, self.grid, lead)
 
     def tensors(self) -> Iterable[Tensor]:
         if isinstance(self.source, nn.Module):
@@ -118,13 +120,13 @@ def as_bias(bias: object) -> Bias | None:
     if isinstance(bias, Tensor):
         kind = "masks.Dense(tensor) as mask=" if bias.dtype == torch.bool else "DenseBias(tensor)"
         raise DtypeError("a tensor", "a bias value", where="attend bias", advice=f"Wrap it: {kind}.")
-    if isinstance(bias, Tiled):
-        return Borrowed(bias)
+    if isinstance(bias, HasTile):
+        return CustomBias(bias)
     raise DtypeError(f"bias={bias!r}", "an object with tile(rows, cols), such as DenseBias or Alibi", where="attend")
 
 
-def offset_by(offset: int | Tensor | None, grid: Grid, where: str) -> int | Tensor:
-    """Where the first query sits: an int, or (B, 1, ..., 1) for offsets (B,); None means S - T."""
+def resolve_offset(offset: int | Tensor | None, grid: Grid, where: str) -> int | Tensor:
+    """The position of the first query: an int, or (B, 1, ..., 1) for offsets (B,); None means S - T."""
     if offset is None:
         return grid.S - grid.T
     if isinstance(offset, Tensor) and offset.dim():

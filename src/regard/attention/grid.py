@@ -1,8 +1,9 @@
-"""The map of all pairs, T queries by S keys for each leading index, and how to take a part of what is laid over it."""
+"""The attention map: T queries by S keys for each leading index; how to cut and index tensors over it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ Lead = tuple[slice, ...]
 
 @dataclass(frozen=True)
 class Grid:
-    """The map a mask is asked about: leading dimensions, T queries, S keys, and the device it lies on."""
+    """The shape of a map: leading dimensions, T queries, S keys, and the device."""
 
     lead: tuple[int, ...]
     T: int
@@ -31,8 +32,8 @@ class Grid:
 
 def cut(x: Tensor, lead: Lead, *, trailing: int = 2) -> Tensor:
     """The part of x (*any that broadcasts to lead, *trailing dims) that belongs to these leading slices."""
-    own = x.dim() - trailing
-    picks = zip(x.shape[:own], lead[len(lead) - own :], strict=True)
+    depth = x.dim() - trailing
+    picks = zip(x.shape[:depth], lead[len(lead) - depth :], strict=True)
     return x[tuple(slice(None) if size == 1 else piece for size, piece in picks)]
 
 
@@ -46,5 +47,22 @@ def check_table(table: Tensor, grid: Grid, where: str) -> None:
     """Raise ShapeError unless the table broadcasts to (*lead, T, S) without growing it."""
     full = (*grid.lead, grid.T, grid.S)
     sizes = list(zip(reversed(table.shape), reversed(full), strict=False))
-    if not 2 <= table.dim() <= len(full) or any(own not in (1, size) for own, size in sizes):
+    if not 2 <= table.dim() <= len(full) or any(given not in (1, size) for given, size in sizes):
         raise ShapeError(f"shape {tuple(table.shape)}", f"one that broadcasts to {full}", where=where)
+
+
+def short_repr(value: Any) -> str:
+    """A dataclass as its name and the fields that are present: tensors as shapes, defaults left out, inputs by name."""
+    return f"{type(value).__name__}({', '.join(_present(value))})"
+
+
+def _present(value: Any) -> list[str]:
+    found = []
+    for field in fields(value):
+        one = getattr(value, field.name)
+        if isinstance(one, Tensor):
+            dtype = "" if one.dtype == torch.float32 else f" {str(one.dtype).removeprefix('torch.')}"
+            found.append(f"{field.name} {tuple(one.shape)}{dtype}")
+        elif one is not None and one is not False and not (isinstance(one, int) and one == field.default):
+            found.append(field.name if field.name == "prepared" and one is not True else f"{field.name}={one!r}")
+    return found

@@ -1,6 +1,6 @@
-"""Queries and keys ready to be compared, with all that bears on who looks where: any tile of the map comes from here.
+"""The inputs of every attention kernel: prepared queries and keys, mask, bias and window; grouped-query attention.
 
-This is what every kernel is handed and what a viewer can zoom into afterwards: linear in the length, never T x S.
+Any tile of the map can be computed from them, by a kernel or later by a viewer: linear in the length, never T x S.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import torch
 from torch import Tensor
 
 from regard.attention.biases import Bias, as_bias
-from regard.attention.grid import Grid, Lead, cut
-from regard.attention.mask_analysis import all_take_part, hides_nothing, looks_and_seen
+from regard.attention.grid import Grid, Lead, cut, short_repr
+from regard.attention.mask_analysis import every_row_and_column_live, is_trivial, live_queries_and_keys
 from regard.attention.masks import Mask, as_mask
 from regard.attention.scores import Score, as_score
 from regard.attention.windows import LocalM, LocalP, as_window
 from regard.errors import DeviceError, DtypeError, SettingError, ShapeError
 
-Where = slice | Tensor
+Index = slice | Tensor
 """Which queries, or which keys: a slice or an index tensor."""
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """q (..., T, D) and k (..., S, D) as `score` prepared them; with `lse` the weights of any tile are known."""
+@dataclass(frozen=True, eq=False, repr=False)
+class AttentionInputs:
+    """q (..., T, D) and k (..., S, D) as `score` prepared them; with `lse`, `tile` gives any part of the weights."""
 
     score: Score
     q: Tensor
@@ -33,38 +33,44 @@ class Prepared:
     mask: Mask
     bias: Bias | None
     window: LocalP | None
-    aim: Tensor | None  # (..., T): where each query's window points
+    predicted: Tensor | None  # (..., T): LocalP's predicted position of each query, as a fraction of its keys
     grid: Grid
     lse: Tensor | None = None
 
-    def tile(self, rows: Where = slice(None), cols: Where = slice(None)) -> Tensor:
+    __repr__ = short_repr
+
+    def tile(self, rows: Index = slice(None), cols: Index = slice(None)) -> Tensor:
         """The weights (..., t, s) of these queries and keys, recomputed; float32, or float64 from float64."""
         if self.lse is None:
-            raise SettingError("no log-sum-exp", "the Prepared that attend returns", where="Prepared.tile")
+            raise SettingError(
+                "These inputs have no log-sum-exp",
+                where="AttentionInputs.tile",
+                advice="Use got.prepared of attend(..., observe=Observe(prepared=True)).",
+            )
         precise = self.precise()
         lse = self.lse[..., rows].unsqueeze(-1)
         logs = precise.scores(rows, cols) - lse.masked_fill(lse == -torch.inf, 0.0)
         weights = torch.exp(logs.clamp(max=0.0))  # rounding may put a huge score above its own log-sum-exp
-        return weights if self.window is None else weights * precise.gain(rows, cols)
+        return weights if self.window is None else weights * precise.window_weight(rows, cols)
 
     def scores(
         self,
-        rows: Where = slice(None),
-        cols: Where = slice(None),
+        rows: Index = slice(None),
+        cols: Index = slice(None),
         inner: slice | None = None,
         out: Tensor | None = None,
     ) -> Tensor:
-        """The scores (..., t, s) with bias, -inf wherever a query may not look; a tensor that nobody else holds.
+        """The scores (..., t, s) with bias, -inf where a key is hidden; a tensor that the caller may overwrite.
 
-        `inner`: keys that all these queries are known to be allowed, so that the mask is asked only about the rest.
-        `out`: memory that may be used for the result.
+        `inner`: keys that the mask leaves to all these queries, so that only the rest is masked.
+        `out`: memory that may hold the result.
         """
-        scores = self.score.compare(self.q[..., rows, :], share_heads(self.k[..., cols, :], self.grid), out=out)
+        scores = self.score.compare(self.q[..., rows, :], repeat_kv(self.k[..., cols, :], self.grid), out=out)
         in_place = not torch.is_grad_enabled()
         if self.bias is not None:
             tile = self.bias.tile(self.index(rows, self.grid.T), self.index(cols, self.grid.S)).to(scores.dtype)
             scores = scores.add_(tile) if in_place else scores + tile
-        if self.window is None and hides_nothing(self.mask, self.grid):
+        if self.window is None and is_trivial(self.mask, self.grid):
             return scores
         if inner is None or not in_place or not isinstance(cols, slice):
             return scores.masked_fill(~self.allowed(rows, cols), -torch.inf)
@@ -74,41 +80,41 @@ class Prepared:
                 here.masked_fill_(~self.allowed(rows, edge), -torch.inf)
         return scores
 
-    def allowed(self, rows: Where, cols: Where) -> Tensor:
-        """Where mask and window let these queries look; broadcasts to (*lead, t, s)."""
+    def allowed(self, rows: Index, cols: Index) -> Tensor:
+        """The keys that mask and window allow these queries; broadcasts to (*lead, t, s)."""
         i, j = self.index(rows, self.grid.T), self.index(cols, self.grid.S)
         allowed = self.mask.allowed(i, j, self.grid)
         return allowed if self.window is None else allowed & self.window.inside(self.centre(i), j)
 
-    def shown(self, rows: Tensor, cols: Tensor) -> Tensor:
-        """What everything but the mask leaves to these queries: the window, a bias or a score of -inf."""
-        shown = torch.ones(1, 1, dtype=torch.bool, device=self.grid.device)
+    def allowed_without_mask(self, rows: Tensor, cols: Tensor) -> Tensor:
+        """The keys that all but the mask allows these queries: the window, and a bias or a score of -inf."""
+        allowed = torch.ones(1, 1, dtype=torch.bool, device=self.grid.device)
         if self.window is not None:
-            shown = self.window.inside(self.centre(rows), cols)
+            allowed = self.window.inside(self.centre(rows), cols)
         if self.bias is not None and not self.bias.finite:
-            shown = shown & (self.bias.tile(rows, cols) != -torch.inf)
+            allowed = allowed & (self.bias.tile(rows, cols) != -torch.inf)
         if not self.score.finite:
-            keys = share_heads(self.k[..., cols, :], self.grid)
-            shown = shown & (self.score.compare(self.q[..., rows, :], keys) != -torch.inf)
-        return shown
+            keys = repeat_kv(self.k[..., cols, :], self.grid)
+            allowed = allowed & (self.score.compare(self.q[..., rows, :], keys) != -torch.inf)
+        return allowed
 
-    def gain(self, rows: Where = slice(None), cols: Where = slice(None)) -> Tensor:
-        """What the window multiplies the weights (..., t, s) with."""
-        assert self.window is not None, "only a window has a gain"
-        return self.window.gain(self.centre(self.index(rows, self.grid.T)), self.index(cols, self.grid.S))
+    def window_weight(self, rows: Index = slice(None), cols: Index = slice(None)) -> Tensor:
+        """The factor of the weights (..., t, s) by the window: its Gaussian."""
+        assert self.window is not None, "only a window has a Gaussian"
+        return self.window.gaussian(self.centre(self.index(rows, self.grid.T)), self.index(cols, self.grid.S))
 
-    def precise(self) -> Prepared:
-        """The same with q, k and aim in the precision that weights are computed in."""
-        dtype = working(torch.promote_types(self.q.dtype, self.k.dtype))
-        aim = None if self.aim is None else self.aim.to(dtype)
-        return replace(self, q=self.q.to(dtype), k=self.k.to(dtype), aim=aim)
+    def precise(self) -> AttentionInputs:
+        """The same with q, k and `predicted` in the precision of the weights."""
+        dtype = compute_dtype(torch.promote_types(self.q.dtype, self.k.dtype))
+        predicted = None if self.predicted is None else self.predicted.to(dtype)
+        return replace(self, q=self.q.to(dtype), k=self.k.to(dtype), predicted=predicted)
 
-    def kept(self, lse: Tensor) -> Prepared:
-        """The same to keep: with the log-sum-exp, and without what gradients would need."""
-        aim = None if self.aim is None else self.aim.detach()
-        return replace(self, q=self.q.detach(), k=self.k.detach(), aim=aim, lse=lse.detach())
+    def detached(self, lse: Tensor) -> AttentionInputs:
+        """The same with the log-sum-exp, detached from the graph."""
+        predicted = None if self.predicted is None else self.predicted.detach()
+        return replace(self, q=self.q.detach(), k=self.k.detach(), predicted=predicted, lse=lse.detach())
 
-    def part(self, lead: Lead) -> Prepared:
+    def part(self, lead: Lead) -> AttentionInputs:
         """The same for a part of the leading dimensions, one slice for each."""
         sizes = tuple(len(range(*piece.indices(size))) for piece, size in zip(lead, self.grid.lead, strict=True))
         return replace(
@@ -117,52 +123,52 @@ class Prepared:
             k=cut_heads(self.k, lead, self.grid),
             mask=self.mask.part(lead),
             bias=None if self.bias is None else self.bias.part(lead),
-            aim=None if self.aim is None else cut(self.aim, lead, trailing=1),
+            predicted=None if self.predicted is None else cut(self.predicted, lead, trailing=1),
             grid=replace(self.grid, lead=sizes),
             lse=None if self.lse is None else cut(self.lse, lead, trailing=1),
         )
 
     def centre(self, rows: Tensor) -> Tensor:
-        """Where the windows of these queries point, (..., t, 1)."""
-        assert self.window is not None and self.aim is not None
+        """The centres of the windows of these queries, (..., t, 1)."""
+        assert self.window is not None and self.predicted is not None
         everywhere = torch.arange(self.grid.S, device=self.grid.device)
         allowed = self.mask.allowed(rows, everywhere, self.grid)
         allowed = allowed.expand(*allowed.shape[:-2], len(rows), self.grid.S)
-        return self.window.centre(self.aim[..., rows], allowed)
+        return self.window.centre(self.predicted[..., rows], allowed)
 
-    def index(self, where: Where, size: int) -> Tensor:
+    def index(self, where: Index, size: int) -> Tensor:
         """The same queries or keys as an index tensor."""
         if isinstance(where, Tensor):
             return where.to(self.grid.device)
         return torch.arange(*where.indices(size), device=self.grid.device)
 
 
-def working(dtype: torch.dtype) -> torch.dtype:
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """The precision that scores and weights are computed in: float32, or float64 for float64."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def share_heads(x: Tensor, grid: Grid) -> Tensor:
+def repeat_kv(x: Tensor, grid: Grid) -> Tensor:
     """Keys or values (..., Hk, S, D) for every query head: head h reads number h // (H / Hk)."""
-    if not grouped(x, grid):
+    if not is_grouped(x, grid):
         return x
     return x.repeat_interleave(grid.lead[-1] // x.size(-3), dim=-3)
 
 
-def grouped(x: Tensor, grid: Grid) -> bool:
+def is_grouped(x: Tensor, grid: Grid) -> bool:
     """Whether several query heads share each head of x."""
     return x.dim() >= 3 and len(grid.lead) >= 2 and 1 < x.size(-3) < grid.lead[-1]
 
 
 def cut_heads(x: Tensor, lead: Lead, grid: Grid) -> Tensor:
     """As `cut`, for keys or values whose heads are shared by groups of query heads."""
-    if not grouped(x, grid):
+    if not is_grouped(x, grid):
         return cut(x, lead)
     start, stop, _ = lead[-1].indices(grid.lead[-1])
     group = grid.lead[-1] // x.size(-3)
-    whole = start == 0 and stop == grid.lead[-1]
-    assert whole or start // group == (stop - 1) // group, "a part of the heads reads one key head"
-    heads = slice(None) if whole else slice(start // group, start // group + 1)
+    full = start == 0 and stop == grid.lead[-1]
+    assert full or start // group == (stop - 1) // group, "a part of the heads reads one key head"
+    heads = slice(None) if full else slice(start // group, start // group + 1)
     return cut(x, (*lead[:-1], slice(None)))[..., heads, :, :]
 
 
@@ -174,73 +180,75 @@ def prepare(
     mask: Mask | None,
     bias: object,
     window: object,
-) -> tuple[Prepared, Tensor]:
-    """Check everything, clean what nobody may look at, and let the score prepare queries and keys."""
+) -> tuple[AttentionInputs, Tensor]:
+    """Check everything, zero what is masked everywhere, and let the score prepare queries and keys."""
     v = k if v is None else v
     check_tensors(q, k, v)
-    grid = Grid(_lead(q, k, v), q.size(-2), k.size(-2), q.device)
-    asked, near = as_score(score), as_window(window)
-    where = as_mask(mask)
-    if isinstance(near, LocalM):
-        where, near = where & near.mask, None
-    where.check(grid)
-    added = as_bias(bias)
-    added = None if added is None else added.placed(grid)
-    check_parameters(asked, near, q)
-    raw = Prepared(asked, q, k, where, added, near, None, grid)
-    q, k, v = _clean(raw, v)
-    with own_precision(q) if q.dtype in (torch.float32, torch.float64) else nullcontext():
-        aim = None if near is None else near.aim(q)
-        asking, keys = asked.prepare(q, k)
-    if _joint(asking, keys, grid) != grid.lead:  # a mask or the values have more leading dimensions than q and k
-        asking = asking.expand(*grid.lead, *asking.shape[-2:])
-    return Prepared(asked, asking, keys, where, added, near, aim, grid), v
+    grid = Grid(_broadcast_lead(q, k, v), q.size(-2), k.size(-2), q.device)
+    score_module, local_window = as_score(score), as_window(window)
+    full_mask = as_mask(mask)
+    if isinstance(local_window, LocalM):
+        full_mask, local_window = full_mask & local_window.mask, None
+    full_mask.check(grid)
+    bound_bias = as_bias(bias)
+    bound_bias = None if bound_bias is None else bound_bias.bind(grid)
+    check_parameters(score_module, local_window, q)
+    raw = AttentionInputs(score_module, q, k, full_mask, bound_bias, local_window, None, grid)
+    q, k, v = _zero_masked_inputs(raw, v)
+    with autocast_disabled(q) if q.dtype in (torch.float32, torch.float64) else nullcontext():
+        predicted = None if local_window is None else local_window.predict(q)
+        queries, keys = score_module.prepare(q, k)
+    if _score_lead(queries, keys, grid) != grid.lead:  # a mask or the values have more leading dimensions than q and k
+        queries = queries.expand(*grid.lead, *queries.shape[-2:])
+    return AttentionInputs(score_module, queries, keys, full_mask, bound_bias, local_window, predicted, grid), v
 
 
-def _clean(raw: Prepared, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Zeros for queries that look nowhere and keys that nobody sees: they may hold NaN or inf, and 0 x NaN is NaN.
+def _zero_masked_inputs(raw: AttentionInputs, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Zero queries without keys and keys hidden from every query: they may hold NaN or inf, and 0 x NaN is NaN.
 
-    On the CPU a glance at the largest numbers tells if nothing needs cleaning; elsewhere it would wait for the device,
-    and while a graph is compiled there are no numbers.
+    On the CPU the largest numbers show whether this is needed; elsewhere reading them would wait for the device, and
+    while a graph is compiled there are none.
     """
     q, k, grid = raw.q, raw.k, raw.grid
-    more_hides = raw.window is not None or not raw.score.finite or not (raw.bias is None or raw.bias.finite)
-    calm = not more_hides and all_take_part(raw.mask, grid)
-    at_hand = q.device.type == "cpu" and not torch.compiler.is_compiling()
-    if calm or (at_hand and all(map(_tame, (q, k, v)))):
+    others_hide = raw.window is not None or not raw.score.finite or not (raw.bias is None or raw.bias.finite)
+    all_live = not others_hide and every_row_and_column_live(raw.mask, grid)
+    readable = q.device.type == "cpu" and not torch.compiler.is_compiling()
+    if all_live or (readable and all(map(_safe_range, (q, k, v)))):
         return q, k, v
-    looks, seen = looks_and_seen(raw.mask, grid)
-    q = torch.where(looks.unsqueeze(-1), q, 0.0)
-    if more_hides:
+    live_queries, live_keys = live_queries_and_keys(raw.mask, grid)
+    q = torch.where(live_queries.unsqueeze(-1), q, 0.0)
+    if others_hide:
         with torch.no_grad():
-            aim = None if raw.window is None else raw.window.aim(q).to(working(q.dtype))
-            looks, seen = looks_and_seen(raw.mask, grid, more=replace(raw, q=q, aim=aim).shown)
-        q = torch.where(looks.unsqueeze(-1), q, 0.0)
-    keys = unseen_to_zero(k, seen, grid)
-    return q, keys, keys if v is k else unseen_to_zero(v, seen, grid)
+            predicted = None if raw.window is None else raw.window.predict(q).to(compute_dtype(q.dtype))
+            live_queries, live_keys = live_queries_and_keys(
+                raw.mask, grid, more=replace(raw, q=q, predicted=predicted).allowed_without_mask
+            )
+        q = torch.where(live_queries.unsqueeze(-1), q, 0.0)
+    keys = zero_masked(k, live_keys, grid)
+    return q, keys, keys if v is k else zero_masked(v, live_keys, grid)
 
 
-def _tame(x: Tensor) -> bool:
-    """Whether every number is one whose products are finite in float32."""
+def _safe_range(x: Tensor) -> bool:
+    """Whether products of any two of these numbers are finite in float32."""
     if not x.numel():
         return True
     low, high = x.detach().aminmax()
     return bool(low > -1e18) and bool(high < 1e18)  # false for NaN
 
 
-def unseen_to_zero(x: Tensor, seen: Tensor, grid: Grid) -> Tensor:
-    if grouped(x, grid) and seen.dim() >= 2 and seen.size(-2) > 1:
-        seen = seen.unflatten(-2, (x.size(-3), -1)).any(-2)
-    return torch.where(seen.unsqueeze(-1), x, 0.0)
+def zero_masked(x: Tensor, live_keys: Tensor, grid: Grid) -> Tensor:
+    if is_grouped(x, grid) and live_keys.dim() >= 2 and live_keys.size(-2) > 1:
+        live_keys = live_keys.unflatten(-2, (x.size(-3), -1)).any(-2)
+    return torch.where(live_keys.unsqueeze(-1), x, 0.0)
 
 
-def own_precision(x: Tensor) -> AbstractContextManager[object]:
-    """The precision is the inputs' own (see `working`): autocast, where it is on, is switched off inside."""
+def autocast_disabled(x: Tensor) -> AbstractContextManager[object]:
+    """Autocast is off inside: the precision depends on the inputs alone, see `compute_dtype`."""
     device = x.device.type
     return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
-def _lead(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, ...]:
+def _broadcast_lead(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, ...]:
     """The leading dimensions of the result, heads last if there are four dimensions or more."""
     shapes = f"q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
     if k.size(-2) != v.size(-2):
@@ -254,26 +262,26 @@ def _lead(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, ...]:
         raise ShapeError(shapes, "leading dimensions that broadcast", where="attend") from None
     if not by_head:
         return outer
-    asking, *others = (x.size(-3) if x.dim() >= 3 else 1 for x in (q, k, v))
-    heads = asking if asking > 1 else max(others)
-    for name, own in zip(("key", "value"), others, strict=True):
-        if own < 1 or heads % own or (asking == 1 and own not in (1, heads)):
+    queries, *others = (x.size(-3) if x.dim() >= 3 else 1 for x in (q, k, v))
+    heads = queries if queries > 1 else max(others)
+    for name, count in zip(("key", "value"), others, strict=True):
+        if count < 1 or heads % count or (queries == 1 and count not in (1, heads)):
             raise ShapeError(
-                f"{asking} query heads and {own} {name} heads ({shapes})",
+                f"{queries} query heads and {count} {name} heads ({shapes})",
                 f"a number of {name} heads that divides {heads}",
                 where="attend",
             )
     return (*outer, heads)
 
 
-def _joint(q: Tensor, k: Tensor, grid: Grid) -> tuple[int, ...]:
-    """The leading dimensions that the scores of prepared q and k would have."""
-    k_lead = (*k.shape[:-3], grid.lead[-1]) if grouped(k, grid) else k.shape[:-2]
+def _score_lead(q: Tensor, k: Tensor, grid: Grid) -> tuple[int, ...]:
+    """The leading dimensions of the scores of prepared q and k."""
+    k_lead = (*k.shape[:-3], grid.lead[-1]) if is_grouped(k, grid) else k.shape[:-2]
     return _broadcast(q.shape[:-2], k_lead)
 
 
 def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that all of these broadcast to; equal ones, the usual case, are spared the slow way."""
+    """The shape that all of these broadcast to; equal ones, the usual case, take a fast path."""
     return tuple(shapes[0] if len(set(map(tuple, shapes))) == 1 else torch.broadcast_shapes(*shapes))
 
 
@@ -287,15 +295,15 @@ def check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
         if not x.is_floating_point():
             raise DtypeError(f"{name} of {x.dtype}", "floating-point numbers", where="attend")
     if len({x.device for x in named.values()}) > 1:
-        came = ", ".join(f"{name} on {x.device}" for name, x in named.items())
-        raise DeviceError(came, "all on one device", where="attend")
+        listed = ", ".join(f"{name} on {x.device}" for name, x in named.items())
+        raise DeviceError(listed, "all on one device", where="attend")
     if len({x.dtype for x in named.values()}) > 1:
-        came = ", ".join(f"{name} of {x.dtype}" for name, x in named.items())
-        raise DtypeError(came, "one dtype", where="attend")
+        listed = ", ".join(f"{name} of {x.dtype}" for name, x in named.items())
+        raise DtypeError(listed, "one dtype", where="attend")
 
 
 def check_parameters(score: Score, window: LocalP | None, q: Tensor) -> None:
-    """A learned score or window must lie where the queries lie, in their dtype (autocast may mix dtypes)."""
+    """Check that a learned score or window has the device and dtype of the queries (autocast may mix dtypes)."""
     mixed = torch.is_autocast_enabled(q.device.type)
     for part in (score, window):
         for name, parameter in () if part is None else part.named_parameters():

@@ -1,4 +1,4 @@
-"""The keys and values of a decoder that writes token by token, kept between its steps."""
+"""The KV cache: keys and values of earlier steps, kept by a decoder that generates token by token."""
 
 from __future__ import annotations
 
@@ -8,55 +8,63 @@ from torch import Tensor
 from regard.errors import ShapeError
 
 
-class Cache:
-    """Keys and values of the steps before, (B, H, length, width); one for each attention, handed in by the caller.
+class KVCache:
+    """Keys and values of earlier steps, (B, H, length, width); one cache for each attention, passed in by the caller.
 
-    Without gradients it grows by doubling, so a step copies only itself; with gradients it concatenates. Where
-    `longest` is told there is room for so many from the start, and the memory never moves: for torch.compile.
+    Without gradients it grows by doubling, so a step copies only its own keys; with gradients it concatenates. With
+    `max_length` all memory is allocated at the start and never moves: for torch.compile.
     """
 
-    def __init__(self, longest: int | None = None) -> None:
-        self.length, self.longest = 0, longest
+    def __init__(self, max_length: int | None = None) -> None:
+        self.length, self.max_length = 0, max_length
         self._k: Tensor | None = None
         self._v: Tensor | None = None
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Add new keys and values at the end and return all of them."""
-        if self.longest is not None and self.length + k.size(-2) > self.longest:
-            came = f"{self.length + k.size(-2)} keys"
-            raise ShapeError(came, f"at most {self.longest}, for which there is room", where="Cache")
+        """Append new keys and values and return all of them."""
+        length = self.length + k.size(-2)
+        if self.max_length is not None and length > self.max_length:
+            raise ShapeError(f"{length} keys", f"at most max_length={self.max_length}", where="KVCache")
         if self._k is None or self._v is None:
-            self._k, self._v = (k, v) if self.longest is None else (_room(k, self.longest), _room(v, self.longest))
+            if self.max_length is None:
+                self._k, self._v = k, v
+            else:
+                self._k, self._v = _preallocate(k, self.max_length), _preallocate(v, self.max_length)
         elif torch.is_grad_enabled() and (k.requires_grad or self._k.requires_grad):
-            old_k, old_v = self.kept()
+            old_k, old_v = self.contents()
             self._k, self._v = torch.cat((old_k, k), -2), torch.cat((old_v, v), -2)
         else:
-            self._k = _appended(self._k, k, self.length)
-            self._v = _appended(self._v, v, self.length)
-        self.length += k.size(-2)
-        return self.kept()
+            self._k = _append(self._k, k, self.length)
+            self._v = _append(self._v, v, self.length)
+        self.length = length
+        return self.contents()
 
-    def kept(self) -> tuple[Tensor, Tensor]:
+    def contents(self) -> tuple[Tensor, Tensor]:
         """All keys and values so far."""
         if self._k is None or self._v is None:
-            raise ShapeError("an empty cache", "one that something was added to", where="Cache")
+            raise ShapeError("The cache is empty", where="KVCache", advice="Call extend first.")
         return self._k[..., : self.length, :], self._v[..., : self.length, :]
 
     def reorder(self, rows: Tensor) -> None:
-        """Go on with these rows of the batch, (B',): the survivors of a beam."""
+        """Keep these rows of the batch, (B',), in this order: the surviving hypotheses of a beam."""
         if self._k is not None and self._v is not None:
             self._k, self._v = self._k.index_select(0, rows), self._v.index_select(0, rows)
 
-
-def _room(first: Tensor, longest: int) -> Tensor:
-    """Memory for `longest` vectors that begins with these."""
-    whole = first.new_zeros(*first.shape[:-2], longest, first.size(-1))
-    whole[..., : first.size(-2), :] = first
-    return whole
+    def __repr__(self) -> str:
+        limit = "" if self.max_length is None else f" of at most {self.max_length}"
+        shape = "empty" if self._k is None else f"{tuple(self.contents()[0].shape)}"
+        return f"KVCache(length {self.length}{limit}, {shape})"
 
 
-def _appended(held: Tensor, new: Tensor, length: int) -> Tensor:
-    """`held` with `new` written after its first `length` places, twice as long if there is no room."""
+def _preallocate(first: Tensor, max_length: int) -> Tensor:
+    """Memory for `max_length` vectors that begins with these."""
+    buffer = first.new_zeros(*first.shape[:-2], max_length, first.size(-1))
+    buffer[..., : first.size(-2), :] = first
+    return buffer
+
+
+def _append(held: Tensor, new: Tensor, length: int) -> Tensor:
+    """`held` with `new` written after its first `length` vectors; in memory of twice the length where it is full."""
     need = length + new.size(-2)
     if held.size(-2) < need or held.requires_grad:
         larger = held.new_empty(*held.shape[:-2], max(2 * length, need), held.size(-1))

@@ -1,6 +1,6 @@
-"""The blocks that models are built from: heads, residual sums, feed-forward layers, and pooling to a fixed size.
+"""Multi-head attention (self-attention, cross-attention, grouped-query attention), feed-forward, Transformer blocks.
 
-Every layer attends through a Tap and leaves nothing on itself. Vectors are (B, T, D) throughout.
+Every layer attends through a Tap and stores nothing on itself. Vectors are (B, T, D) throughout.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from torch import Tensor, nn
 
-from regard.attention.kv_cache import Cache
+from regard.attention.kv_cache import KVCache
 from regard.attention.masks import Mask
 from regard.attention.positions import Rotary
 from regard.attention.residual import Residual
@@ -19,16 +19,16 @@ from regard.attention.tap import Tap
 from regard.errors import SettingError, ShapeError
 
 Stream = TypeVar("Stream", Tensor, Residual)
-"""What blocks take and give back: vectors (B, T, D), or such to which the last branch is added later."""
+"""The residual stream of a block: vectors (B, T, D), or a Residual whose last branch is not added yet."""
 
 
 class MultiHead(nn.Module):
-    """Several attentions side by side: project, split into heads, attend, join, project back.
+    """Multi-head attention: project, split into heads, attend, join, project back.
 
-    heads = MultiHead(512, 8)                              # look at oneself: heads(x, mask=Causal())
-    heads = MultiHead(512, Separate(512, 8, key_heads=2))  # grouped heads; look across: heads(x, memory)
+    heads = MultiHead(512, 8)                                 # self-attention: heads(x, mask=Causal())
+    heads = MultiHead(512, SeparateQKV(512, 8, key_heads=2))  # grouped-query; cross-attention: heads(x, memory)
 
-    `heads`: how many, projected by three matrices, or the projections themselves (Separate, Fused).
+    `heads`: how many, projected by three matrices, or the projections themselves (SeparateQKV, FusedQKV).
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class MultiHead(nn.Module):
     ) -> None:
         super().__init__()
         self.dim = dim
-        self.project = Separate(dim, heads) if isinstance(heads, int) else heads
+        self.project = SeparateQKV(dim, heads) if isinstance(heads, int) else heads
         self.score, self.rotary, self.dropout = score, rotary, dropout
         self.tap = Tap()
         self.out = nn.Linear(self.project.heads * self.project.width, dim, bias=self.project.bias)
@@ -54,20 +54,20 @@ class MultiHead(nn.Module):
         *,
         mask: Mask | None = None,
         bias: object | None = None,
-        cache: Cache | None = None,
+        cache: KVCache | None = None,
         offset: int | Tensor | None = None,
     ) -> Tensor:
-        """x (B, T, D) looks at itself, or at memory (B, S, M): (B, T, D).
+        """Self-attention of x (B, T, D), or cross-attention of x to memory (B, S, M): (B, T, D).
 
-        `cache`: keys and values of the steps before, to which the new ones are added; of a memory they are kept.
-        `offset`: where x begins, for rotary positions; by default after what the cache holds.
+        `cache`: keys and values of earlier steps, to which the new ones are appended; those of a memory are reused.
+        `offset`: the position of x, for rotary positions; by default after what the cache holds.
         """
-        before = 0 if cache is None else cache.length
-        start = before if offset is None else offset
+        cached = 0 if cache is None else cache.length
+        start = cached if offset is None else offset
         if memory is not None:
             q = self.project.queries(x)
-            k, v = self.project.keys_values(memory) if cache is None or not before else cache.kept()
-            if cache is not None and not before:
+            k, v = self.project.keys_values(memory) if cache is None or not cached else cache.contents()
+            if cache is not None and not cached:
                 k, v = cache.extend(k, v)
         else:
             q, k, v = self.project.all(x)
@@ -81,7 +81,7 @@ class MultiHead(nn.Module):
 
 
 class Projections(Protocol):
-    """How queries, keys and values (B, H, T, width) come from vectors (B, T, D)."""
+    """Projections of vectors (B, T, D) to queries, keys and values (B, H, T, width)."""
 
     heads: int
     width: int
@@ -94,10 +94,10 @@ class Projections(Protocol):
     def all(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]: ...
 
 
-class Separate(nn.Module):
-    """Three matrices. `key_heads`: fewer heads for keys and values, each shared by a group of query heads.
+class SeparateQKV(nn.Module):
+    """Three projections. `key_heads`: fewer heads for keys and values (grouped-query attention).
 
-    `memory`: the width of what is looked at, if it is not dim. `width`: of one head, if it is not dim / heads.
+    `memory`: the width of the memory, if it is not dim. `width`: of one head, if it is not dim / heads.
     """
 
     def __init__(
@@ -111,33 +111,33 @@ class Separate(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        self.heads, self.key_heads, self.width = _heads(dim, heads, key_heads, width)
+        self.heads, self.key_heads, self.width = _check_heads(dim, heads, key_heads, width)
         self.bias = bias
         self.query = nn.Linear(dim, heads * self.width, bias=bias)
         self.key = nn.Linear(memory or dim, self.key_heads * self.width, bias=bias)
         self.value = nn.Linear(memory or dim, self.key_heads * self.width, bias=bias)
         for matrix in (self.query, self.key, self.value):
-            _fresh(matrix)
+            _init_xavier(matrix)
 
     def queries(self, x: Tensor) -> Tensor:
-        return split_heads(_through(self.query, x), self.heads)
+        return split_heads(_project(self.query, x), self.heads)
 
     def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        k, v = _through(self.key, memory), _through(self.value, memory)
+        k, v = _project(self.key, memory), _project(self.value, memory)
         return split_heads(k, self.key_heads), split_heads(v, self.key_heads)
 
     def all(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return (self.queries(x), *self.keys_values(x))
 
 
-class Fused(nn.Module):
-    """One matrix for queries, keys and values together, one product instead of three; for looking at oneself."""
+class FusedQKV(nn.Module):
+    """One projection for queries, keys and values together, one product instead of three; for self-attention."""
 
     def __init__(
         self, dim: int, heads: int, *, key_heads: int | None = None, width: int | None = None, bias: bool = True
     ) -> None:
         super().__init__()
-        self.heads, self.key_heads, self.width = _heads(dim, heads, key_heads, width)
+        self.heads, self.key_heads, self.width = _check_heads(dim, heads, key_heads, width)
         self.bias = bias
         self.joint = nn.Linear(dim, (heads + 2 * self.key_heads) * self.width, bias=bias)
         for part in self.joint.weight.split(self._sizes()):
@@ -157,7 +157,7 @@ class Fused(nn.Module):
         return split_heads(k, self.key_heads), split_heads(v, self.key_heads)
 
     def all(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, v = _through(self.joint, x).split(self._sizes(), -1)
+        q, k, v = _project(self.joint, x).split(self._sizes(), -1)
         return split_heads(q, self.heads), split_heads(k, self.key_heads), split_heads(v, self.key_heads)
 
     def _sizes(self) -> list[int]:
@@ -165,14 +165,14 @@ class Fused(nn.Module):
 
 
 class Dropout(nn.Dropout):
-    """torch's, which copies also where nothing is dropped: compiled code would write the copy out."""
+    """torch's Dropout without its copy where nothing is dropped, which compiled code would write to memory."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x) if self.training and self.p > 0 else x
 
 
 class FeedForward(nn.Module):
-    """Two matrices with a bend between them, applied to every vector alike."""
+    """Two linear layers with an activation between them, applied to every vector alike."""
 
     def __init__(
         self, dim: int, hidden: int, activation: nn.Module | None = None, dropout: float = 0.0, bias: bool = True
@@ -187,9 +187,9 @@ class FeedForward(nn.Module):
 
 
 class AddNorm(nn.Module):
-    """A residual sum and a layer norm around some work: order "post" norms the sum, "pre" norms what goes in.
+    """The residual connection and layer norm around a sublayer: order "post" norms the sum, "pre" norms the input.
 
-    post: norm(x + work(x)), as published in 2017; pre: x + work(norm(x)), which trains without a warm-up.
+    post: norm(x + sublayer(x)), as published in 2017; pre: x + sublayer(norm(x)), which trains without a warmup.
     """
 
     def __init__(
@@ -200,19 +200,19 @@ class AddNorm(nn.Module):
             raise SettingError(f"order={order!r}", "'post' or 'pre'", where="AddNorm")
         self.order, self.norm, self.dropout = order, norm(dim), Dropout(dropout)
 
-    def forward(self, x: Stream, work: Callable[[Tensor], Tensor]) -> Stream:
+    def forward(self, x: Stream, sublayer: Callable[[Tensor], Tensor]) -> Stream:
         if isinstance(x, Residual):
-            return self._later(x, work)
+            return self._deferred(x, sublayer)
         if self.order == "pre":
-            return x + self.dropout(work(self.norm(x)))
-        return self.norm(x + self.dropout(work(x)))
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
 
-    def _later(self, x: Residual, work: Callable[[Tensor], Tensor]) -> Residual:
+    def _deferred(self, x: Residual, sublayer: Callable[[Tensor], Tensor]) -> Residual:
         if self.order == "pre":
-            total, normed = x.normed(self.norm)
-            return Residual(total, self.dropout(work(normed)))
-        whole = x.whole()
-        return Residual(self.norm(whole + self.dropout(work(whole))))
+            total, normed = x.add_norm(self.norm)
+            return Residual(total, self.dropout(sublayer(normed)))
+        total = x.total()
+        return Residual(self.norm(total + self.dropout(sublayer(total))))
 
 
 AddNorms = Callable[[int], AddNorm]
@@ -220,7 +220,7 @@ AddNorms = Callable[[int], AddNorm]
 
 
 class EncoderBlock(nn.Module):
-    """Look at one another, then think: self-attention and a feed-forward layer, each inside an AddNorm."""
+    """Self-attention, then a feed-forward layer, each inside an AddNorm."""
 
     def __init__(self, attention: MultiHead, feed: nn.Module, add_norm: AddNorms = AddNorm) -> None:
         super().__init__()
@@ -233,7 +233,7 @@ class EncoderBlock(nn.Module):
         *,
         mask: Mask | None = None,
         bias: object | None = None,
-        cache: Cache | None = None,
+        cache: KVCache | None = None,
         offset: int | Tensor | None = None,
     ) -> Stream:
         """x (B, T, D) to (B, T, D); with mask=Causal() this is GPT's block. `cache`, `offset`: as of MultiHead."""
@@ -242,7 +242,7 @@ class EncoderBlock(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """Look back at oneself, look across at the source, then think."""
+    """Self-attention, cross-attention to the memory, then a feed-forward layer."""
 
     def __init__(self, attention: MultiHead, cross: MultiHead, feed: nn.Module, add_norm: AddNorms = AddNorm) -> None:
         super().__init__()
@@ -256,12 +256,12 @@ class DecoderBlock(nn.Module):
         *,
         mask: Mask | None = None,
         memory_mask: Mask | None = None,
-        caches: tuple[Cache, Cache] | None = None,
+        caches: tuple[KVCache, KVCache] | None = None,
     ) -> Tensor:
-        """x (B, T, D), memory (B, S, M); `caches`: one for itself, one for the memory."""
-        own, other = caches or (None, None)
-        x = self.after_self(x, lambda y: self.self(y, mask=mask, cache=own))
-        x = self.after_cross(x, lambda y: self.cross(y, memory, mask=memory_mask, cache=other))
+        """x (B, T, D), memory (B, S, M); `caches`: one for self-attention, one for cross-attention."""
+        self_cache, cross_cache = caches or (None, None)
+        x = self.after_self(x, lambda y: self.self(y, mask=mask, cache=self_cache))
+        x = self.after_cross(x, lambda y: self.cross(y, memory, mask=memory_mask, cache=cross_cache))
         return self.after_feed(x, self.feed)
 
 
@@ -270,24 +270,22 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
     return x.unflatten(-1, (heads, -1)).transpose(-2, -3)
 
 
-def _heads(dim: int, heads: int, key_heads: int | None, width: int | None) -> tuple[int, int, int]:
+def _check_heads(dim: int, heads: int, key_heads: int | None, width: int | None) -> tuple[int, int, int]:
     if heads < 1 or (width is None and dim % heads):
-        raise SettingError(f"{heads} heads for a width of {dim}", "a number that divides the width", where="MultiHead")
+        raise SettingError(f"{heads} heads for a width of {dim}", "a divisor of the width", where="MultiHead")
     key_heads = heads if key_heads is None else key_heads
     if key_heads < 1 or heads % key_heads:
-        raise SettingError(
-            f"{key_heads} key heads", f"a number that divides the {heads} query heads", where="MultiHead"
-        )
+        raise SettingError(f"{key_heads} key heads", f"a divisor of the {heads} query heads", where="MultiHead")
     return heads, key_heads, width or dim // heads
 
 
-def _fresh(matrix: nn.Linear) -> None:
+def _init_xavier(matrix: nn.Linear) -> None:
     nn.init.xavier_uniform_(matrix.weight)
     if matrix.bias is not None:
         nn.init.zeros_(matrix.bias)
 
 
-def _through(matrix: nn.Linear, x: Tensor) -> Tensor:
+def _project(matrix: nn.Linear, x: Tensor) -> Tensor:
     if x.size(-1) != matrix.in_features:
         raise ShapeError(f"vectors of width {x.size(-1)}", f"width {matrix.in_features}", where="MultiHead")
     return matrix(x)

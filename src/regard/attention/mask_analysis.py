@@ -1,4 +1,4 @@
-"""What can be told of a mask as a whole: whether it hides anything, who looks anywhere, and what anyone sees."""
+"""Mask analysis: whether a mask hides anything, which queries see any key, and which keys any query sees."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from regard.attention.grid import Grid
 from regard.attention.masks import All, Everything, Mask, Window
 
 
-def hides_nothing(mask: Mask, grid: Grid) -> bool:
-    """Whether this mask surely leaves every key to every query, told from shapes alone."""
+def is_trivial(mask: Mask, grid: Grid) -> bool:
+    """Whether this mask surely hides no key from any query, from shapes alone."""
     if isinstance(mask, All):
-        return all(hides_nothing(inner, grid) for inner in mask.masks)
+        return all(is_trivial(inner, grid) for inner in mask.masks)
     if isinstance(mask, Window) and not isinstance(mask.offset, Tensor):
         first = grid.S - grid.T if mask.offset is None else mask.offset
         return (mask.left is None or first + grid.T - 1 - mask.left <= 0) and (
@@ -23,51 +23,51 @@ def hides_nothing(mask: Mask, grid: Grid) -> bool:
     return isinstance(mask, Everything)
 
 
-def all_take_part(mask: Mask, grid: Grid) -> bool:
-    """Whether surely every query looks somewhere and every key is seen by someone, told from shapes alone."""
+def every_row_and_column_live(mask: Mask, grid: Grid) -> bool:
+    """Whether surely every query sees a key and every key is seen by a query, from shapes alone."""
     if not grid.T or not grid.S:
         return False
     if isinstance(mask, Window) and not isinstance(mask.offset, Tensor):
         first = grid.S - grid.T if mask.offset is None else mask.offset
-        start, stop = mask.reach(first, grid.S)  # of the first query
-        begin, end = mask.reach(first + grid.T - 1, grid.S)  # of the last one
+        start, stop = mask.key_bounds(first, grid.S)  # of the first query
+        begin, end = mask.key_bounds(first + grid.T - 1, grid.S)  # of the last one
         return bool(start <= 0 < stop and begin < grid.S <= end)
     return isinstance(mask, Everything)
 
 
-def looks_and_seen(
+def live_queries_and_keys(
     mask: Mask, grid: Grid, more: Callable[[Tensor, Tensor], Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Which queries may look anywhere, booleans broadcasting to (*lead, T), and which keys anyone sees, (*lead, S).
+    """Which queries see any key, booleans that broadcast to (*lead, T), and which keys any query sees, (*lead, S).
 
-    `more(rows, cols)`: booleans of something else that hides keys, such as a predicted window.
+    `more(rows, cols)`: booleans of anything else that hides keys, such as a predicted window.
     """
     if isinstance(mask, Window) and not isinstance(mask.offset, Tensor) and more is None:
         return _of_window(mask, grid)
-    if mask.solid and more is None:
+    if mask.contiguous and more is None:
         return _from_spans(*mask.span(grid), grid)
-    looks, seen = [], torch.zeros(grid.S, dtype=torch.bool, device=grid.device)
+    live_queries, live_keys = [], torch.zeros(grid.S, dtype=torch.bool, device=grid.device)
     cols = torch.arange(grid.S, device=grid.device)
     for rows in torch.arange(grid.T, device=grid.device).split(64):
         tile = mask.allowed(rows, cols, grid)
         tile = tile if more is None else tile & more(rows, cols)
         tile = tile.expand(*tile.shape[:-2], len(rows), grid.S)
-        looks.append(tile.any(-1))
-        seen = seen | tile.any(-2)
-    return torch.cat(looks, -1), seen
+        live_queries.append(tile.any(-1))
+        live_keys = live_keys | tile.any(-2)
+    return torch.cat(live_queries, -1), live_keys
 
 
 def _of_window(window: Window, grid: Grid) -> tuple[Tensor, Tensor]:
-    """Some queries in a row look somewhere, and see some keys in a row: nothing is asked of the device."""
+    """The same for a window: one run of queries sees one run of keys, and no device is queried."""
     first = grid.S - grid.T if window.offset is None else int(window.offset)
     begin = 0 if window.right is None else min(max(-first - window.right, 0), grid.T)
     end = grid.T if window.left is None else min(max(grid.S - first + window.left, begin), grid.T)
-    looks, seen = (torch.zeros(size, dtype=torch.bool, device=grid.device) for size in (grid.T, grid.S))
+    live_queries, live_keys = (torch.zeros(size, dtype=torch.bool, device=grid.device) for size in (grid.T, grid.S))
     if begin < end and grid.S:
-        looks[begin:end] = True
-        start, stop = window.reach(first + begin, grid.S)[0], window.reach(first + end - 1, grid.S)[1]
-        seen[max(int(start), 0) : min(int(stop), grid.S)] = True
-    return looks, seen
+        live_queries[begin:end] = True
+        start, stop = window.key_bounds(first + begin, grid.S)[0], window.key_bounds(first + end - 1, grid.S)[1]
+        live_keys[max(int(start), 0) : min(int(stop), grid.S)] = True
+    return live_queries, live_keys
 
 
 def _from_spans(lo: Tensor, hi: Tensor, grid: Grid) -> tuple[Tensor, Tensor]:

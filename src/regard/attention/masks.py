@@ -1,7 +1,7 @@
-"""Who may look where: small values, joined with & | ~, each a predicate on (query, key).
+"""Attention masks: causal mask, padding mask, sliding window, documents; predicates on (query, key), joined by & | ~.
 
-Where a query sits: query i is at position i + offset, and the offset is S - T unless said otherwise, because cached
-keys lie left of the new ones. A mask is asked for tiles, so that nobody need hold the whole map:
+Query i is at position i + offset, and the offset is S - T by default, because cached keys lie left of the new ones. A
+mask is evaluated tile by tile, so that the full map need not be held:
 
 >>> (Causal() & Window(left=1, right=0)).dense(3, 3).int()
 tensor([[1, 0, 0],
@@ -18,21 +18,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.attention.grid import Grid, Lead, check_table, cut, pick
+from regard.attention.grid import Grid, Lead, check_table, cut, pick, short_repr
 from regard.errors import DtypeError, SettingError, ShapeError
 
 
 class Mask(ABC):
-    """A predicate on (query, key); True where the query may look."""
+    """A predicate on (query, key); True where the query may see the key."""
 
-    solid = False  # True: between the two ends that `span` gives, everything is allowed
+    contiguous = False  # True: every key between the two ends of `span` is allowed
 
     @abstractmethod
     def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
         """Booleans that broadcast to (*lead, t, s) for the queries `rows` (t,) and the keys `cols` (s,)."""
 
     def span(self, grid: Grid) -> tuple[Tensor, Tensor]:
-        """For every query the first key, and one past the last key, that it could look at; broadcast to (*lead, T)."""
+        """For every query the first key, and one past the last key, that it may see; broadcast to (*lead, T)."""
         return torch.zeros(1, dtype=torch.long, device=grid.device), torch.full((1,), grid.S, device=grid.device)
 
     def part(self, lead: Lead) -> Mask:
@@ -42,21 +42,21 @@ class Mask(ABC):
     def check(self, grid: Grid) -> None:
         """Raise ShapeError if this mask does not fit the map."""
 
-    def own_lead(self) -> tuple[int, ...]:
+    def implied_lead(self) -> tuple[int, ...]:
         """The leading dimensions that this mask alone implies."""
         return ()
 
     def dense(self, T: int, S: int, lead: tuple[int, ...] | None = None) -> Tensor:
-        """The whole mask as booleans (*lead, T, S); by default with the leading dimensions that it implies itself."""
-        grid = Grid(self.own_lead() if lead is None else lead, T, S, torch.device("cpu"))
+        """The full mask as booleans (*lead, T, S); by default with the leading dimensions that it implies."""
+        grid = Grid(self.implied_lead() if lead is None else lead, T, S, torch.device("cpu"))
         self.check(grid)
         return self.allowed(torch.arange(T), torch.arange(S), grid).expand(*grid.lead, T, S)
 
     def __and__(self, other: Mask) -> Mask:
-        return All(self, _mask(other))
+        return All(self, _require_mask(other))
 
     def __or__(self, other: Mask) -> Mask:
-        return Any(self, _mask(other))
+        return Any(self, _require_mask(other))
 
     def __invert__(self) -> Mask:
         return Not(self)
@@ -64,20 +64,20 @@ class Mask(ABC):
 
 @dataclass(frozen=True)
 class Everything(Mask):
-    """Every query looks at every key."""
+    """No mask: every query sees every key."""
 
-    solid = True
+    contiguous = True
 
     def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
         return torch.ones(1, 1, dtype=torch.bool, device=grid.device)
 
     def __and__(self, other: Mask) -> Mask:
-        return _mask(other)
+        return _require_mask(other)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Window(Mask):
-    """Keys from `left` places before the query's own to `right` places after; None means without end.
+    """A sliding window: keys from `left` positions before the query to `right` after it; None means unlimited.
 
     `offset`: an int, a tensor (B,), or None for S - T.
     """
@@ -85,32 +85,40 @@ class Window(Mask):
     left: int | None
     right: int | None
     offset: int | Tensor | None = None
-    solid = True
+    contiguous = True
 
     def __post_init__(self) -> None:
         if self.left is not None and self.right is not None and self.left + self.right < 0:
             raise SettingError(
                 f"left={self.left}, right={self.right}",
-                "left + right of at least 0, else nothing is inside",
+                "left + right of at least 0, else no key is inside",
                 where="Window",
             )
 
-    def reach(self, positions: Tensor | int, S: int) -> tuple[Tensor | int, Tensor | int]:
-        """First key, and one past the last, that queries at these positions may look at, before clipping to S keys."""
+    def __repr__(self) -> str:
+        ends = [f"left={self.left}, right={self.right}"] if type(self) is Window else []
+        if self.offset is not None:
+            ends.append(
+                f"offset {tuple(self.offset.shape)}" if isinstance(self.offset, Tensor) else f"offset={self.offset}"
+            )
+        return f"{type(self).__name__}({', '.join(ends)})"
+
+    def key_bounds(self, positions: Tensor | int, S: int) -> tuple[Tensor | int, Tensor | int]:
+        """First key, and one past the last, that queries at these positions may see, before clipping to S keys."""
         lo = 0 if self.left is None else positions - self.left
         hi = S if self.right is None else positions + self.right + 1
         return lo, hi
 
     def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
-        lo, hi = self.reach(rows.unsqueeze(-1) + self._offset(grid, trailing=2), grid.S)
+        lo, hi = self.key_bounds(rows.unsqueeze(-1) + self._offset(grid, trailing=2), grid.S)
         return torch.atleast_2d((cols >= lo) & (cols < hi))
 
     def span(self, grid: Grid) -> tuple[Tensor, Tensor]:
         here = torch.arange(grid.T, device=grid.device) + self._offset(grid, trailing=1)
         lo, hi = (
             end.clamp(0, grid.S) if isinstance(end, Tensor) else torch.full((1,), end, device=grid.device)
-            for end in self.reach(here, grid.S)
-        )  # a number would be copied to the device, which waits for it
+            for end in self.key_bounds(here, grid.S)
+        )  # a Python number would be copied to the device, which synchronises
         return lo, hi
 
     def part(self, lead: Lead) -> Mask:
@@ -122,7 +130,7 @@ class Window(Mask):
         if isinstance(self.offset, Tensor) and self.offset.dim():
             _check_batch(self.offset, grid, f"{type(self).__name__} offset")
 
-    def own_lead(self) -> tuple[int, ...]:
+    def implied_lead(self) -> tuple[int, ...]:
         return tuple(self.offset.shape[:1]) if isinstance(self.offset, Tensor) else ()
 
     def _offset(self, grid: Grid, *, trailing: int) -> int | Tensor:
@@ -134,38 +142,40 @@ class Window(Mask):
 
 
 class Causal(Window):
-    """The present and the past: key j is allowed to a query at position p when j <= p."""
+    """The causal mask: a query at position p sees key j when j <= p."""
 
     def __init__(self, offset: int | Tensor | None = None) -> None:
         super().__init__(None, 0, offset)
 
 
 class Past(Window):
-    """Strictly the past: j < p. The first query of a sequence looks nowhere."""
+    """The strictly causal mask: j < p. The first query of a sequence sees no key."""
 
     def __init__(self, offset: int | Tensor | None = None) -> None:
         super().__init__(None, -1, offset)
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Padding(Mask):
-    """The real keys of each row of the batch: `lengths` (B,) of them, at the left end (padding on the right) or not.
+    """The padding mask: the first `lengths` (B,) keys of each batch row are real; with side="left" the last ones.
 
-    With `queries` (B,), padded queries look nowhere, so that sums over queries count real ones only.
+    With `queries` (B,), padded queries see no key, so that sums over queries count real ones only.
     """
 
     lengths: Tensor
     queries: Tensor | None
     side: str
-    solid = True
+    contiguous = True
+
+    __repr__ = short_repr
 
     def __init__(
         self, lengths: Tensor | Sequence[int], queries: Tensor | Sequence[int] | None = None, side: str = "right"
     ) -> None:
         if side not in ("left", "right"):
-            raise SettingError(f"side={side!r}", "'left' or 'right', where the padding is", where="Padding")
-        object.__setattr__(self, "lengths", _counts(lengths, "lengths"))
-        object.__setattr__(self, "queries", None if queries is None else _counts(queries, "queries"))
+            raise SettingError(f"side={side!r}", "'left' or 'right', the side of the padding", where="Padding")
+        object.__setattr__(self, "lengths", _checked_lengths(lengths, "lengths"))
+        object.__setattr__(self, "queries", None if queries is None else _checked_lengths(queries, "queries"))
         object.__setattr__(self, "side", side)
 
     def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
@@ -188,22 +198,22 @@ class Padding(Mask):
         return Padding(self.lengths[lead[0]], None if self.queries is None else self.queries[lead[0]], self.side)
 
     def check(self, grid: Grid) -> None:
-        for name, counts, most in (("lengths", self.lengths, grid.S), ("queries", self.queries, grid.T)):
+        for name, counts, limit in (("lengths", self.lengths, grid.S), ("queries", self.queries, grid.T)):
             if counts is not None:
                 _check_batch(counts, grid, f"Padding {name}")
-                if _at_hand(counts) and int(counts.max()) > most:
-                    raise ShapeError(f"a length of {int(counts.max())}", f"at most {most}", where=f"Padding {name}")
+                if _is_readable(counts) and int(counts.max()) > limit:
+                    raise ShapeError(f"a length of {int(counts.max())}", f"at most {limit}", where=f"Padding {name}")
 
-    def own_lead(self) -> tuple[int, ...]:
+    def implied_lead(self) -> tuple[int, ...]:
         return tuple(self.lengths.shape)
 
     def _real(self, index: Tensor, counts: Tensor, size: int) -> Tensor:
         return index < counts if self.side == "right" else index >= size - counts
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Documents(Mask):
-    """Only keys of the query's own document, for several texts packed into one row.
+    """A document mask: only keys of the query's document, for several texts packed into one row.
 
     `ids`: the document of each key, (S,) or (B, S). `queries`: of each query, (T,) or (B, T); by default the last T of
     `ids`, as when cached keys lie left of the new ones.
@@ -212,25 +222,27 @@ class Documents(Mask):
     ids: Tensor
     queries: Tensor | None = None
 
+    __repr__ = short_repr
+
     def __post_init__(self) -> None:
         for given in (self.ids, self.ids if self.queries is None else self.queries):
             if not isinstance(given, Tensor):
                 raise DtypeError(f"{type(given).__name__} as ids", "tensors of whole numbers", where="Documents")
 
     def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
-        asking, asked = self.both(grid)
-        return asking[..., rows, None] == asked[..., None, cols]
+        query_ids, key_ids = self.document_ids(grid)
+        return query_ids[..., rows, None] == key_ids[..., None, cols]
 
     def span(self, grid: Grid) -> tuple[Tensor, Tensor]:
-        asking, asked = self.both(grid)
-        names, index = torch.cat([asking, asked], -1).unique(return_inverse=True)
-        asking, asked = index[..., : asking.size(-1)], index[..., asking.size(-1) :]
-        where = torch.arange(grid.S, device=grid.device).expand(asked.shape)
-        first = torch.full((*asked.shape[:-1], len(names)), grid.S, device=grid.device)
+        query_ids, key_ids = self.document_ids(grid)
+        documents, index = torch.cat([query_ids, key_ids], -1).unique(return_inverse=True)
+        query_ids, key_ids = index[..., : query_ids.size(-1)], index[..., query_ids.size(-1) :]
+        where = torch.arange(grid.S, device=grid.device).expand(key_ids.shape)
+        first = torch.full((*key_ids.shape[:-1], len(documents)), grid.S, device=grid.device)
         last = torch.zeros_like(first)
-        first = first.scatter_reduce(-1, asked, where, "amin")
-        last = last.scatter_reduce(-1, asked, where + 1, "amax")
-        return first.gather(-1, asking), last.gather(-1, asking)
+        first = first.scatter_reduce(-1, key_ids, where, "amin")
+        last = last.scatter_reduce(-1, key_ids, where + 1, "amax")
+        return first.gather(-1, query_ids), last.gather(-1, query_ids)
 
     def part(self, lead: Lead) -> Mask:
         return Documents(
@@ -253,24 +265,26 @@ class Documents(Mask):
         if self.queries is None and grid.T > grid.S:
             raise ShapeError(f"{grid.T} queries and ids of {grid.S} keys", "ids of the queries too", where="Documents")
 
-    def own_lead(self) -> tuple[int, ...]:
+    def implied_lead(self) -> tuple[int, ...]:
         return max((tuple(ids.shape[:-1]) for ids in (self.ids, self.queries) if ids is not None), key=len)
 
-    def both(self, grid: Grid) -> tuple[Tensor, Tensor]:
+    def document_ids(self, grid: Grid) -> tuple[Tensor, Tensor]:
         """The document of each query, (..., T), and of each key, (..., S)."""
         queries = self.ids[..., grid.S - grid.T :] if self.queries is None else self.queries
-        asking, asked = (
+        query_ids, key_ids = (
             grid.by_batch(x, trailing=1) if x.dim() > 1 else x.to(grid.device) for x in (queries, self.ids)
         )
-        shape = torch.broadcast_shapes(asking.shape[:-1], asked.shape[:-1])
-        return asking.expand(*shape, -1), asked.expand(*shape, -1)
+        shape = torch.broadcast_shapes(query_ids.shape[:-1], key_ids.shape[:-1])
+        return query_ids.expand(*shape, -1), key_ids.expand(*shape, -1)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dense(Mask):
-    """A boolean tensor that broadcasts to (*lead, T, S), True where a query may look."""
+    """A boolean tensor that broadcasts to (*lead, T, S), True where a query may see the key."""
 
     table: Tensor
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         if not isinstance(self.table, Tensor) or self.table.dtype != torch.bool:
@@ -279,7 +293,7 @@ class Dense(Mask):
                 kind,
                 "booleans",
                 where="masks.Dense",
-                advice="Numbers to add are a DenseBias.",
+                advice="For floats that are added to the scores, use DenseBias.",
             )
 
     def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
@@ -291,12 +305,12 @@ class Dense(Mask):
     def check(self, grid: Grid) -> None:
         check_table(self.table, grid, "masks.Dense")
 
-    def own_lead(self) -> tuple[int, ...]:
+    def implied_lead(self) -> tuple[int, ...]:
         return tuple(self.table.shape[:-2])
 
 
 class Joined(Mask):
-    """Several masks under one word: the parent of All (&) and Any (|)."""
+    """Several masks combined: the base class of All (&) and Any (|)."""
 
     def __init__(self, *masks: Mask) -> None:
         self.masks: tuple[Mask, ...] = tuple(
@@ -312,42 +326,42 @@ class Joined(Mask):
         for mask in self.masks:
             mask.check(grid)
 
-    def own_lead(self) -> tuple[int, ...]:
-        leads = [mask.own_lead() for mask in self.masks]
-        longest = max(leads, key=len)
+    def implied_lead(self) -> tuple[int, ...]:
+        leads = [mask.implied_lead() for mask in self.masks]
+        deepest = max(leads, key=len)
         first = max((lead[0] for lead in leads if lead), default=1)  # lengths (B,) beside a table (1, H, T, S)
-        return (max(first, longest[0]), *longest[1:]) if longest else ()
+        return (max(first, deepest[0]), *deepest[1:]) if deepest else ()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.masks))})"
 
 
 class All(Joined):
-    """Allowed where every one of its masks allows it: a & b."""
+    """The intersection of masks: a & b."""
 
     @property
-    def solid(self) -> bool:  # type: ignore[override]
-        return all(mask.solid for mask in self.masks)
+    def contiguous(self) -> bool:  # type: ignore[override]
+        return all(mask.contiguous for mask in self.masks)
 
     def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
-        return _fold(torch.logical_and, [mask.allowed(rows, cols, grid) for mask in self.masks])
+        return _reduce(torch.logical_and, [mask.allowed(rows, cols, grid) for mask in self.masks])
 
     def span(self, grid: Grid) -> tuple[Tensor, Tensor]:
         los, his = zip(*(mask.span(grid) for mask in self.masks), strict=True)
-        lo, hi = _fold(torch.maximum, los), _fold(torch.minimum, his)
+        lo, hi = _reduce(torch.maximum, los), _reduce(torch.minimum, his)
         return lo, torch.maximum(lo, hi)
 
 
 class Any(Joined):
-    """Allowed where one of its masks allows it: a | b."""
+    """The union of masks: a | b."""
 
     def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
-        return _fold(torch.logical_or, [mask.allowed(rows, cols, grid) for mask in self.masks])
+        return _reduce(torch.logical_or, [mask.allowed(rows, cols, grid) for mask in self.masks])
 
 
 @dataclass(frozen=True)
 class Not(Mask):
-    """Allowed where its mask forbids it: ~a."""
+    """The complement of a mask: ~a."""
 
     mask: Mask
 
@@ -360,37 +374,37 @@ class Not(Mask):
     def check(self, grid: Grid) -> None:
         self.mask.check(grid)
 
-    def own_lead(self) -> tuple[int, ...]:
-        return self.mask.own_lead()
+    def implied_lead(self) -> tuple[int, ...]:
+        return self.mask.implied_lead()
 
     def __invert__(self) -> Mask:
         return self.mask
 
 
-def _fold(join: Callable[[Tensor, Tensor], Tensor], tensors: Sequence[Tensor]) -> Tensor:
+def _reduce(join: Callable[[Tensor, Tensor], Tensor], tensors: Sequence[Tensor]) -> Tensor:
     result = tensors[0]
     for tensor in tensors[1:]:
         result = join(result, tensor)
     return result
 
 
-def _mask(value: object) -> Mask:
+def _require_mask(value: object) -> Mask:
     if isinstance(value, Mask):
         return value
     raise DtypeError(
         f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__,
         "a mask",
         where="masks",
-        advice="A boolean tensor becomes one through masks.Dense(tensor).",
+        advice="masks.Dense(tensor) makes one from a boolean tensor.",
     )
 
 
 def as_mask(mask: object) -> Mask:
     """The mask a user passed, as a Mask: None means Everything()."""
-    return Everything() if mask is None else _mask(mask)
+    return Everything() if mask is None else _require_mask(mask)
 
 
-def _counts(values: Tensor | Sequence[int], name: str) -> Tensor:
+def _checked_lengths(values: Tensor | Sequence[int], name: str) -> Tensor:
     counts = torch.as_tensor(values)
     if counts.dim() != 1 or counts.is_floating_point() or counts.dtype == torch.bool:
         raise ShapeError(
@@ -398,13 +412,13 @@ def _counts(values: Tensor | Sequence[int], name: str) -> Tensor:
             "one integer for each row of the batch, (B,)",
             where=f"Padding {name}",
         )
-    if _at_hand(counts) and int(counts.min()) < 0:
+    if _is_readable(counts) and int(counts.min()) < 0:
         raise SettingError(f"a length of {int(counts.min())}", "lengths of at least 0", where=f"Padding {name}")
     return counts.long()
 
 
-def _at_hand(counts: Tensor) -> bool:
-    """Whether there are numbers to look at, without waiting for a device or cutting a graph that is being compiled."""
+def _is_readable(counts: Tensor) -> bool:
+    """Whether the numbers can be read without waiting for a device or breaking a compiled graph."""
     return counts.device.type == "cpu" and counts.numel() > 0 and not torch.compiler.is_compiling()
 
 

@@ -1,6 +1,6 @@
-"""What attention can report beside its output: Observe says what is wanted, Attended is what comes back.
+"""Attention statistics: Observe requests top-k weights, entropy, received weight, thumbnail; Attended returns them.
 
-The functions at the end define each report from the full weights; kernels that never hold those are tested against
+The functions at the end define each statistic from the full weights; kernels that never hold those are tested against
 them.
 """
 
@@ -13,21 +13,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.inputs import Prepared
+from regard.attention.grid import short_repr
+from regard.attention.inputs import AttentionInputs
 from regard.errors import SettingError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Observe:
-    """What to report. Nothing here changes one bit of the output.
+    """Which statistics to report. Nothing here changes one bit of the output.
 
     top        the k largest weights of each query and the keys they belong to
     entropy    - sum w ln w of each query's weights
     received   the weight each key got, summed over queries
-    thumbnail  (rows, columns): the map shrunk to at most that size, each cell the exact mean of its weights
-    weights    the whole map, T x S
+    thumbnail  (rows, columns): the map downsampled to at most that size, each cell the exact mean of its weights
+    weights    the full map, T x S
     prepared   what any tile of the map can be recomputed from
-    values     what was averaged
+    values     the values that were averaged
     """
 
     top: int = 0
@@ -37,6 +38,8 @@ class Observe:
     weights: bool = False
     prepared: bool = False
     values: bool = False
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         if isinstance(self.top, bool) or not isinstance(self.top, int) or self.top < 0:
@@ -48,13 +51,13 @@ class Observe:
             object.__setattr__(self, "thumbnail", sizes)
 
     def __or__(self, other: Observe) -> Observe:
-        """All that either wants."""
+        """All that either requests."""
         sizes = {size for size in (self.thumbnail, other.thumbnail) if size is not None}
         if len(sizes) > 1:
             raise SettingError(
-                f"thumbnails of {' and '.join(map(str, sorted(sizes)))} at one place",
-                "one size for all listeners",
+                f"Listeners at one place request thumbnails of {' and '.join(map(str, sorted(sizes)))}",
                 where="Observe",
+                advice="Choose one size for all of them.",
             )
         return Observe(
             top=max(self.top, other.top),
@@ -68,21 +71,23 @@ class Observe:
 
     @property
     def statistics(self) -> bool:
-        """Whether anything is wanted that a pass over the map computes."""
+        """Whether any statistic is requested that needs a pass over the map."""
         return bool(self.top or self.entropy or self.received or self.thumbnail)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Top:
     """The k largest weights of each query, (..., T, k), largest first, and their keys; missing ones are 0 and -1."""
 
     values: Tensor
     indices: Tensor
 
+    __repr__ = short_repr
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Attended:
-    """The weighted average and what was observed of it; what nobody asked for is None.
+    """The weighted average and its statistics; what was not requested is None.
 
     output (..., T, Dv) in the values' dtype; lse (..., T) and everything else in float32 (float64 for float64).
     """
@@ -95,11 +100,13 @@ class Attended:
     received: Tensor | None = None
     thumbnail: Tensor | None = None
     weights: Tensor | None = None
-    prepared: Prepared | None = None
+    prepared: AttentionInputs | None = None
     values: Tensor | None = None
 
-    def only(self, observe: Observe) -> Attended:
-        """The same, without what `observe` did not ask for."""
+    __repr__ = short_repr
+
+    def restrict(self, observe: Observe) -> Attended:
+        """The same, without what `observe` does not request."""
         top = self.top
         if top is not None:
             top = Top(top.values[..., : observe.top], top.indices[..., : observe.top]) if observe.top else None
@@ -108,22 +115,22 @@ class Attended:
         }
         return replace(self, top=top, **unwanted)
 
-    def with_inputs(self, inputs: Prepared, v: Tensor, observe: Observe) -> Attended:
-        """The same, with what it was computed from, as far as that is asked for."""
+    def with_inputs(self, inputs: AttentionInputs, v: Tensor, observe: Observe) -> Attended:
+        """The same, with the inputs and values that `observe` requests."""
         if not observe.prepared and not observe.values:
             return self
         return replace(
             self,
-            prepared=inputs.kept(self.lse) if observe.prepared else None,
+            prepared=inputs.detached(self.lse) if observe.prepared else None,
             values=v.detach() if observe.values else None,
         )
 
 
-def describe(weights: Tensor, hidden: Tensor, observe: Observe) -> Mapping[str, Any]:
+def attention_statistics(weights: Tensor, hidden: Tensor, observe: Observe) -> Mapping[str, Any]:
     """The statistics of a whole map (..., T, S): the definition of each. `hidden`: keys that a query may not see."""
     seen = weights.detach()
     return {
-        "top": top_of(seen, hidden, observe.top) if observe.top else None,
+        "top": top_k(seen, hidden, observe.top) if observe.top else None,
         "entropy": torch.special.entr(seen).sum(-1) if observe.entropy else None,
         "received": seen.sum(-2) if observe.received else None,
         "thumbnail": thumbnail_of(seen, *observe.thumbnail) if observe.thumbnail else None,
@@ -131,15 +138,15 @@ def describe(weights: Tensor, hidden: Tensor, observe: Observe) -> Mapping[str, 
     }
 
 
-def top_of(weights: Tensor, hidden: Tensor, k: int) -> Top:
+def top_k(weights: Tensor, hidden: Tensor, k: int) -> Top:
     """The k largest of each row, ties lowest index first; a key that is hidden is never among them."""
     ranked = weights.masked_fill(hidden, -1.0)
     values, indices = ranked.sort(dim=-1, descending=True, stable=True)
-    return whole_top(values[..., :k], indices[..., :k], k)
+    return pad_top(values[..., :k], indices[..., :k], k)
 
 
-def whole_top(values: Tensor, indices: Tensor, k: int) -> Top:
-    """Top from at most k sorted candidates, in which hidden keys have a value below 0."""
+def pad_top(values: Tensor, indices: Tensor, k: int) -> Top:
+    """Top from at most k sorted candidates, where hidden keys have a negative value."""
     missing = k - values.size(-1)
     if missing:
         values, indices = (torch.nn.functional.pad(x, (0, missing), value=-1) for x in (values, indices))
@@ -149,14 +156,14 @@ def whole_top(values: Tensor, indices: Tensor, k: int) -> Top:
 def thumbnail_of(weights: Tensor, rows: int, cols: int) -> Tensor:
     """The mean weight of every cell; query i is in row floor(i R / T), key j in column floor(j C / S)."""
     T, S = weights.shape[-2:]
-    in_row = cells(T, rows, weights)
-    in_col = cells(S, cols, weights)
-    share = in_row.sum(-1, keepdim=True) * in_col.sum(-1)  # how many weights each cell holds, (R, C)
-    return in_row @ weights @ in_col.mT / share
+    in_row = cell_assignment(T, rows, weights)
+    in_col = cell_assignment(S, cols, weights)
+    cell_sizes = in_row.sum(-1, keepdim=True) * in_col.sum(-1)  # how many weights each cell holds, (R, C)
+    return in_row @ weights @ in_col.mT / cell_sizes
 
 
-def cells(size: int, most: int, like: Tensor) -> Tensor:
-    """(cells, size) of ones and zeros: which of `size` places belongs to which of at most `most` cells."""
-    count = min(size, most)
+def cell_assignment(size: int, limit: int, like: Tensor) -> Tensor:
+    """(cells, size) of ones and zeros: which of `size` places belongs to which of at most `limit` cells."""
+    count = min(size, limit)
     place = torch.arange(size, device=like.device)
     return (place * count // max(size, 1) == torch.arange(count, device=like.device)[:, None]).to(like.dtype)

@@ -1,8 +1,8 @@
-"""How well does a key fit a query? A score compares pairs: score(q, k) -> (..., T, S).
+"""Attention scores (dot product, scaled dot product, bilinear, additive attention, cosine): score(q, k) -> (..., T, S).
 
-Each score does its work in two steps: `prepare` looks once at every query and every key, `compare` looks at every
-pair of prepared ones. What a pair gets depends on that pair alone, so any part of the map can be computed by itself,
-and a score that compares by dot product (Dot and its children) runs on every fast kernel.
+Each score works in two steps: `prepare` takes every query and every key once, `compare` takes every pair of prepared
+ones. The score of a pair depends on that pair alone, so any part of the map can be computed by itself, and a score that
+compares by dot product (Dot and its children) runs on every fast kernel.
 
 Letters: T queries, S keys, Dq and Dk their widths.
 """
@@ -19,7 +19,7 @@ from regard.errors import DtypeError, SettingError, ShapeError
 
 
 class Score(nn.Module, ABC):
-    """The common sentence of all scores: prepare each, then compare pairs."""
+    """The base class of all scores: prepare queries and keys, then compare pairs."""
 
     by_pair = True  # False: the score must see all leading dimensions (heads, batch) at once
     finite = True  # False: it may give -inf, which hides a key
@@ -33,18 +33,18 @@ class Score(nn.Module, ABC):
         return q
 
     def keys(self, k: Tensor) -> Tensor:
-        """What `compare` needs of each key: prepared once where many queries come one after another, see Ready."""
+        """What `compare` needs of each key; PreparedKeys keep it where queries come one after another."""
         return k
 
     @abstractmethod
     def compare(self, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
         """Scores (..., T, S) of prepared queries and keys, in a tensor that the caller may overwrite.
 
-        `out`: memory of the right shape that may be used for it; those that cannot leave it alone.
+        `out`: memory of the right shape that may hold the result; not every score uses it.
         """
 
     def pair_size(self, k: Tensor) -> int:
-        """How many numbers `compare` holds for one pair of prepared queries and keys."""
+        """How many numbers `compare` holds for one pair of a query and a key."""
         return 1
 
     def forward(self, q: Tensor, k: Tensor) -> Tensor:
@@ -73,9 +73,9 @@ class Dot(Score):
 
 
 class ScaledDot(Dot):
-    """score = q.k / sqrt(Dk): dot products of wide vectors grow like sqrt(Dk), which would freeze the softmax.
+    """score = q.k / sqrt(Dk) (scaled dot-product attention): unscaled, dot products grow like sqrt(Dk) and saturate it.
 
-    `scale` replaces 1 / sqrt(Dk): a small one is a hot, nearly uniform attention, a large one a cold, nearly hard one.
+    `scale` replaces 1 / sqrt(Dk): a small one gives a nearly uniform attention, a large one a nearly hard one.
     """
 
     def __init__(self, scale: float | None = None) -> None:
@@ -99,7 +99,7 @@ class Bilinear(Dot):
 
     def queries(self, q: Tensor) -> Tensor:
         _expect_width(q, self.weight.size(0), "queries", "Bilinear")
-        return wide(q) @ wide(self.weight)
+        return upcast(q) @ upcast(self.weight)
 
     def keys(self, k: Tensor) -> Tensor:
         _expect_width(k, self.weight.size(1), "keys", "Bilinear")
@@ -119,10 +119,10 @@ class Cosine(Dot):
         self.temperature = float(temperature)
 
     def queries(self, q: Tensor) -> Tensor:
-        return _direction(q)
+        return _normalised(q)
 
     def keys(self, k: Tensor) -> Tensor:
-        return _direction(k)
+        return _normalised(k)
 
     def scale(self, width: int) -> float:
         return 1 / self.temperature
@@ -132,7 +132,7 @@ class Cosine(Dot):
 
 
 class Additive(Score):
-    """score = v.tanh(Wq q + Wk k): Bahdanau's, and Luong's "concat" with W = [Wq Wk] cut in two."""
+    """Additive attention, score = v.tanh(Wq q + Wk k): Bahdanau's, and Luong's "concat" with W = [Wq Wk]."""
 
     def __init__(self, dim: int, hidden: int, keys: int | None = None) -> None:
         super().__init__()
@@ -142,18 +142,18 @@ class Additive(Score):
 
     def queries(self, q: Tensor) -> Tensor:
         _expect_width(q, self.query.in_features, "queries", "Additive")
-        return nn.functional.linear(wide(q), wide(self.query.weight))
+        return nn.functional.linear(upcast(q), upcast(self.query.weight))
 
     def keys(self, k: Tensor) -> Tensor:
         _expect_width(k, self.key.in_features, "keys", "Additive")
-        return nn.functional.linear(wide(k), wide(self.key.weight))
+        return nn.functional.linear(upcast(k), upcast(self.key.weight))
 
     def compare(self, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
-        # tanh(x) = 2 sigmoid(2 x) - 1: this is where an additive score spends its time, and on a CPU a sigmoid is
-        # six times as quick
+        # tanh(x) = 2 sigmoid(2 x) - 1: an additive score spends its time here, and on a CPU a sigmoid is six times as
+        # fast
         vector = self.vector.to(q.dtype)
-        opened = (q.unsqueeze(-2) + k.unsqueeze(-3)).mul_(2).sigmoid_()
-        return opened @ (2 * vector) - vector.sum()
+        activated = (q.unsqueeze(-2) + k.unsqueeze(-3)).mul_(2).sigmoid_()
+        return activated @ (2 * vector) - vector.sum()
 
     def pair_size(self, k: Tensor) -> int:
         return k.size(-1)
@@ -173,8 +173,8 @@ class Match(Score):
         return k.size(-1)
 
 
-class Custom(Score):
-    """Anybody's function (q, k) -> (..., T, S) as a score; `attend` wraps callables in it."""
+class CustomScore(Score):
+    """A user's function (q, k) -> (..., T, S) as a score; `attend` wraps callables in it."""
 
     by_pair = False  # it may hold a parameter per head
     finite = False
@@ -185,40 +185,40 @@ class Custom(Score):
 
     def compare(self, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
         scores = self.function(q, k)
-        asked = (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), q.size(-2), k.size(-2))
-        if not isinstance(scores, Tensor) or tuple(scores.shape) != asked:
-            came = f"shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
-            raise ShapeError(came, f"a tensor of shape {asked}", where=f"score {self.function!r}")
+        expected = (*torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]), q.size(-2), k.size(-2))
+        if not isinstance(scores, Tensor) or tuple(scores.shape) != expected:
+            given = f"shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
+            raise ShapeError(given, f"a tensor of shape {expected}", where=f"score {self.function!r}")
         return scores.to(q.dtype, copy=not torch.is_grad_enabled())
 
 
-_USUAL = ScaledDot()
+_DEFAULT = ScaledDot()
 
 
 def as_score(score: object) -> Score:
     """The score a user passed, as a Score: None means ScaledDot(), a callable is wrapped."""
     if score is None:
-        return _USUAL
+        return _DEFAULT
     if isinstance(score, Score):
         return score
     if callable(score) and not isinstance(score, type):
-        return Custom(score)
+        return CustomScore(score)
     raise DtypeError(f"score={score!r}", "a score such as ScaledDot(), or a callable (q, k) -> scores", where="attend")
 
 
-def _direction(x: Tensor) -> Tensor:
-    """x at length 1; measured in float32 at least, since the square of a half-precision number may not fit one."""
-    return nn.functional.normalize(wide(x), dim=-1).to(x.dtype)
+def _normalised(x: Tensor) -> Tensor:
+    """x normalised to length 1, in float32 at least, since the square of a half-precision number may overflow."""
+    return nn.functional.normalize(upcast(x), dim=-1).to(x.dtype)
 
 
-def wide(x: Tensor) -> Tensor:
-    """x in float32 at least: a product of half-precision numbers may be larger than they can be."""
+def upcast(x: Tensor) -> Tensor:
+    """x in float32 at least: a product of half-precision numbers may overflow."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _same_width(q: Tensor, k: Tensor, *, where: str) -> None:
     if not q.size(-1) and not k.size(-1):
-        raise ShapeError("queries and keys of width 0", "at least one number in each", where=where)
+        raise ShapeError("queries and keys of width 0", "a width of at least 1", where=where)
     if q.size(-1) != k.size(-1):
         raise ShapeError(
             f"queries of width {q.size(-1)} and keys of width {k.size(-1)}",

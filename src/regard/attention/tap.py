@@ -1,8 +1,8 @@
-"""Named points where anyone curious may listen, and say something back.
+"""Taps: named hook points of attention, where listeners see each call and may replace its weights.
 
-A model attends through a Tap instead of calling `attend` itself. While nobody listens the two are the same, and
-nothing is kept anywhere; inside `with capture(model) as heard:` every call is reported. Who listens is known to the
-context alone (a ContextVar), never to the model.
+A model attends through a Tap instead of calling `attend` itself. Without listeners the two are the same, and nothing is
+stored anywhere; inside `with capture(model) as heard:` every call is reported. The listeners are known to the context
+alone (a ContextVar), never to the model.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import partial, reduce
 from operator import or_
@@ -23,129 +24,136 @@ from torch import Tensor, nn
 
 from regard.attention.attend import attend, average
 from regard.attention.grid import Grid
-from regard.attention.inputs import own_precision
+from regard.attention.inputs import autocast_disabled
 from regard.attention.kernels.recurrent import PreparedKeys
-from regard.attention.observe import Attended, Observe, describe
+from regard.attention.observe import Attended, Observe, attention_statistics
 from regard.errors import PlaceError, ShapeError
 
-Hear = Callable[[str, Attended], Tensor | None]
-"""What a listener does with (place, what was attended there); returned weights (..., T, S) take the place of those."""
+OnAttention = Callable[[str, Attended], Tensor | None]
+"""Called with (place, what was attended there); weights (..., T, S) that it returns replace those of the call."""
 
 
 @dataclass(frozen=True)
-class Listener:
-    """Someone who listens at some taps: what they want to know, and what they do with it.
+class TapListener:
+    """A listener at some taps: what it observes, and the function that it calls with that.
 
-    `replaces`: whether `hear` may return weights. A call that only reports is computed as if nobody listened.
+    `replaces`: whether `on_attention` may return weights. A call that only reports is computed as if nobody listened.
     """
 
     places: Mapping[nn.Module, str]
     observe: Observe
-    hear: Hear
+    on_attention: OnAttention
     replaces: bool = True
 
 
-_NOTHING = Observe()
-MOST_NAMED = 40  # places that an error lists
+_OBSERVE_NOTHING = Observe()
+MAX_LISTED = 40  # places that an error lists
 
-_listeners: ContextVar[tuple[Listener, ...]] = ContextVar("regard_listeners", default=())
-_counting = Lock()
-_open = 0  # how many blocks let somebody hear, in all contexts together
-_anybody = False  # whether there are any: compilers know how to watch a global, not a ContextVar
+_listeners: ContextVar[tuple[TapListener, ...]] = ContextVar("regard_listeners", default=())
+_lock = Lock()
+_listener_count = 0  # in all contexts together
+_any_listeners = False  # whether there are any: compilers can guard on a global, not on a ContextVar
 
 
 class Tap(nn.Module):
     """`attend` with a name: the path of the module that owns it, as in "decoder.3.cross"."""
 
     def forward(self, q: Tensor, k: Tensor | PreparedKeys, v: Tensor | None = None, **how: Any) -> Attended:
-        if not is_heard(self):
+        if not has_listeners(self):
             return attend(q, k, v, **how)
-        own = how.pop("observe", None) or _NOTHING
+        observe = how.pop("observe", None) or _OBSERVE_NOTHING
         values = k.values if isinstance(k, PreparedKeys) else k if v is None else v
         compute = partial(attend, q, k, v, **how)
-        return report(self, lambda observe: compute(observe=observe), values, how.get("dropout", 0.0), own)
+        return dispatch(self, lambda observe: compute(observe=observe), values, how.get("dropout", 0.0), observe)
 
     @property
-    def heard(self) -> bool:
-        """Whether anybody hears this tap now."""
-        return is_heard(self)
+    def has_listeners(self) -> bool:
+        """Whether anybody listens to this tap now."""
+        return has_listeners(self)
 
     @property
-    def replaceable(self) -> bool:
-        """Whether somebody may answer with other weights. Who computes an average by another way must ask first."""
-        return _anybody and any(one.replaces and self in one.places for one in _listeners.get())
+    def is_replaceable(self) -> bool:
+        """Whether a listener may replace the weights. Code that computes the average another way must ask first."""
+        return _any_listeners and any(one.replaces and self in one.places for one in _listeners.get())
 
     def report(self, compute: Callable[[Observe], Attended], v: Tensor) -> None:
-        """Tell the listeners of a call that was computed elsewhere, and that none of them may replace."""
-        report(self, compute, v)
+        """Report to the listeners a call that was computed elsewhere, and that none of them may replace."""
+        dispatch(self, compute, v)
 
 
-def is_heard(who: nn.Module) -> bool:
+def has_listeners(module: nn.Module) -> bool:
     """Whether anybody listens to this module now."""
-    return _anybody and any(who in listener.places for listener in _listeners.get())
+    return _any_listeners and any(module in listener.places for listener in _listeners.get())
 
 
-def report(
-    who: nn.Module,
+def dispatch(
+    module: nn.Module,
     compute: Callable[[Observe], Attended],
     v: Tensor,
     dropout: float = 0.0,
-    own: Observe = _NOTHING,
+    observe: Observe = _OBSERVE_NOTHING,
 ) -> Attended:
-    """Compute what a module attends to with all that its listeners want to know, let them hear it and answer.
+    """Compute what a module attends to with all that its listeners observe, and pass it to them; they may replace the
+    weights.
 
-    `v` (..., S, Dv) and `dropout`: for the average, if somebody answers with other weights. `own`: what the module
-    itself wants to know.
+    `v` (..., S, Dv) and `dropout`: for the average by replaced weights. `observe`: what the module itself observes.
     """
-    listeners = [listener for listener in _listeners.get() if who in listener.places]
-    wanted = reduce(or_, (listener.observe for listener in listeners), own)
+    listeners = [listener for listener in _listeners.get() if module in listener.places]
+    wanted = reduce(or_, (listener.observe for listener in listeners), observe)
     got = compute(wanted)
     for listener in listeners:
-        reply = listener.hear(listener.places[who], got.only(listener.observe))
-        if reply is not None:
-            got = _replaced(got, reply, v, dropout, wanted)
-    return got.only(own)
+        weights = listener.on_attention(listener.places[module], got.restrict(listener.observe))
+        if weights is not None:
+            got = _with_weights(got, weights, v, dropout, wanted)
+    return got.restrict(observe)
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
-    """Let this listener hear, and answer, until the block ends."""
+def listen(listener: TapListener) -> Iterator[None]:
+    """Call this listener at its taps until the block ends."""
     token = _listeners.set((*_listeners.get(), listener))
-    _opened(+1)
+    _count_listeners(+1)
     try:
-        with _uncompiled():
+        with _eager():
             yield
     finally:
-        _opened(-1)
+        _count_listeners(-1)
         _listeners.reset(token)
 
 
-def _uncompiled() -> AbstractContextManager[object]:
-    """Inside, what was compiled runs as it is written: a graph that was made when nobody listened has no ears."""
+def _eager() -> AbstractContextManager[object]:
+    """Inside, compiled code runs eagerly: a graph that was compiled without listeners does not report."""
     compiled = "torch._dynamo" in sys.modules  # slow to import, and whoever compiles has done it
     return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
 
 
-def _opened(more: int) -> None:
-    global _open, _anybody
-    with _counting:
-        _open += more
-        _anybody = _open > 0
+def _count_listeners(change: int) -> None:
+    global _listener_count, _any_listeners
+    with _lock:
+        _listener_count += change
+        _any_listeners = _listener_count > 0
 
 
 def places_of(model: nn.Module, places: str | Sequence[str] = "*") -> dict[nn.Module, str]:
-    """The modules of a model that may be heard at places that match a pattern (as in file names) or one of several.
+    """The modules of a model whose attention can be captured at places that match a glob pattern, or one of several.
 
-    They are its taps; in a model without any, whichever module calls torch's attention, so all of them.
+    They are its taps; in a model without taps, whichever module calls torch's attention, so all of them.
     """
     patterns = [places] if isinstance(places, str) else list(places)
     everywhere = taps_of(model) or {module: path for path, module in model.named_modules()}
     for pattern in patterns:
         if not any(fnmatchcase(place, pattern) for place in everywhere.values()):
-            known = list(everywhere.values())
-            some = ", ".join(known if len(known) <= MOST_NAMED else [*known[:MOST_NAMED], "..."])
-            raise PlaceError(f"places {pattern!r}, which match nothing", f"some of {some}", where="capture")
-    return {who: at for who, at in everywhere.items() if any(fnmatchcase(at, pattern) for pattern in patterns)}
+            raise _unmatched(pattern, list(everywhere.values()))
+    return {module: at for module, at in everywhere.items() if any(fnmatchcase(at, pattern) for pattern in patterns)}
+
+
+def _unmatched(pattern: str, places: list[str]) -> PlaceError:
+    """The error for a pattern that matches no place."""
+    patterns = {f"*.{place.rpartition('.')[2]}" for place in places}
+    near = get_close_matches(pattern, [*places, *sorted(patterns)], n=1)
+    suggestion = f"Did you mean {near[0]!r}? " if near else ""
+    listed = ", ".join(places if len(places) <= MAX_LISTED else [*places[:MAX_LISTED], "..."])
+    return PlaceError(f"No place matches {pattern!r}", where="capture", advice=f"{suggestion}Places: {listed}.")
 
 
 def taps_of(model: nn.Module) -> dict[nn.Module, str]:
@@ -158,14 +166,14 @@ def _place(path: str) -> str:
     return path.removesuffix("tap").removesuffix(".") if path.split(".")[-1] == "tap" else path
 
 
-def _replaced(got: Attended, weights: Tensor, v: Tensor, dropout: float, observe: Observe) -> Attended:
-    """The same call with other weights: output and statistics follow them; lse stays what the scores said."""
-    asked = (*got.lse.shape, v.size(-2))
-    if tuple(weights.shape) != asked:
-        raise ShapeError(f"replacement weights of shape {tuple(weights.shape)}", f"{asked}", where="Tap")
+def _with_weights(got: Attended, weights: Tensor, v: Tensor, dropout: float, observe: Observe) -> Attended:
+    """The same call with other weights: output and statistics follow them; lse stays that of the scores."""
+    expected = (*got.lse.shape, v.size(-2))
+    if tuple(weights.shape) != expected:
+        raise ShapeError(f"replacement weights of shape {tuple(weights.shape)}", f"{expected}", where="Tap")
     grid = Grid(tuple(got.lse.shape[:-1]), got.lse.size(-1), v.size(-2), v.device)
     weights = weights.to(got.lse.dtype)
-    with own_precision(v):
+    with autocast_disabled(v):
         output = average(nn.functional.dropout(weights, dropout), v, grid)
     hidden = weights == 0
-    return replace(got, output=output, **describe(weights, hidden, observe))
+    return replace(got, output=output, **attention_statistics(weights, hidden, observe))

@@ -1,4 +1,4 @@
-"""The command line: one thin file a verb, and one place where errors turn into words and exit codes."""
+"""The command line: one thin file per verb, and the handling of errors and exit codes."""
 
 import sys
 import warnings
@@ -30,49 +30,52 @@ from regard.cli import (
     train,
     translate,
 )
+from regard.cli.command import CONTEXT, Command
 from regard.errors import RegardError, RunWarning
 
 # Verb files keep torch, numpy and matplotlib inside their functions, so that `regard --help` stays quick.
 app = typer.Typer(
     name="regard",
-    help="Attention: train it, use it, see it, test it.",
-    epilog="`regard VERB --help` says what a verb takes.",
+    help="Attention models: train, use, view and test them.",
+    epilog="`regard VERB -h` shows the arguments and options of a verb.",
+    context_settings=CONTEXT,
+    subcommand_metavar="VERB ...",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: loading rich would take longer than all the rest
 )
-app.command("demo")(demo.demo)
-app.command("lookup")(lookup.lookup)
-app.command("corpus")(corpus.corpus)
+app.command("demo", cls=Command)(demo.demo)
+app.command("lookup", cls=Command)(lookup.lookup)
+app.command("corpus", cls=Command)(corpus.corpus)
 app.add_typer(tokenize.app, name="tokenize")
-app.command("train")(train.train)
-app.command("curves")(curves.curves)
-app.command("translate")(translate.translate)
-app.command("align")(align.align)
-app.command("generate")(generate.generate)
-app.command("look")(look.look)
-app.command("atlas")(atlas.atlas)
-app.command("audit")(audit.audit)
-app.command("serve")(serve.serve)
-app.command("fill")(fill.fill)
-app.command("classify")(classify.classify)
-app.command("embed")(embed.embed)
-app.command("score")(score.score)
-app.command("import")(import_.import_)
-app.command("export")(export.export)
-app.command("prune")(prune.prune)
+app.command("train", cls=Command)(train.train)
+app.command("curves", cls=Command)(curves.curves)
+app.command("translate", cls=Command)(translate.translate)
+app.command("align", cls=Command)(align.align)
+app.command("generate", cls=Command)(generate.generate)
+app.command("look", cls=Command)(look.look)
+app.command("atlas", cls=Command)(atlas.atlas)
+app.command("audit", cls=Command)(audit.audit)
+app.command("serve", cls=Command)(serve.serve)
+app.command("fill", cls=Command)(fill.fill)
+app.command("classify", cls=Command)(classify.classify)
+app.command("embed", cls=Command)(embed.embed)
+app.command("score", cls=Command)(score.score)
+app.command("import", cls=Command)(import_.import_)
+app.command("export", cls=Command)(export.export)
+app.command("prune", cls=Command)(prune.prune)
 
 
 @dataclass
-class Settings:
-    """What the options before the verb say; it outlives the verb, so that a failure can be shown accordingly."""
+class GlobalOptions:
+    """The options before the verb; they outlive the verb, so that `main` can report a failure accordingly."""
 
     debug: bool = False
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"regard {__version__}")
         raise typer.Exit
 
@@ -80,18 +83,18 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def options(
     context: typer.Context,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback when something fails.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that stand before the verb."""
-    context.ensure_object(Settings).debug = debug
+    """The options before the verb."""
+    context.ensure_object(GlobalOptions).debug = debug
     warnings.showwarning = _show_warning  # type: ignore[assignment]
 
 
 def _show_warning(message: Warning | str, kind: type[Warning], name: str, line: int, *more: Any) -> None:
-    """Warnings of ours in one line, as errors are; those of others as Python shows them."""
+    """Show regard's warnings in one line, other warnings as Python does."""
     if issubclass(kind, RunWarning):
         typer.echo(f"regard: {message}", err=True)
     else:
@@ -99,8 +102,8 @@ def _show_warning(message: Warning | str, kind: type[Warning], name: str, line: 
 
 
 def main() -> None:
-    """Run the command line. Exit codes: 0 done, 1 unexpected failure, 2 something the user can mend, 130 Ctrl-C."""
-    settings = Settings()
+    """Run the command line. Exit codes: 0 success, 1 unexpected error, 2 an error the user can fix, 130 Ctrl-C."""
+    settings = GlobalOptions()
     try:
         app(obj=settings, prog_name="regard")
     except KeyboardInterrupt:
@@ -110,7 +113,7 @@ def main() -> None:
             raise
         typer.echo(f"regard: {error}", err=True)
         sys.exit(2)
-    except Exception as error:  # the last resort; --debug shows it in full
+    except Exception as error:  # --debug shows it in full
         if settings.debug:
             raise
         typer.echo(f"regard: {_one_line(error)}; `regard --debug VERB ...` shows the traceback", err=True)
@@ -118,6 +121,6 @@ def main() -> None:
 
 
 def _one_line(error: Exception) -> str:
-    """The exception's name and the first line of what it says."""
-    said = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    """The name of the exception and the first line of its message."""
+    message = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

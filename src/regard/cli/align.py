@@ -1,4 +1,4 @@
-"""`regard align`: which word answers to which in sentences and translations that are given, and how right that is."""
+"""`regard align`: word alignments from attention, symmetrisation, and the alignment error rate (AER)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class By(StrEnum):
+class Weights(StrEnum):
     raw = "raw"
     norm = "norm"
 
 
-class Merge(StrEnum):
+class Symmetrization(StrEnum):
     intersection = "intersection"
     union = "union"
     grow_diag = "grow-diag"
@@ -33,94 +33,134 @@ class Merge(StrEnum):
 
 
 def align(
-    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A model that translates: its folder.")] = None,
+    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="Run folder of a translation model.")] = None,
     source: Annotated[
-        Path | None, typer.Argument(metavar="SRC", help="A file, a sentence a line; - is standard input.")
+        Path | None,
+        typer.Argument(metavar="SRC", help="File of source sentences, one per line; - reads standard input."),
     ] = None,
-    target: Annotated[Path | None, typer.Argument(metavar="TGT", help="Its translations, a line each.")] = None,
+    target: Annotated[Path | None, typer.Argument(metavar="TGT", help="File of their translations.")] = None,
     gold: Annotated[
-        Path | None, typer.Option("--gold", help="Gold links (i-j sure, ipj possible): prints AER.")
+        Path | None,
+        typer.Option("--gold", metavar="FILE", help="Gold alignments (i-j sure, ipj possible); prints the AER."),
     ] = None,
-    first: Annotated[int, typer.Option("--first", min=0, max=1, help="What gold links count words from.")] = 0,
+    index_base: Annotated[
+        int, typer.Option("--index-base", metavar="N", min=0, max=1, help="Index of the first word in --gold.")
+    ] = 0,
     threshold: Annotated[
-        float, typer.Option(min=0, max=1, help="A share that links a source word to its best target word too.")
+        float,
+        typer.Option(
+            "--threshold",
+            metavar="NUMBER",
+            min=0,
+            max=1,
+            help="Weight from which a source word gets its best link too.",
+        ),
     ] = 0.2,
-    balance: Annotated[
-        bool, typer.Option("--balance/--raw", help="Let words compete for each other, or take the map as it is.")
+    use_sinkhorn: Annotated[
+        bool,
+        typer.Option("--sinkhorn/--no-sinkhorn", help="Normalise the map over both rows and columns (Sinkhorn)."),
     ] = True,
     place: Annotated[
         str | None,
-        typer.Option(help="Where to look: decoder.1.cross, with heads decoder.1.cross/0,3; best: half of --gold says."),
+        typer.Option(
+            "--place",
+            metavar="NAME",
+            help="Attention module, such as decoder.1.cross, or heads of it, decoder.1.cross/0,3; "
+            "best: chosen by AER on the first half of --gold.",
+        ),
     ] = None,
-    reading: Annotated[By, typer.Option(help="Weights as they are, or times the norm of what they let through.")] = (
-        By.raw
-    ),
+    weights: Annotated[
+        Weights,
+        typer.Option(
+            "--weights", metavar="NAME", help="raw: attention weights; norm: times the norms of the value vectors."
+        ),
+    ] = Weights.raw,
     shift: Annotated[
-        bool, typer.Option("--shift", help="Look for a word in the step that has read it, not in that which writes it.")
+        bool, typer.Option("--shift", help="Take the attention of the step after the word, whose input it is.")
     ] = False,
-    back: Annotated[
-        Path | None, typer.Option(help="A model that translates the other way; with --found, a file of its links.")
+    reverse: Annotated[
+        Path | None,
+        typer.Option(
+            "--reverse", metavar="RUN", help="Run folder of the reverse model; with --links, a file of links."
+        ),
     ] = None,
-    merge: Annotated[Merge, typer.Option(help="How the links of both directions become one.")] = (
-        Merge.grow_diag_final_and
-    ),
-    found: Annotated[Path | None, typer.Option(help="A file of links, 0-0 1-2 a line, instead of a model.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print an object a line, or the measures as one.")] = False,
+    symmetrize: Annotated[
+        Symmetrization,
+        typer.Option(
+            "--symmetrize",
+            metavar="NAME",
+            help="With --reverse: intersection, union, grow-diag, grow-diag-final or grow-diag-final-and.",
+        ),
+    ] = Symmetrization.grow_diag_final_and,
+    links: Annotated[
+        Path | None,
+        typer.Option("--links", metavar="FILE", help="Alignments from a file (0-0 1-2 per line) instead of a model."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per pair; with --gold, one in all.")
+    ] = False,
 ) -> None:
-    """Print the word links of each pair as 0-0 1-2, read off the attention that a model pays while it is made to write
-    the given translation; with --gold, their precision, recall and alignment error rate."""
+    """Print word alignments from attention, and their AER.
+
+    The model scores each given translation (teacher forcing), and the links are read from its attention, as 0-0 1-2.
+    With --gold, prints precision, recall and alignment error rate instead.
+    """
     from regard.cli.progress_ui import progress_bar
     from regard.inspection import (
         BEST,
-        Aligning,
+        AlignmentExtractor,
         Alignments,
         align as aligned,
-        as_it_is,
-        balanced,
-        both_ways,
         evaluate_links,
+        sinkhorn,
+        symmetrize_aligned,
+        unnormalized,
     )
 
-    truths = None if gold is None else _gold(gold, first)
-    if found is not None:
+    truths = None if gold is None else _gold(gold, index_base)
+    if links is not None:
         if run is not None:
-            raise SettingError(f"{run} and --found {found}", "one of the two", where="regard align")
-        read = _read(found)
+            raise SettingError("Give either RUN or --links, not both", where="align")
+        read = _read_alignments(links)
         if gold is not None and truths is not None:
-            _same_length(found, read, gold, truths)
-        if back is not None:
-            read = both_ways(read, _same_length(found, read, back, _read(back)), merge)
+            _same_length(links, read, gold, truths)
+        if reverse is not None:
+            read = symmetrize_aligned(read, _same_length(links, read, reverse, _read_alignments(reverse)), symmetrize)
         made = Alignments(read, None if truths is None else evaluate_links([one.links for one in read], truths))
     else:
         if run is None or source is None or target is None:
-            raise SettingError("not all of RUN SRC TGT", "all three, or --found FILE", where="regard align")
+            raise SettingError("RUN, SRC and TGT are required, unless --links is given", where="align")
         pairs = _pairs(source, target)
         if gold is not None and truths is not None:
             _same_length(source, pairs, gold, truths)
         if place == BEST and (truths is None or len(pairs) < 2):
-            raise SettingError(f"--place {BEST}", "--gold with two lines or more", where="regard align")
-        how = Aligning(place, reading.value, shift, balanced if balance else as_it_is, threshold)
-        with progress_bar("pairs", None if place == BEST else (1 + bool(back)) * len(pairs), hidden=as_json) as tell:
-            made = aligned(run, pairs, how, gold=truths, back=back, merge=merge, tell=tell)
+            raise SettingError(f"--place {BEST} needs --gold with at least two lines", where="align")
+        how = AlignmentExtractor(place, weights.value, shift, sinkhorn if use_sinkhorn else unnormalized, threshold)
+        with progress_bar(
+            "pairs", None if place == BEST else (1 + bool(reverse)) * len(pairs), hidden=as_json
+        ) as advance:
+            made = aligned(
+                run, pairs, how, gold=truths, reverse_model=reverse, symmetrization=symmetrize, on_progress=advance
+            )
     _print(made, as_json)
 
 
 def _pairs(source: Path, target: Path) -> list[tuple[str, str]]:
-    from regard.cli.inputs import lines_of
+    from regard.cli.inputs import read_lines
 
-    sources = lines_of(source)
-    return list(zip(sources, _same_length(source, sources, target, lines_of(target)), strict=True))
+    sources = read_lines(source)
+    return list(zip(sources, _same_length(source, sources, target, read_lines(target)), strict=True))
 
 
 def _gold(path: Path, first: int) -> list[Gold]:
-    from regard.cli.inputs import lines_of
+    from regard.cli.inputs import read_lines
     from regard.inspection import read_gold
 
-    return [read_gold(line, f"{path}:{number}", first) for number, line in enumerate(lines_of(path), start=1)]
+    return [read_gold(line, f"{path}:{number}", first) for number, line in enumerate(read_lines(path), start=1)]
 
 
-def _read(path: Path) -> list[Aligned]:
-    """Links from a file."""
+def _read_alignments(path: Path) -> list[Aligned]:
+    """Alignments from a file."""
     from regard.inspection import Aligned
 
     found = []
@@ -131,17 +171,18 @@ def _read(path: Path) -> list[Aligned]:
 
 
 def _print(made: Alignments, as_json: bool) -> None:
-    from regard.inspection import pharaoh
+    from regard.inspection import to_pharaoh
 
     if made.chosen is not None:
         best, there = made.chosen
         typer.echo(
-            f"{best}: AER {there.aer:.1%} on the first {made.held_out:,} pairs; what follows is of the others", err=True
+            f"{best}: AER {there.aer:.1%} on the first {made.held_out:,} pairs; the following is for the others",
+            err=True,
         )
     got = made.agreement
     if got is None:
         for one in made.aligned:
-            typer.echo(json.dumps(one.told, ensure_ascii=False) if as_json else pharaoh(one.links))
+            typer.echo(json.dumps(one.details, ensure_ascii=False) if as_json else to_pharaoh(one.links))
         return
     if as_json:
         rates = {"precision": got.precision, "recall": got.recall, "aer": got.aer}
@@ -154,9 +195,7 @@ def _print(made: Alignments, as_json: bool) -> None:
 
 
 def _same_length(one: Path, lines: Sequence[object], other: Path, others: list[T]) -> list[T]:
-    """The others, of which there must be as many."""
+    """`others`, checked to be as many as `lines`."""
     if len(lines) != len(others):
-        raise CorpusError(
-            f"{len(lines)} lines in {one} and {len(others)} in {other}", "as many in each", where="regard align"
-        )
+        raise CorpusError(f"{one} has {len(lines)} lines, but {other} has {len(others)}", where="align")
     return others

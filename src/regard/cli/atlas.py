@@ -1,4 +1,4 @@
-"""`regard atlas`: what every head of a model looks at, named by patterns that can be checked."""
+"""`regard atlas`: attention heads labelled by measured patterns (previous token, induction ...)."""
 
 from __future__ import annotations
 
@@ -12,60 +12,72 @@ if TYPE_CHECKING:
     from regard.inspection.atlas import Atlas, Head
 
 TITLES = ("place", "head", "looks at", "weight", "in 95%", "to beat", "largest", "for example")
-WIDE = 120  # columns of a terminal in which examples have room
+WIDE = 120  # terminal columns from which on examples are shown
 
 
 def atlas(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, or of a Hugging Face checkpoint.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, or Hugging Face checkpoint folder.")],
     file: Annotated[
         str,
         typer.Argument(
             metavar="FILE",
-            help="A text a line; a tab before a second text or translation, another before gold links. "
-            "built-in: the built-in corpus, as the run's own task has it.",
+            help="Text file, one text per line; a tab before a second text or translation, another before gold links. "
+            "built-in: the built-in corpus, for the task of the run.",
         ),
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="Where to: .json, .html, .svg or .png. By default RUN/atlas.json."),
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Output: .json, .html, .svg or .png (default: RUN/atlas.json)."
+        ),
     ] = None,
     tags: Annotated[
-        Path | None, typer.Option("--tags", help="Tags of the words: word_TAG a line each text, or two columns.")
+        Path | None,
+        typer.Option(
+            "--tags", metavar="FILE", help="Part-of-speech tags: word_TAG on a line per text, or CoNLL columns."
+        ),
     ] = None,
-    texts: Annotated[int, typer.Option("--texts", min=5, help="At most so many texts, the first ones.")] = 500,
-    words: Annotated[int, typer.Option("--words", min=4, help="Texts are cut after so many words.")] = 100,
-    seed: Annotated[int, typer.Option("--seed", help="Of the random texts for induction, and the bootstrap.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole atlas as one object.")] = False,
+    max_texts: Annotated[int, typer.Option("--max-texts", metavar="N", min=5, help="Maximum number of texts.")] = 500,
+    max_words: Annotated[
+        int, typer.Option("--max-words", metavar="N", min=4, help="Maximum words of a text; longer ones are truncated.")
+    ] = 100,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", help="Random seed, of the induction probe and the bootstrap.")
+    ] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole atlas as one JSON object.")] = False,
 ) -> None:
-    """Read texts with a model once and name its heads: previous word, identical word, delimiter, induction ... each
-    with its score, what it had to beat, and examples. `regard look` and `regard serve` show the names."""
+    """Label the attention heads of a model by their patterns.
+
+    Previous token, identical word, delimiter, induction ...: each label comes with its score, the baseline it had to
+    exceed, and examples. `regard look` and `regard serve` show the labels.
+    """
     from regard.cli.process_tuning import prepare_machine
 
     prepare_machine()
     from regard.adapters import adapter
     from regard.cli.progress_ui import progress_bar
-    from regard.inspection.atlas import PROBES, atlas as named, expect_writable, passages_for
-    from regard.training import join
+    from regard.inspection.atlas import PROBES, atlas as named, expect_writable, load_passages
+    from regard.training import init_distributed
 
     path = out or run / "atlas.json"
     expect_writable(path)
-    with join("cpu") as world:
+    with init_distributed("cpu") as world:
         model = adapter(run)
-        given = passages_for(model, file, texts, tags)
+        given = load_passages(model, file, max_texts, tags)
         mine = -(-(len(given) + PROBES) // world.ranks)
-        with progress_bar("texts", mine, hidden=as_json or not world.first) as tell:
-            found = named(model, given, words=words, seed=seed, world=world, tell=tell)
-        if not world.first:
+        with progress_bar("texts", mine, hidden=as_json or not world.is_main) as advance:
+            found = named(model, given, max_words=max_words, seed=seed, world=world, on_progress=advance)
+        if not world.is_main:
             return
         found.save(path)
     if as_json:
-        typer.echo(json.dumps({"out": str(path), **found.told()}, ensure_ascii=False))
+        typer.echo(json.dumps({"out": str(path), **found.to_dict()}, ensure_ascii=False))
     else:
-        _tell(found, path)
+        _print_table(found, path)
 
 
-def _tell(found: Atlas, path: Path) -> None:
-    """A line for each head, and what they are together."""
+def _print_table(found: Atlas, path: Path) -> None:
+    """Print a line for each head, and the counts."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

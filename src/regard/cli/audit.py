@@ -1,4 +1,4 @@
-"""`regard audit`: is this attention an explanation? Every test, its control, and what to believe of each map."""
+"""`regard audit`: is attention an explanation? Faithfulness tests with controls, and a verdict for each map."""
 
 from __future__ import annotations
 
@@ -12,83 +12,97 @@ from regard.errors import SettingError
 
 if TYPE_CHECKING:
     from regard.faithfulness import Report
-    from regard.inspection import Estimate
+    from regard.inspection import ConfidenceInterval
 
-KEPT = "audit.json"
-COLUMNS = {  # test: how it is called in the table
-    "comprehensiveness": "gone",
-    "points": "gain",
-    "tau left out": "tau",
-    "permuted": "moved",
-    "other map": "others",
-    "precision": "true",
+REPORT = "audit.json"
+COLUMNS = {  # test: the heading of its column
+    "comprehensiveness": "compr",
+    "comprehensiveness_gain": "gain",
+    "tau_leave_one_out": "tau",
+    "permuted": "perm",
+    "alternative_exists": "altern",
+    "precision": "prec",
 }
-ABOUT = """gone    probability in % that is lost without the map's best words; gain: how much more than at random
-tau     how its order of the words agrees with that of leaving each word out, from -1 to 1
-moved   how far, in %, the output moves when the words exchange their weights
-others  how often, in %, a very different map gives the same output
-true    how many, in %, of the words that hold half of the map are known to decide"""
+ABOUT = """compr   comprehensiveness: probability, in %, lost without the map's top words; gain: more than random words
+tau     Kendall's tau of its ranking of the words with that of leave-one-out, from -1 to 1
+perm    permutation test: change of the output, in %, when the weights are permuted
+altern  how often, in %, a very different map gives the same output
+prec    precision: of the top words that hold half of the map, the share, in %, that are known to decide"""
 
 
 def audit(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run, or of a Hugging Face checkpoint.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, or Hugging Face checkpoint folder.")],
     file: Annotated[
         str,
         typer.Argument(
             metavar="FILE",
-            help="A text a line, a tab before its translation; for a classifier also a table (.tsv, .csv, .jsonl) with "
-            "columns text and label. built-in: of the built-in corpus, as the run's own task has it.",
+            help="Text file, one text per line, a tab before its translation; for a classifier also a table (.tsv, "
+            ".csv, .jsonl) with columns text and label. built-in: the built-in corpus, for the task of the run.",
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Where to: .html with figures, or .json with every number.")
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="Output: .html with figures, or .json with every number."),
     ] = None,
-    examples: Annotated[int, typer.Option("--examples", min=1, help="At most so many examples, the first ones.")] = 200,
+    max_examples: Annotated[
+        int, typer.Option("--max-examples", metavar="N", min=1, help="Maximum number of examples.")
+    ] = 200,
     places: Annotated[
-        list[str] | None, typer.Option("--places", help="Only where attention is at places like this; again for more.")
+        list[str] | None,
+        typer.Option("--places", metavar="PATTERN", help="Attention modules to audit, such as '*.cross' (repeatable)."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of everything that is left to chance.")] = 0,
-    hard: Annotated[
-        bool, typer.Option("--hard", help="Search for other maps as long as Jain & Wallace 2019 did; far slower.")
+    seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Random seed.")] = 0,
+    full_search: Annotated[
+        bool,
+        typer.Option("--full-search", help="Search for adversarial maps as long as Jain & Wallace 2019; much slower."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as one object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as one JSON object.")] = False,
 ) -> None:
-    """Test whether the attention of a model explains what it decides, and say so in plain words for every head.
+    """Test whether a model's attention explains its decisions.
 
-    The report of a run is kept in its folder as well, where `regard look` and `regard serve` find it. An interrupted
-    audit goes on where it stopped. With several processes: torchrun --nproc-per-node N -m regard audit ...
+    Gives a verdict in plain words for every head and layer. The report of a run is also saved in its folder, where
+    `regard look` and `regard serve` find it. An interrupted audit resumes where it stopped.
+    With several processes: torchrun --nproc-per-node N -m regard audit ...
     """
     from regard.cli.process_tuning import prepare_machine
 
     prepare_machine()
     from regard.cli.progress_ui import progress_bar
-    from regard.faithfulness import PUBLISHED, QUICK, Settings, audit as audited
+    from regard.faithfulness import PUBLISHED_SEARCH, QUICK_SEARCH, AuditSettings, audit as audited
     from regard.runs import open_run
-    from regard.training import join
+    from regard.training import init_distributed
 
     opened = open_run(run)
-    kept = None if opened is None else run / KEPT
-    if out is None and kept is None and not as_json:
-        raise SettingError(f"{run}, which is no run to keep a report in", "-o FILE", where="regard audit")
-    settings = Settings(places=places or "*", seed=seed, search=PUBLISHED if hard else QUICK)
-    paths = [path for path in (out, kept) if path is not None]
-    with join("cpu") as world:
-        with progress_bar("decisions", None, hidden=as_json or not world.first) as tell:
-            found = audited(opened or run, file, most=examples, settings=settings, out=paths, world=world, tell=tell)
-        if not world.first:
+    saved = None if opened is None else run / REPORT
+    if out is None and saved is None and not as_json:
+        raise SettingError(f"{run} is not a run that can hold the report", where="audit", advice="Give -o FILE.")
+    settings = AuditSettings(places=places or "*", seed=seed, search=PUBLISHED_SEARCH if full_search else QUICK_SEARCH)
+    paths = [path for path in (out, saved) if path is not None]
+    with init_distributed("cpu") as world:
+        with progress_bar("decisions", None, hidden=as_json or not world.is_main) as advance:
+            found = audited(
+                opened or run,
+                file,
+                max_examples=max_examples,
+                settings=settings,
+                out=paths,
+                world=world,
+                on_progress=advance,
+            )
+        if not world.is_main:
             return
     if as_json:
-        typer.echo(json.dumps(found.told(), ensure_ascii=False))
+        typer.echo(json.dumps(found.to_dict(), ensure_ascii=False))
     else:
-        _tell(found, out or kept)
+        _print_tables(found, out or saved)
 
 
-def _tell(found: Report, path: Path | None) -> None:
-    """A line for each map, and what to believe of every layer in words."""
+def _print_tables(found: Report, path: Path | None) -> None:
+    """Print a line for each map, and the verdict on every layer."""
     from rich.console import Console
     from rich.table import Table
 
-    from regard.faithfulness import called
+    from regard.faithfulness import display_names
 
     console = Console(highlight=False)
     tests = [test for test in COLUMNS if any(one.test == test for one in found.findings)]
@@ -97,29 +111,29 @@ def _tell(found: Report, path: Path | None) -> None:
     for test in tests:
         table.add_column(COLUMNS[test], justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
-    names = called(found)
+    names = display_names(found)
     statuses = {one.map: one.status for one in found.verdicts}
     for name in found.maps:
-        known = found.of(name)
+        known = found.estimates(name)
         cells = [_cell(test, known[test]) if test in known else "" for test in tests]
         table.add_row(names[name], *cells, statuses.get(name, ""))
     console.print(table)
     facts = found.facts
     right = facts["accuracy"]
-    told = "" if right is None else f", {right['value']:.1%} of them right"
-    console.print(f"\n{facts['decisions']} decisions ({facts['decides']}){told}; means ± half of a 95% interval")
+    accuracy = "" if right is None else f", {right['value']:.1%} of them right"
+    console.print(f"\n{facts['decisions']} decisions ({facts['decision']}){accuracy}; means ± half of a 95% interval")
     console.print(
         "\n".join(line for line in ABOUT.splitlines() if line.split()[0] in map(COLUMNS.get, tests)), soft_wrap=True
     )
     for one in found.verdicts:
         if one.kind == "layer":
-            console.print(f"\n[bold]{one.map}[/bold]  {one.words}", soft_wrap=True)
+            console.print(f"\n[bold]{one.map}[/bold]  {one.reason}", soft_wrap=True)
     if path is not None:
         console.print(f"\n{path} ({path.stat().st_size:,} bytes)", soft_wrap=True)
 
 
-def _cell(test: str, one: Estimate) -> str:
-    """A mean and how far its interval reaches, on average, to either side."""
+def _cell(test: str, one: ConfidenceInterval) -> str:
+    """A mean and half the width of its confidence interval."""
     spread = None if one.low is None or one.high is None else (one.high - one.low) / 2
     if test.startswith("tau"):
         return f"{one.value:.2f}" if spread is None else f"{one.value:.2f}±{spread:.2f}"

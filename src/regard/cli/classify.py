@@ -1,4 +1,4 @@
-"""`regard classify`: the label of a text, or of a pair of texts, or the number estimated for it."""
+"""`regard classify`: text classification and regression, of texts or pairs of texts."""
 
 from __future__ import annotations
 
@@ -8,34 +8,40 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.inputs import tell_unknown, texts_of
+from regard.cli.inputs import read_texts, warn_oov
 from regard.errors import SettingError
 
 
 def classify(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained classifier.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of a classifier.")],
     text: Annotated[
-        str, typer.Argument(metavar="[TEXT|FILE|-]", help="A text; of a file or of standard input, each line.")
+        str,
+        typer.Argument(metavar="TEXT|FILE|-", help="A text, or a file with one on each line; - reads standard input."),
     ] = "-",
     other: Annotated[
-        str | None, typer.Argument(metavar="[OTHER|FILE]", help="The second text of each pair, for such a classifier.")
+        str | None, typer.Argument(metavar="TEXT2|FILE", help="The second text of each pair, for a pair classifier.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every probability, an object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text, with all probabilities.")] = (
+        False
+    ),
 ) -> None:
-    """Print the likeliest label of each text and how likely it is; or, where labels are numbers, the estimate."""
+    """Classify texts or pairs of texts.
+
+    Prints the likeliest label of each and its probability; the estimate, if the labels are numbers.
+    """
     from regard.inspection import Classifier
 
-    texts = texts_of(text)
-    others = None if other is None else texts_of(other)
+    texts = read_texts(text)
+    others = None if other is None else read_texts(other)
     if not any(map(str.strip, texts)):
-        raise SettingError("no words", "a text", where="regard classify")
+        raise SettingError("The text is empty", where="classify")
     classifier = Classifier.of(run)
     answers = classifier(texts, others)
-    tell_unknown(classifier.adapter.tokenizer, [*texts, *(others or [])])
+    warn_oov(classifier.adapter.tokenizer, [*texts, *(others or [])])
     for given, found in zip(texts, answers, strict=True):
         if as_json:
-            told = {"text": given, "label": found.label, "probabilities": found.probabilities}
-            typer.echo(json.dumps(told, ensure_ascii=False))
+            entry = {"text": given, "label": found.label, "probabilities": found.probabilities}
+            typer.echo(json.dumps(entry, ensure_ascii=False))
         elif isinstance(found.label, float):
             typer.echo(f"{found.label:.4g}")
         else:

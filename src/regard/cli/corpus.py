@@ -1,4 +1,4 @@
-"""`regard corpus`: write the built-in English-French corpus, or another view of its grammar, as files."""
+"""`regard corpus`: write the built-in English-French corpus, or another task of its grammar, to files."""
 
 from __future__ import annotations
 
@@ -10,33 +10,40 @@ from typing import Annotated
 
 import typer
 
-WORTH_IT = 20_000  # examples from which on several processes pay for their start
+WORTH_IT = 20_000  # examples from which on several processes are faster
 
 
 def corpus(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder for the files.")],
-    pairs: Annotated[int, typer.Option("--pairs", "-n", help="How many training examples.")] = 50_000,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 0,
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Output folder.")],
+    pairs: Annotated[int, typer.Option("--pairs", "-n", metavar="N", help="Number of training examples.")] = 50_000,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Random seed.")] = 0,
     view: Annotated[
-        str, typer.Option(help="translation, prose, document, opinion, verdict, tagged, question or sense.")
+        str,
+        typer.Option(
+            "--view",
+            metavar="NAME",
+            help="translation, prose, document, opinion, verdict, tagged, question or sense.",
+        ),
     ] = "translation",
-    replace: Annotated[bool, typer.Option("--replace", help="Replace files that are there already.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace existing files.")] = False,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes that draw; by default one a core for large corpora.")
+        int | None,
+        typer.Option("--workers", metavar="N", min=1, help="Processes (default: one per core for large corpora)."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Write the built-in corpus: {train,valid,test,names}.{en,fr,align}, with gold word alignments.
+    """Write the built-in English-French corpus to files.
 
-    The splits never share a pair, whatever the seed; `names` holds names that no other split contains.
+    By default {train,valid,test,names}.{en,fr,align}, a parallel corpus with gold word alignments. The splits never
+    share a pair, whatever the seed; `names` contains names that occur in no other split.
     """
     from regard.cli.progress_ui import progress_bar
-    from regard.text.grammar import write
+    from regard.text.grammar import write_corpus
 
     processes = workers or (os.cpu_count() or 1 if pairs >= WORTH_IT else 1)
     started = time.perf_counter()
-    with progress_bar("examples", hidden=as_json) as tell:
-        written = write(folder, pairs, seed, view, processes, replace, tell)
+    with progress_bar("examples", hidden=as_json) as advance:
+        written = write_corpus(folder, pairs, seed, view, processes, replace, advance)
     seconds = time.perf_counter() - started
     if as_json:
         report = {
@@ -51,4 +58,4 @@ def corpus(
     for name, examples in written.files.items():
         typer.echo(f"{folder / name}\t{examples:,}")
     rate = written.drawn / seconds
-    typer.echo(f"{written.examples:,} examples in {seconds:.1f} s; {rate:,.0f} drawn a second")
+    typer.echo(f"{written.examples:,} examples in {seconds:.1f} s; {rate:,.0f} drawn per second")

@@ -1,4 +1,4 @@
-"""`regard curves`: draw how one or more trainings went, or print the numbers."""
+"""`regard curves`: plot the learning curves of runs, or print their values."""
 
 from __future__ import annotations
 
@@ -9,49 +9,51 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from regard.training.events import Run
+    from regard.training.events import RunCurves
 
 FIGURE = Path("curves.png")
 
 
 def curves(
-    paths: Annotated[list[Path], typer.Argument(metavar="RUN", help="Folders of runs, or their logs.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders, or their log files.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help=f"The figure, .png, .svg or .pdf; by default {FIGURE}.")
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help=f"Figure: .png, .svg or .pdf (default: {FIGURE})."),
     ] = None,
     metrics: Annotated[
         list[str] | None,
-        typer.Option("--metric", "-m", help="What to draw, once for each; by default every metric and the rate."),
+        typer.Option(
+            "--metric", "-m", metavar="NAME", help="Metric to plot (default: all and the learning rate; repeatable)."
+        ),
     ] = None,
-    against: Annotated[str, typer.Option(help="What goes from left to right: step, tokens or seconds.")] = "step",
-    smooth: Annotated[
-        float, typer.Option(help="How much of the moving mean of training stays at each point: 0 (none) to 1.")
+    x_axis: Annotated[str, typer.Option("--x-axis", metavar="NAME", help="step, tokens or seconds.")] = "step",
+    smoothing: Annotated[
+        float,
+        typer.Option("--smoothing", metavar="NUMBER", help="Smoothing of the training loss, from 0 (none) to 1."),
     ] = 0.6,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the numbers as JSON; draw only where --out says so.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the values as JSON; plot only with --out.")] = False,
 ) -> None:
-    """Draw the learning curves of one or more runs, a panel for each quantity, the runs laid over each other.
+    """Plot the learning curves of one or more runs.
 
-    Steps that were done again after an interruption count once.
+    One panel per quantity, the runs overlaid. Steps that were repeated after an interruption count once.
     """
-    from regard.training.events import draw, numbers, panels, plain, read_runs
+    from regard.training.events import curve_values, draw_curves, panel_names, plain, read_runs
 
     runs = read_runs(paths)
-    names = panels(runs, metrics or ())
-    figure = None if as_json and out is None else draw(runs, out or FIGURE, names, against, smooth)
+    names = panel_names(runs, metrics or ())
+    figure = None if as_json and out is None else draw_curves(runs, out or FIGURE, names, x_axis, smoothing)
     if as_json:
-        told = [{"name": run.name, "path": str(run.path)} | numbers(run, names, against) for run in runs]
-        report = {"against": against, "runs": told, "figure": figure}
+        entries = [{"name": run.name, "path": str(run.path)} | curve_values(run, names, x_axis) for run in runs]
+        report = {"x_axis": x_axis, "runs": entries, "figure": figure}
         typer.echo(json.dumps(plain(report), allow_nan=False))
         return
     for run in runs:
-        typer.echo(_told(run))
-    typer.echo(f"The figure: {figure}")
+        typer.echo(_summary(run))
+    typer.echo(f"Figure: {figure}")
 
 
-def _told(run: Run) -> str:
-    """A run in a line: how far it came, and its best evaluation."""
+def _summary(run: RunCurves) -> str:
+    """A run in a line: its steps and its best evaluation."""
     reached = f"{run.name}: {run.steps:,} steps"
     if run.best is None:
         return reached

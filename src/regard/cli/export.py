@@ -1,4 +1,4 @@
-"""`regard export`: write a run for other programs."""
+"""`regard export`: write a run in the format of Hugging Face, CTranslate2 or ONNX."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from regard.errors import SettingError, unknown
 
 if TYPE_CHECKING:
-    from regard.exports import Checked
+    from regard.exports import ExportCheck
 
 
 def _hf(run: Path, folder: Path) -> None:
@@ -22,49 +22,54 @@ def _hf(run: Path, folder: Path) -> None:
     export_checkpoint(run, folder)
 
 
-def _ctranslate2(run: Path, folder: Path, quantization: str | None = None) -> Checked:
+def _ctranslate2(run: Path, folder: Path, quantization: str | None = None) -> ExportCheck:
     from regard.exports import ctranslate2
 
     return ctranslate2.export(run, folder, quantization)
 
 
-def _onnx(run: Path, folder: Path) -> Checked:
+def _onnx(run: Path, folder: Path) -> ExportCheck:
     from regard.exports import onnx
 
     return onnx.export(run, folder)
 
 
-# What each gives back is what its trial found; None where none was held.
-FORMATS: dict[str, Callable[..., Checked | None]] = {"hf": _hf, "ctranslate2": _ctranslate2, "onnx": _onnx}
+# Each returns the result of its check, None without one.
+FORMATS: dict[str, Callable[..., ExportCheck | None]] = {"hf": _hf, "ctranslate2": _ctranslate2, "onnx": _onnx}
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained model.")],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The new folder to write.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder to export.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="New output folder.")],
     to: Annotated[
-        str, typer.Option("--to", help="hf: what Hugging Face's transformers loads; ctranslate2; onnx.")
+        str, typer.Option("--to", metavar="NAME", help="hf (Hugging Face transformers), ctranslate2 or onnx.")
     ] = "hf",
     quantization: Annotated[
         str | None,
-        typer.Option(help="How CTranslate2 keeps numbers: int8, int8_float32, float16, or float32, the default."),
+        typer.Option(
+            "--quantization", metavar="NAME", help="CTranslate2: int8, int8_float32, float16 or float32 (the default)."
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print an object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Write a run as other programs read it, with its tokenizer: a folder for transformers, CTranslate2 or ONNX."""
+    """Export a run to Hugging Face, CTranslate2 or ONNX.
+
+    Writes the model and its tokenizer, and checks the export on sample texts where the format can be run.
+    """
     if to not in FORMATS:
-        raise unknown(to, FORMATS, kind="format", where="regard export --to")
+        raise unknown(to, FORMATS, kind="format", where="export --to")
     if quantization is not None and to != "ctranslate2":
-        raise SettingError(f"a quantization with --to {to}", "--to ctranslate2", where="regard export --quantization")
+        raise SettingError("--quantization needs --to ctranslate2", where="export")
     write = FORMATS[to] if quantization is None else partial(FORMATS[to], quantization=quantization)
-    tried = write(run, folder)
+    check = write(run, folder)
     if as_json:
-        found = {} if tried is None else tried._asdict()
+        found = {} if check is None else check._asdict()
         typer.echo(json.dumps({"run": str(run), "to": to, "folder": str(folder), **found}))
         return
-    typer.echo(f"{folder}: {run} for {to}" + ("" if tried is None else f"; {_told(tried)}"))
+    typer.echo(f"{folder}: {run} for {to}" + ("" if check is None else f"; {_check_summary(check)}"))
 
 
-def _told(tried: Checked) -> str:
-    if tried.equal == tried.checked:
-        return f"{tried.checked} texts come out the same"
-    return f"{tried.equal} of {tried.checked} texts come out the same, {tried.tokens:.1%} of their tokens"
+def _check_summary(check: ExportCheck) -> str:
+    if check.equal == check.checked:
+        return f"{check.checked} texts have equal outputs"
+    return f"{check.equal} of {check.checked} texts have equal outputs, {check.tokens:.1%} of their tokens"

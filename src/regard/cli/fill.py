@@ -1,4 +1,4 @@
-"""`regard fill`: what a BERT would put behind the masks of a text."""
+"""`regard fill`: the masked words of a text, predicted by a masked language model."""
 
 from __future__ import annotations
 
@@ -8,33 +8,39 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.inputs import texts_of
+from regard.cli.inputs import read_texts
 from regard.errors import SettingError
 
 
 def fill(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a pre-trained BERT.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of a BERT model.")],
     text: Annotated[
         str,
-        typer.Argument(metavar="[TEXT|FILE|-]", help="A text with [MASK] in it; of a file or of -, each line."),
+        typer.Argument(
+            metavar="TEXT|FILE|-",
+            help="A text with [MASK] in it, or a file with one on each line; - reads standard input.",
+        ),
     ] = "-",
-    count: Annotated[int, typer.Option("--count", "-k", min=1, help="So many words for each mask.")] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything, an object a line.")] = False,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", metavar="N", min=1, help="Predictions for each mask.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
 ) -> None:
-    """Print the likeliest words behind each [MASK] of a text, and how likely they are."""
-    from regard.inspection import Filler
+    """Predict the masked words of a text.
 
-    texts = [line for line in texts_of(text) if line.strip()]
+    Prints the likeliest words for each [MASK], and their probabilities.
+    """
+    from regard.inspection import MaskFiller
+
+    texts = [line for line in read_texts(text) if line.strip()]
     if not texts:
-        raise SettingError("no words", "a text with a mask", where="regard fill")
-    filler = Filler.of(run)
-    for line, (given, found) in enumerate(zip(texts, filler(texts, count), strict=True), 1):
+        raise SettingError("The text is empty", where="fill")
+    filler = MaskFiller.of(run)
+    for line, (given, found) in enumerate(zip(texts, filler(texts, top_k), strict=True), 1):
         if as_json:
             masks = [{"words": one.words, "probabilities": one.probabilities} for one in found]
-            told = {"line": line, "text": given, "filled": filler.filled(given, found), "masks": masks}
-            typer.echo(json.dumps(told, ensure_ascii=False))
+            entry = {"line": line, "text": given, "filled": filler.fill_text(given, found), "masks": masks}
+            typer.echo(json.dumps(entry, ensure_ascii=False))
             continue
-        typer.echo(filler.filled(given, found))
+        typer.echo(filler.fill_text(given, found))
         for one in found:
             pairs = zip(one.words, one.probabilities, strict=True)
             typer.echo("  " + "  ".join(f"{word} {100 * share:.1f}%" for word, share in pairs))

@@ -1,4 +1,4 @@
-"""`regard generate`: let a language model go on with a text."""
+"""`regard generate`: text from a language model, by sampling or beam search."""
 
 from __future__ import annotations
 
@@ -8,83 +8,128 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.inputs import tell_unknown, texts_of
+from regard.cli.inputs import read_texts, warn_oov
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
     from regard.decoding import Search
 
-LENGTH = 200
+MAX_LENGTH = 200  # new tokens
 
 
 def generate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained language model.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of a language model.")],
     prompt: Annotated[
         str,
         typer.Argument(
-            metavar="[PROMPT|FILE|-]", help="What to go on with; of a file or of standard input, each line."
+            metavar="PROMPT|FILE|-",
+            help="A prompt, or a file with one on each line; - reads standard input. Without one, start a new text.",
+            show_default=False,
         ),
     ] = "",
-    length: Annotated[
-        int | None, typer.Option(min=1, help=f"At most so many tokens; {LENGTH}, or what the model can, unless told.")
+    max_length: Annotated[
+        int | None,
+        typer.Option(
+            "--max-length",
+            metavar="N",
+            min=1,
+            help=f"Maximum new tokens (default: {MAX_LENGTH}, if the model has room).",
+        ),
     ] = None,
-    temperature: Annotated[float | None, typer.Option(help="Below 1: likelier texts; above: wilder ones.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="Draw from the k likeliest tokens.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Draw from the likeliest that make up this share.")] = None,
-    min_p: Annotated[float | None, typer.Option(help="Draw from those this share as likely as the likeliest.")] = None,
-    repetition: Annotated[float | None, typer.Option(help="Above 1: what was written comes less easily again.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Another seed, another text; 0 unless told.")] = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(
+            "--temperature", metavar="NUMBER", help="Sampling temperature; lower is less random (default: 0.8)."
+        ),
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option("--top-k", metavar="N", help="Sample from the N likeliest tokens.")
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option("--top-p", metavar="NUMBER", help="Sample from the likeliest tokens of this total probability."),
+    ] = None,
+    min_p: Annotated[
+        float | None,
+        typer.Option(
+            "--min-p", metavar="NUMBER", help="Sample from tokens of at least this share of the highest probability."
+        ),
+    ] = None,
+    repetition_penalty: Annotated[
+        float | None,
+        typer.Option("--repetition-penalty", metavar="NUMBER", help="Above 1: make repeated tokens less likely."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Random seed (default: 0).")] = None,
     beam: Annotated[
         int | None,
-        typer.Option(min=1, help="Search the likeliest text instead of drawing one; 1 is greedy."),
+        typer.Option("--beam", metavar="N", min=1, help="Beam search of this width instead of sampling; 1 is greedy."),
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="So many texts for each prompt.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything, an object a line.")] = False,
+    num_samples: Annotated[int, typer.Option("--num-samples", metavar="N", min=1, help="Texts for each prompt.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
 ) -> None:
-    """Go on with a text, or begin one, as a trained language model does.
+    """Generate text with a language model.
 
-    A text ends where the model ends it, or after --length tokens. The same seed gives the same text.
+    A text ends where the model ends it, or at --max-length. The same seed gives the same text.
     """
-    drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "repetition": repetition}
-    search = _search({**drawing, "seed": seed}, beam, count)
-    prompts = texts_of(prompt)
+    search = _search(temperature, top_k, top_p, min_p, repetition_penalty, seed, beam, num_samples)
+    prompts = read_texts(prompt)
     from regard.runs import Run
 
     opened = Run.open(run)
     opened.expect_task("language")
     model: Any = opened.model()
     tokenizer = opened.tokenizer
-    from regard.decoding import Rules, continued, unsaid
-    from regard.models import packed
+    from regard.decoding import Rules, ban_unknown, generate_text
+    from regard.models import pack_for_decoding
 
     room = _room(model, max((len(ids) for ids in tokenizer.ids_batch(prompts)), default=0))
-    rules = Rules(tokenizer.special.end, length or max(1, min(LENGTH, room)), banned=unsaid(tokenizer))
-    answers = continued(packed(model, max(1, len(prompts)) * max(count, beam or 1)), tokenizer, prompts, search, rules)
+    rules = Rules(tokenizer.special.end, max_length or max(1, min(MAX_LENGTH, room)), banned=ban_unknown(tokenizer))
+    rows = max(1, len(prompts)) * max(num_samples, beam or 1)
+    answers = generate_text(pack_for_decoding(model, rows), tokenizer, prompts, search, rules)
     if not getattr(model, "copies", False):
-        tell_unknown(tokenizer, prompts)
+        warn_oov(tokenizer, prompts)
     for line, (given, found) in enumerate(zip(prompts, answers, strict=True)):
         for rank, one in enumerate(found):
             if as_json:
-                told = {"line": line + 1, "rank": rank + 1, "prompt": given, "text": one.text, "tokens": one.tokens}
-                told |= {"score": one.score, "finished": one.finished}
-                typer.echo(json.dumps(told, ensure_ascii=False))
+                entry = {"line": line + 1, "rank": rank + 1, "prompt": given, "text": one.text, "tokens": one.tokens}
+                entry |= {"score": one.score, "finished": one.finished}
+                typer.echo(json.dumps(entry, ensure_ascii=False))
             else:
                 typer.echo("\n" * (line + rank > 0) + given + one.text)
 
 
-def _search(drawing: dict[str, Any], beam: int | None, count: int) -> Search:
+def _search(
+    temperature: float | None,
+    top_k: int | None,
+    top_p: float | None,
+    min_p: float | None,
+    repetition_penalty: float | None,
+    seed: int | None,
+    beam: int | None,
+    num_samples: int,
+) -> Search:
     from regard.decoding import Beam, Sample
 
-    told = {name: value for name, value in drawing.items() if value is not None}
     if beam is None:
-        return Sample(**{"temperature": 0.8, **told}, count=count)
-    if told:
-        name = next(iter(told)).replace("_", "-")
-        raise SettingError(f"--beam with --{name}", "one or the other: a beam draws nothing", where="regard generate")
-    return Beam(max(beam, count), best=count)
+        heat = 0.8 if temperature is None else temperature
+        penalty = 1.0 if repetition_penalty is None else repetition_penalty
+        return Sample(heat, top_k, top_p, min_p, penalty, seed or 0, num_samples)
+    sampling = {
+        "temperature": temperature,
+        "top-k": top_k,
+        "top-p": top_p,
+        "min-p": min_p,
+        "repetition-penalty": repetition_penalty,
+        "seed": seed,
+    }
+    for name, value in sampling.items():
+        if value is not None:
+            problem = f"--beam cannot be combined with --{name}, because beam search does not sample"
+            raise SettingError(problem, where="generate")
+    return Beam(max(beam, num_samples), n_best=num_samples)
 
 
 def _room(model: Any, prompt: int) -> int:
-    """How many tokens it can write behind a prompt of so many."""
-    longest = getattr(model, "longest", None)
-    return LENGTH if longest is None else int(longest) - max(prompt, 1) + 1
+    """The number of tokens that the model can add to a prompt of this length."""
+    limit = getattr(model, "max_positions", None)
+    return MAX_LENGTH if limit is None else int(limit) - max(prompt, 1) + 1

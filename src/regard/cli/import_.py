@@ -1,4 +1,4 @@
-"""`regard import`: make a run of a Hugging Face folder."""
+"""`regard import`: make a run from a Hugging Face checkpoint folder."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ import typer
 
 def import_(
     folder: Annotated[
-        Path, typer.Argument(metavar="HF_DIR", help="A folder with config.json, model.safetensors, tokenizer.json.")
+        Path,
+        typer.Argument(metavar="HF_DIR", help="Folder with config.json, model.safetensors and tokenizer.json."),
     ],
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The new folder of the run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="New run folder.")],
     tokenizer: Annotated[
-        Path | None, typer.Option(help="A tokenizer.json that lies elsewhere.", show_default=False)
+        Path | None,
+        typer.Option("--tokenizer", metavar="FILE", help="tokenizer.json in another place.", show_default=False),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print an object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Bring a Hugging Face checkpoint here, as a run that the other verbs take.
+    """Import a Hugging Face checkpoint as a run.
 
     Nothing is downloaded, no code of the checkpoint is run, and pickled weights are not opened.
     """
     from regard.hub import import_checkpoint
 
     model = import_checkpoint(folder, run, tokenizer)
-    told = {
+    entry = {
         "run": str(run),
         "model": type(model).__name__,
         "parameters": sum(one.numel() for one in model.parameters()),
     }
-    typer.echo(json.dumps(told) if as_json else f"{run}: {told['model']}, {told['parameters']:,} parameters")
+    typer.echo(json.dumps(entry) if as_json else f"{run}: {entry['model']}, {entry['parameters']:,} parameters")

@@ -1,4 +1,4 @@
-"""Text that a verb is given: on the command line, in a file, or on standard input."""
+"""Text inputs of the verbs: a text on the command line, a file, or standard input."""
 
 from __future__ import annotations
 
@@ -15,37 +15,35 @@ from regard.errors import CorpusError
 if TYPE_CHECKING:
     from regard.text import Tokenizer
 
-NAME = re.compile(r"\S+\.(txt|tsv|csv|jsonl?|md|gz|[a-z]{2})")  # no text, by its looks
-NAMED = 5  # unknown words
+FILE_NAME = re.compile(r"\S+\.(txt|tsv|csv|jsonl?|md|gz|[a-z]{2})")  # looks like a file name
+SHOWN = 5  # unknown words
 
 
-def texts_of(said: str) -> list[str]:
-    """`-`: the lines of standard input; the name of a file: its lines; anything else is the text itself."""
-    if said == "-" or _is_file(said):
-        return lines_of(Path(said))
-    if NAME.fullmatch(said):
-        advice = f"If that is the text itself: printf '{said}' | regard ... -"
-        raise CorpusError(
-            f"{said}, and there is no such file", "a file, or a text", where="the command line", advice=advice
-        )
-    return [said]
+def read_texts(text_or_file: str) -> list[str]:
+    """The lines of standard input (`-`) or of a file; anything else is the text itself."""
+    if text_or_file == "-" or _is_file(text_or_file):
+        return read_lines(Path(text_or_file))
+    if FILE_NAME.fullmatch(text_or_file):
+        advice = f"If it is the text itself, pipe it: printf '{text_or_file}' | regard ... -"
+        raise CorpusError(f"File not found: {text_or_file}", advice=advice)
+    return [text_or_file]
 
 
-def lines_of(path: Path) -> list[str]:
-    """Every line of a file, or with `-` of standard input; blank ones too, so that what comes out has as many."""
+def read_lines(path: Path) -> list[str]:
+    """Every line of a file, or with `-` of standard input, blank ones included."""
     try:
         if str(path) == "-":
             return [line.rstrip("\r\n") for line in sys.stdin]
         with path.open(encoding="utf-8") as stream:
             return [line.rstrip("\r\n") for line in stream]
     except OSError as error:
-        raise CorpusError(f"{path} ({error.strerror})", "a file of text", where="the command line") from error
+        raise CorpusError(f"Could not read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise CorpusError("bytes that are no UTF-8", "text in UTF-8", where=str(path)) from error
+        raise CorpusError("The file is not valid UTF-8", where=str(path)) from error
 
 
-def tell_unknown(tokenizer: Tokenizer, texts: Sequence[str]) -> None:
-    """Say on standard error which words of the texts are in no vocabulary: a model reads one sign for all of them."""
+def warn_oov(tokenizer: Tokenizer, texts: Sequence[str]) -> None:
+    """Warn on standard error of the out-of-vocabulary (OOV) words, which the model reads as the unknown token."""
     unknown = tokenizer.special.unknown
     if unknown is None:
         return
@@ -55,13 +53,13 @@ def tell_unknown(tokenizer: Tokenizer, texts: Sequence[str]) -> None:
             spans = (span for number, span in zip(one.ids, one.offsets, strict=True) if number == unknown)
             found |= {one.text[start:end]: None for start, end in spans}
     if found:
-        some, more = ", ".join(list(found)[:NAMED]), max(0, len(found) - NAMED)
-        told = f"{some} and {more:,} more" if more else some
-        typer.echo(f"regard: the model does not know {told}: it reads {tokenizer.token(unknown)} there", err=True)
+        some, more = ", ".join(list(found)[:SHOWN]), max(0, len(found) - SHOWN)
+        words = f"{some} and {more:,} more" if more else some
+        typer.echo(f"regard: out of vocabulary, read as {tokenizer.token(unknown)}: {words}", err=True)
 
 
-def _is_file(said: str) -> bool:
+def _is_file(name: str) -> bool:
     try:
-        return bool(said) and Path(said).is_file()
-    except (OSError, ValueError):  # longer than a name may be, or with signs that no name has
+        return bool(name) and Path(name).is_file()
+    except (OSError, ValueError):  # too long for a file name, or with characters that no name has
         return False

@@ -1,4 +1,4 @@
-"""`regard lookup`: watch a dictionary look-up relax into attention, as a table and as a figure."""
+"""`regard lookup`: how a dictionary look-up becomes attention, as a table and as a figure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.lookup_demo import Answer, Lookup, look_up
+from regard.cli.lookup_demo import Lookup, LookupResult, look_up
 from regard.cli.matrix import shade
 from regard.errors import SettingError
 
@@ -19,38 +19,43 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-WORDS = ("butter", "buter")  # one that stands on a label, and one that stands on none
+WORDS = ("butter", "buter")  # one that is a label, and one that is not
 
 OPENING = """[bold]From a dictionary to attention[/bold]
-The shopping list asks (query), shelf labels are compared (keys), prices are
-averaged (values). A dict compares with ==. Attention scores how alike query
-and key are, turns the scores into weights that sum to one, and averages:
-softmax(q.k / temperature). Here a word is the vector of its letter pairs.
+The word on the shopping list is the query, the shelf labels are the keys, the
+prices are the values. A dict compares with ==. Attention scores the similarity
+of query and key, turns the scores into weights that sum to one, and averages
+the values: softmax(q.k / temperature). A word is a vector of its letter pairs.
 """
 
 
 def lookup(
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the figure.")] = Path("regard-lookup"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON.")] = False,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the figure.")] = Path(
+        "regard-lookup"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Watch a dictionary look-up relax into attention."""
+    """Show how a dictionary look-up becomes attention.
+
+    Prints a table at several temperatures and writes it as a figure.
+    """
     lookups = [look_up(word) for word in WORDS]
     figure = draw(lookups, _folder(out) / "lookup.svg")
     if as_json:
         typer.echo(json.dumps({"lookups": [asdict(lookup) for lookup in lookups], "figure": str(figure)}, indent=2))
     else:
-        tell(lookups, figure)
+        print_tables(lookups, figure)
 
 
-def tell(lookups: list[Lookup], figure: Path) -> None:
-    """Print the story: a table for each word, and what it shows."""
+def print_tables(lookups: list[Lookup], figure: Path) -> None:
+    """Print a table for each word, and what it shows."""
     from rich.console import Console
 
     console = Console(highlight=False)
     console.print(OPENING)
     for lookup in lookups:
         console.print(_table(lookup, console))
-        console.print(_moral(lookup) + "\n")
+        console.print(_conclusion(lookup) + "\n")
     console.print(f"The figure:   {figure}", soft_wrap=True)
     console.print(
         "Read next:    README.md, then src/regard/attention/attend.py: the definition in one screen", soft_wrap=True
@@ -66,9 +71,7 @@ def draw(lookups: list[Lookup], path: Path) -> Path:
         figure = Figure(figsize=(5.6 * len(lookups), 3.6), layout="constrained")
         for axes, lookup in zip(figure.subplots(1, len(lookups), squeeze=False)[0], lookups, strict=True):
             _heat_map(axes, lookup)
-        figure.savefig(
-            path, format="svg", metadata={"Date": None, "Title": "A dictionary look-up relaxes into attention"}
-        )
+        figure.savefig(path, format="svg", metadata={"Date": None, "Title": "A dictionary look-up becomes attention"})
     return path
 
 
@@ -77,7 +80,7 @@ def _folder(out: Path) -> Path:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingError(
-            f"{out} ({error.strerror})", "a folder to write to", where="--out", advice="Give another folder."
+            f"Could not create the folder {out}: {error.strerror}", where="--out", advice="Give another folder."
         ) from error
     return out
 
@@ -102,23 +105,23 @@ def _cell(weight: float, console: Console) -> Text:
     return shade(weight, console, f"{weight:5.0%} ")
 
 
-def _name(answer: Answer) -> str:
+def _name(answer: LookupResult) -> str:
     return "dict (q = k)" if answer.temperature is None else f"{answer.temperature:g}"
 
 
-def _moral(lookup: Lookup) -> str:
-    """What to see in the table, said with its own numbers."""
+def _conclusion(lookup: Lookup) -> str:
+    """What the table shows, with its numbers."""
     hard, cold, hot = lookup.answers[0], lookup.answers[1], lookup.answers[-1]
     best = lookup.labels[cold.weights.index(max(cold.weights))]
     mean = sum(lookup.prices) / len(lookup.prices)
     if hard.price is None:
         return (
             f'The dict finds nothing: no label is exactly "{lookup.word}". Attention still answers: '
-            f'cold, it takes "{best}" for {cold.price:.2f}; hot, it blurs towards the mean.'
+            f'cold, it takes "{best}" for {cold.price:.2f}; hot, it approaches the mean.'
         )
     return (
         f"Cold attention is the dict: all weight on one label, {cold.price:.2f} as with ==. "
-        f"Hot, it looks everywhere alike: {hot.price:.2f}, near the mean of all prices, {mean:.2f}."
+        f"Hot, the weights are almost equal: {hot.price:.2f}, near the mean of all prices, {mean:.2f}."
     )
 
 

@@ -1,4 +1,4 @@
-"""A map of attention in the terminal: a row for each word that was written, a column for each that was read."""
+"""Attention maps in the terminal: a row for each target word, a column for each source word."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def shade(weight: float, console: Console, text: str = "") -> Text:
-    """A weight as a shaded cell: by colour where there is colour, by a block where there are blocks."""
+    """A weight as a shaded cell: a background colour, and a block character unless the terminal is ASCII only."""
     from rich.text import Text
 
     block = "" if console.options.ascii_only else " ░▒▓█"[ceil(round(weight, 2) * 4)]
@@ -25,7 +25,7 @@ def shade(weight: float, console: Console, text: str = "") -> Text:
 def matrix_table(
     matrix: Sequence[Sequence[float]], source: Sequence[str], target: Sequence[str], console: Console
 ) -> Table:
-    """Percentages of at least 1, each row's largest in bold; the words that were read stand upright."""
+    """A table of percentages of at least 1; source words are written vertically."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""Progress on standard error for people: a bar, and a training as it runs; silent when a program reads along."""
+"""Progress bars on standard error, for loops and for training; silent when standard error is not a terminal."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.training import Output
+    from regard.training import ExampleOutput
     from regard.training.events import Evaluated, Event, Resumed, Trained
 
 
 @contextmanager
 def progress_bar(what: str, total: int | None = None, hidden: bool = False) -> Iterator[Callable[[int], None]]:
-    """Gives a function that is told how many more are done.
+    """A progress bar; yields a function that advances it.
 
-    >>> with progress_bar("lines", total=100) as tell: tell(50)
+    >>> with progress_bar("lines", total=100) as advance: advance(50)
     """
     if hidden or not sys.stderr.isatty():
         yield lambda more: None
@@ -47,19 +47,19 @@ def progress_bar(what: str, total: int | None = None, hidden: bool = False) -> I
 SHOWN = 100  # characters of a sample
 
 
-class Screen:
-    """Listens to a training and shows it on standard error; `hidden` shows nothing.
+class TrainingProgress:
+    """Shows the events of a training on standard error; `hidden` shows nothing.
 
-    On a terminal the bar moves; elsewhere only the lines are printed.
+    On a terminal there is a progress bar; elsewhere only the lines are printed.
     """
 
     def __init__(self, hidden: bool = False) -> None:
         self.hidden = hidden
         self._bar: Any = None
         self._task: Any = None
-        self._samples: Sequence[Output] = ()  # of the last evaluation; what the model says again is not shown again
+        self._samples: Sequence[ExampleOutput] = ()  # of the last evaluation; unchanged ones are not shown again
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> TrainingProgress:
         return self
 
     def __exit__(
@@ -68,8 +68,8 @@ class Screen:
         if self._bar is not None:
             self._bar.stop()
 
-    def say(self, text: str) -> None:
-        """Print a line, above the bar where there is one."""
+    def print_line(self, text: str) -> None:
+        """Print a line, above the progress bar if there is one."""
         if self.hidden:
             return
         if self._bar is None:
@@ -77,32 +77,32 @@ class Screen:
         else:
             self._bar.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         from regard.training import events
 
         match event:
             case events.Started():
                 facts = event.facts
-                said = f"{facts['parameters']:,} parameters, {event.steps:,} steps on {_devices(facts)}"
-                self.say(said + _kept(facts, event.steps))
-                self._begin(event.steps, 0)
+                summary = f"{facts['parameters']:,} parameters, {event.steps:,} steps on {_devices(facts)}"
+                self.print_line(summary + _checkpoint_interval(facts, event.steps))
+                self._start_bar(event.steps, 0)
             case events.Resumed():
                 self._resumed(event)
             case events.Trained():
-                self._move(event)
+                self._advance(event)
             case events.Evaluated():
                 self._evaluated(event)
             case events.Skipped():
-                self.say(f"step {event.step:,} skipped: {event.reason} ({event.count:,} so far)")
+                self.print_line(f"step {event.step:,} skipped: {event.reason} ({event.count:,} so far)")
 
     def _resumed(self, event: Resumed) -> None:
         if event.step >= event.steps:
-            self.say(f"all {event.step:,} steps are done; --set train.steps=N goes on to N")
+            self.print_line(f"all {event.step:,} steps are done; --set train.steps=N continues to step N")
             return
-        self.say(f"going on after step {event.step:,} of {event.steps:,}")
-        self._begin(event.steps, event.step)
+        self.print_line(f"resuming after step {event.step:,} of {event.steps:,}")
+        self._start_bar(event.steps, event.step)
 
-    def _begin(self, steps: int, done: int) -> None:
+    def _start_bar(self, steps: int, done: int) -> None:
         if self.hidden or not sys.stderr.isatty():
             return
         from rich.console import Console
@@ -119,25 +119,25 @@ class Screen:
         self._task = self._bar.add_task("train", total=steps, completed=done, loss="-", pace="-", memory="-")
         self._bar.start()
 
-    def _move(self, event: Trained) -> None:
+    def _advance(self, event: Trained) -> None:
         if self._bar is not None:
             self._bar.update(
                 self._task,
                 completed=event.step,
                 loss=f"{event.loss:.4f}",
                 pace=f"{event.tokens_per_second:,.0f}",
-                memory=size(event.memory),
+                memory=format_bytes(event.memory),
             )
 
     def _evaluated(self, event: Evaluated) -> None:
         if self._bar is not None:
             self._bar.update(self._task, completed=event.step)
-        self.say(f"step {event.step:>6,}  {told(event.metrics)}{'  (best)' if event.best else ''}")
+        self.print_line(f"step {event.step:>6,}  {format_metrics(event.metrics)}{'  (best)' if event.best else ''}")
         new = [sample for sample in event.samples if sample not in self._samples]
         self._samples = event.samples
         for sample in new:
             expected = f"  (expected {_short(sample.expected)})" if sample.expected not in (None, sample.got) else ""
-            self.say(f"    {_short(sample.given)} -> {_short(sample.got)}{expected}")
+            self.print_line(f"    {_short(sample.given)} -> {_short(sample.got)}{expected}")
 
 
 def _devices(facts: Any) -> str:
@@ -148,20 +148,20 @@ def _devices(facts: Any) -> str:
     return f"cpu, {facts['threads']} thread{'s' if facts['threads'] > 1 else ''}"
 
 
-def told(metrics: Mapping[str, float]) -> str:
-    """Metrics in a line; those beyond all measure with an exponent."""
+def format_metrics(metrics: Mapping[str, float]) -> str:
+    """Metrics in a line; very large ones with an exponent."""
     numbers = {name: f"{value:.4f}" if abs(value) < 1e6 else f"{value:.4g}" for name, value in metrics.items()}
     return "  ".join(f"{name.replace('_', ' ')} {number}" for name, number in numbers.items())
 
 
 def _short(text: str | None) -> str:
-    """A text on one line, its end if it is long."""
+    """A text on one line, truncated to its end if it is long."""
     line = repr(text or "")[1:-1]
     return line if len(line) <= SHOWN else "..." + line[-SHOWN:]
 
 
-def size(count: int) -> str:
-    """Bytes in words: 1.5 GB."""
+def format_bytes(count: int) -> str:
+    """A number of bytes with its unit: 1.5 GB."""
     value = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000:
@@ -170,9 +170,9 @@ def size(count: int) -> str:
     return f"{value:.3g} TB"
 
 
-def _kept(facts: Mapping[str, Any], steps: int) -> str:
-    """Where a training that is killed begins again."""
-    every = facts.get("keeps_every")
+def _checkpoint_interval(facts: Mapping[str, Any], steps: int) -> str:
+    """How often a checkpoint is written."""
+    every = facts.get("checkpoint_every")
     if every is None:
         return ""
-    return f", a checkpoint every {every:,}" if every < steps else ", a checkpoint at the end alone"
+    return f", a checkpoint every {every:,}" if every < steps else ", a checkpoint only at the end"

@@ -1,4 +1,4 @@
-"""`regard prune`: cut the heads that a model needs least, and save the smaller one as a run."""
+"""`regard prune`: attention head pruning by importance or ablation."""
 
 from __future__ import annotations
 
@@ -15,65 +15,78 @@ if TYPE_CHECKING:
     from regard.inspection.heads import Pruned
 
 
-WAYS = {"importance": "importance of each head, by gradients", "ablation": "the rise of the loss without each head"}
+CRITERIA = {"importance": "importance of each head, by gradients", "ablation": "increase of the loss without each head"}
 
 
 def prune(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained model with several heads.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="OUT", help="The folder of the smaller run.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of a model with several heads.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder of the pruned run.")],
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[FILE]",
-            help="Examples to judge by, a table or plain text as the task reads it; else the run's validation ones.",
+            metavar="FILE",
+            help="Examples to evaluate on, in the format of the task (default: the run's validation data).",
         ),
     ] = None,
-    keep: Annotated[float, typer.Option(help="The share of all heads that stays; at each place one does.")] = 0.5,
-    by: Annotated[
-        str, typer.Option(help="importance: by gradients (Michel et al. 2019); ablation: switch off each head.")
+    keep: Annotated[
+        float,
+        typer.Option("--keep", metavar="NUMBER", help="Share of the heads to keep; each module keeps at least one."),
+    ] = 0.5,
+    criterion: Annotated[
+        str,
+        typer.Option(
+            "--criterion",
+            metavar="NAME",
+            help="importance: gradient-based (Michel et al. 2019); ablation: the loss without each head.",
+        ),
     ] = "importance",
-    batches: Annotated[int | None, typer.Option(min=1, help="Judge by so many batches at most.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as one object.")] = False,
+    max_batches: Annotated[
+        int | None, typer.Option("--max-batches", metavar="N", min=1, help="Maximum batches to evaluate on.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Cut out the heads that matter least and write a smaller run, which is used and trained like any other. Prints a
-    score for each head, which were cut, and how well the model did before and does now."""
-    if by not in WAYS:
-        raise unknown(by, WAYS, kind="--by", where="regard prune")
+    """Prune the least important attention heads of a model.
+
+    Writes a smaller run, which can be used and trained like any other. Prints the score of each head, which heads were
+    pruned, and the metrics before and after.
+    """
+    if criterion not in CRITERIA:
+        raise unknown(criterion, CRITERIA, kind="criterion", where="prune --criterion")
     from regard.cli.process_tuning import prepare_machine
     from regard.cli.progress_ui import progress_bar
-    from regard.inspection.heads import By, prune as pruned
+    from regard.inspection.heads import Criterion, prune as pruned
 
     prepare_machine()
-    with progress_bar("heads", hidden=as_json) as tell:
-        found = pruned(run, out, keep, cast(By, by), file, batches, tell=tell)
+    with progress_bar("heads", hidden=as_json) as advance:
+        found = pruned(run, out, keep, cast(Criterion, criterion), file, max_batches, on_progress=advance)
     if as_json:
-        typer.echo(json.dumps({"run": str(run), "out": str(out), "by": by, **asdict(found)}))
+        typer.echo(json.dumps({"run": str(run), "out": str(out), "by": criterion, **asdict(found)}))
         return
-    head = f"{WAYS[by]}; those in brackets are cut"
+    head = f"{CRITERIA[criterion]}; heads in brackets are pruned"
     typer.echo("\n".join([head, *_scores(found), "", *_measures(found), "", _end(found, out)]))
 
 
 def _scores(found: Pruned) -> list[str]:
-    """A line for each place, a column for each head."""
-    wide = max(map(len, found.scores))
-    most = max(map(len, found.scores.values()))
-    lines = [f"{'':{wide}}" + "".join(f"{head:>9}" for head in range(most))]
+    """A line for each attention module, a column for each head."""
+    width = max(map(len, found.scores))
+    heads = max(map(len, found.scores.values()))
+    lines = [f"{'':{width}}" + "".join(f"{head:>9}" for head in range(heads))]
     for place, scores in found.scores.items():
         cut = found.cut.get(place, [])
         cells = (f"[{one:.3f}]" if head in cut else f"{one:.3f} " for head, one in enumerate(scores))
-        lines.append(f"{place:{wide}}" + "".join(f"{cell:>9}" for cell in cells).rstrip())
+        lines.append(f"{place:{width}}" + "".join(f"{cell:>9}" for cell in cells).rstrip())
     return lines
 
 
 def _measures(found: Pruned) -> list[str]:
-    wide = max(len("parameters"), *map(len, found.before))
+    width = max(len("parameters"), *map(len, found.before))
     before, after = found.parameters
-    lines = [f"{'':{wide}}  {'before':>12}  {'after':>12}", f"{'parameters':{wide}}  {before:>12,}  {after:>12,}"]
+    lines = [f"{'':{width}}  {'before':>12}  {'after':>12}", f"{'parameters':{width}}  {before:>12,}  {after:>12,}"]
     for name, value in found.before.items():
-        lines.append(f"{name.replace('_', ' '):{wide}}  {value:>12.4f}  {found.after[name]:>12.4f}")
+        lines.append(f"{name.replace('_', ' '):{width}}  {value:>12.4f}  {found.after[name]:>12.4f}")
     return lines
 
 
 def _end(found: Pruned, out: Path) -> str:
     cut = sum(map(len, found.cut.values()))
-    return f"{cut} of {found.heads} heads cut: {out}. `regard train {out}/recipe.toml --out NEW` trains it further."
+    return f"{cut} of {found.heads} heads pruned: {out}. `regard train {out}/recipe.toml --out NEW` trains it further."

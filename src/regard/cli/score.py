@@ -1,4 +1,4 @@
-"""`regard score`: how well a model does on text that is given: perplexity of a language model, BLEU of a translator."""
+"""`regard score`: the perplexity of a language model, or BLEU, chrF and perplexity of a translator."""
 
 from __future__ import annotations
 
@@ -15,34 +15,56 @@ if TYPE_CHECKING:
 
 
 def score(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained model.")],
-    text: Annotated[Path, typer.Argument(metavar="TEXT", help="A file of text; for a translator, of sources.")],
-    target: Annotated[Path | None, typer.Argument(metavar="[TARGET]", help="Their translations, a line each.")] = None,
-    beam: Annotated[int, typer.Option(min=1, help="Translator: hypotheses side by side.")] = 5,
-    length_penalty: Annotated[float, typer.Option(min=0, help="Translator: alpha of Wu et al. 2016.")] = 0.6,
-    cache: Annotated[int | None, typer.Option(min=1, help="Language model: a neural cache of so many places.")] = None,
-    flatness: Annotated[float, typer.Option(help="Of the cache: how sharply it looks.")] = 1.0,
-    share: Annotated[float, typer.Option(min=0, max=1, help="Of the cache: its share of the mixture.")] = 0.1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the measures as JSON.")] = False,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder to evaluate.")],
+    text: Annotated[Path, typer.Argument(metavar="FILE", help="Text file; for a translator, the source sentences.")],
+    target: Annotated[
+        Path | None,
+        typer.Argument(metavar="TARGET", help="For a translator: the reference translations, one per line."),
+    ] = None,
+    beam: Annotated[int, typer.Option("--beam", metavar="N", min=1, help="Translator: beam width.")] = 5,
+    length_penalty: Annotated[
+        float, typer.Option("--length-penalty", metavar="NUMBER", min=0, help="Translator: alpha of Wu et al. 2016.")
+    ] = 0.6,
+    cache_size: Annotated[
+        int | None,
+        typer.Option("--cache-size", metavar="N", min=1, help="Language model: use a neural cache of N positions."),
+    ] = None,
+    cache_theta: Annotated[
+        float,
+        typer.Option("--cache-theta", metavar="NUMBER", help="Neural cache: theta, the sharpness of its weights."),
+    ] = 1.0,
+    cache_weight: Annotated[
+        float,
+        typer.Option(
+            "--cache-weight", metavar="NUMBER", min=0, max=1, help="Neural cache: lambda, its mixture weight."
+        ),
+    ] = 0.1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
 ) -> None:
-    """Print the perplexity of a language model, or BLEU and chrF of a translator, with sacrebleu's signature."""
+    """Evaluate a model: perplexity, or BLEU and chrF.
+
+    BLEU and chrF of a translator come with sacrebleu's signature. The neural cache is that of Grave et al. 2017.
+    """
     from regard.runs import Run
 
     opened = Run.open(run)
     translates = opened.task == "translation"
     if translates != (target is not None):
-        came = "a translator and one file" if translates else "two files for a run that does not translate"
-        raise SettingError(came, "RUN SRC TGT for a translator, RUN TEXT for a language model", where="regard score")
+        problem = "A translator needs two files" if translates else "Only a translator takes two files"
+        advice = "Give RUN SRC TGT for a translator, RUN FILE for a language model."
+        raise SettingError(problem, where="score", advice=advice)
     if target is not None:
-        told = _translations(opened, text, target, beam, length_penalty, hidden=as_json)
+        metrics = _translations(opened, text, target, beam, length_penalty, hidden=as_json)
     else:
-        from regard.training import Cache, score_text
+        from regard.training import NeuralCacheSettings, score_text
 
-        told = score_text(opened, text, None if cache is None else Cache(cache, flatness, share))
+        metrics = score_text(
+            opened, text, None if cache_size is None else NeuralCacheSettings(cache_size, cache_theta, cache_weight)
+        )
     if as_json:
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(metrics, indent=2))
         return
-    for name, value in told.items():
+    for name, value in metrics.items():
         number = value["value"] if isinstance(value, dict) else value
         signature = f"  {value['signature']}" if isinstance(value, dict) else ""
         typer.echo(f"{name:<18} {number:.4g}{signature}")
@@ -53,14 +75,14 @@ def _translations(run: Run, source: Path, target: Path, beam: int, alpha: float,
 
     from regard.cli.progress_ui import progress_bar
     from regard.decoding import Beam, LengthPenalty
-    from regard.inspection import judge
-    from regard.text import Parallel
+    from regard.inspection import evaluate_translator
+    from regard.text import ParallelCorpus
     from regard.training import perplexity
 
-    pairs = list(Parallel(source, target))
+    pairs = list(ParallelCorpus(source, target))
     translator = run.translator()
-    with progress_bar("sentences", len(pairs), hidden) as tell:
-        found = judge(translator, pairs, Beam(beam, LengthPenalty(alpha)), tell=tell)
-    read = translator.read([(pair.source, pair.target) for pair in pairs])
-    surprise, tokens = -sum(one.score for one in read), sum(len(one.log_probs) for one in read)
-    return {"bleu": asdict(found.bleu), "chrf": asdict(found.chrf), "perplexity": perplexity(surprise, tokens)}
+    with progress_bar("sentences", len(pairs), hidden) as advance:
+        found = evaluate_translator(translator, pairs, Beam(beam, LengthPenalty(alpha)), on_progress=advance)
+    read = translator.score([(pair.source, pair.target) for pair in pairs])
+    nll, tokens = -sum(one.score for one in read), sum(len(one.log_probs) for one in read)
+    return {"bleu": asdict(found.bleu), "chrf": asdict(found.chrf), "perplexity": perplexity(nll, tokens)}

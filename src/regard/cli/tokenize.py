@@ -1,4 +1,4 @@
-"""`regard tokenize`: learn a tokenizer from files, see what it makes of text, and tokenise a corpus into a store."""
+"""`regard tokenize`: train a tokenizer, tokenise text, and tokenise a corpus into a store."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.command import CONTEXT, Command
 from regard.cli.progress_ui import progress_bar
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
-    from regard.text import Corpus, Fields, Kind, Lines, Skipped
+    from regard.text import Corpus, Fields, Lines, SkippedLines, TokenizerKind
 
 app = typer.Typer(
-    help="Learn a tokenizer, try it on text, tokenise a corpus.", no_args_is_help=True, rich_markup_mode=None
+    help="Train a tokenizer, tokenise text, build a token store.",
+    context_settings=CONTEXT,
+    subcommand_metavar="VERB ...",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 
@@ -33,105 +38,126 @@ class KindName(StrEnum):
     characters = "characters"
 
 
-class Reading(StrEnum):
+class CorpusFormat(StrEnum):
     documents = "documents"
     translation = "translation"
 
 
-Files = Annotated[list[Path], typer.Argument(help="Files of text, plain or gzip; - is standard input.")]
-TokenizerFile = Annotated[Path, typer.Argument(metavar="TOKENIZER", help="A tokenizer.json, ours or Hugging Face's.")]
+TokenizerFile = Annotated[
+    Path, typer.Argument(metavar="TOKENIZER", help="A tokenizer.json, of regard or of Hugging Face.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-@app.command()
+@app.command(cls=Command)
 def train(
-    files: Files,
-    kind: Annotated[KindName, typer.Option(help="How text is cut.")] = KindName.bpe,
-    size: Annotated[int | None, typer.Option(help="Pieces in the vocabulary; 8000 unless told.")] = None,
-    cased: Annotated[bool, typer.Option("--cased", help="wordpiece: keep capitals and accents.")] = False,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")] = Path("tokenizer.json"),
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE", help="Text files, plain or gzip; - reads standard input.")
+    ],
+    kind: Annotated[
+        KindName,
+        typer.Option(
+            "--kind", metavar="NAME", help="bpe, byte-bpe, wordpiece, unigram, words (word-level) or characters."
+        ),
+    ] = KindName.bpe,
+    size: Annotated[
+        int | None, typer.Option("--size", metavar="N", help="Maximum vocabulary size (default: 8000).")
+    ] = None,
+    cased: Annotated[bool, typer.Option("--cased", help="wordpiece: keep case and accents.")] = False,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Output file.")] = Path("tokenizer.json"),
     as_json: AsJson = False,
 ) -> None:
-    """Learn a tokenizer from files of text."""
+    """Train a tokenizer on text files."""
     from regard.text import Tokenizer
 
     value = _kind(kind, size, cased)
     _writable(out)
     sources = [_lines(path) for path in files]
-    with progress_bar("lines read") as progress:
-        tokenizer = Tokenizer.train(value, (line.text for lines in sources for line in lines), progress)
+    with progress_bar("lines read") as advance:
+        tokenizer = Tokenizer.train(value, (line.text for lines in sources for line in lines), advance)
     tokenizer.save(out)
     skipped = reduce(or_, (lines.skipped for lines in sources))
     if as_json:
-        told = {"path": str(out), "kind": kind.value, "size": len(tokenizer), "fingerprint": tokenizer.fingerprint}
-        typer.echo(json.dumps({**told, "special": tokenizer.special.roles, "skipped": asdict(skipped)}))
+        entry = {"path": str(out), "kind": kind.value, "size": len(tokenizer), "fingerprint": tokenizer.fingerprint}
+        typer.echo(json.dumps({**entry, "special": tokenizer.special.roles, "skipped": asdict(skipped)}))
     else:
-        asked = getattr(value, "size", len(tokenizer))
-        fewer = f" (the text has no more to give; {asked} were asked)" if len(tokenizer) < asked else ""
+        requested = getattr(value, "size", len(tokenizer))
+        fewer = f" (the text has no more; {requested} were requested)" if len(tokenizer) < requested else ""
         typer.echo(f"{out}: {kind.value}, {len(tokenizer)} pieces{fewer}")
         _warn(skipped)
 
 
-@app.command()
+@app.command(cls=Command)
 def text(
     tokenizer: TokenizerFile,
-    file: Annotated[Path, typer.Argument(help="A file of text; - is standard input.")] = Path("-"),
-    ids: Annotated[bool, typer.Option("--ids", help="Print ids in the place of pieces.")] = False,
-    specials: Annotated[bool, typer.Option("--specials", help="Read [MASK] and its like as special tokens.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Text file; - reads standard input.")] = Path("-"),
+    ids: Annotated[bool, typer.Option("--ids", help="Print token ids instead of pieces.")] = False,
+    special_tokens: Annotated[
+        bool, typer.Option("--special-tokens", help="Read [MASK] and the like as special tokens.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Print the pieces of each line of a text."""
+    """Tokenise each line of a text and print the pieces."""
     from regard.text import Tokenizer
 
     loaded = Tokenizer.load(tokenizer)
     lines = _lines(file)
     for line in lines:
-        encoding = loaded.encode(line.text, specials=specials)
+        encoding = loaded.encode(line.text, specials=special_tokens)
         if as_json:
             names = ("ids", "pieces", "offsets", "words")
-            told = {"line": line.number, **{name: getattr(encoding, name) for name in names}}
-            typer.echo(json.dumps(told, ensure_ascii=False))
+            entry = {"line": line.number, **{name: getattr(encoding, name) for name in names}}
+            typer.echo(json.dumps(entry, ensure_ascii=False))
         else:
             typer.echo(" ".join(map(str, encoding.ids)) if ids else " ".join(encoding.pieces))
     _warn(lines.skipped)
 
 
-@app.command()
+@app.command(cls=Command)
 def store(
     tokenizer: TokenizerFile,
-    files: Annotated[list[Path], typer.Argument(help="Files of text, plain or gzip.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the store.")],
-    reading: Annotated[
-        Reading, typer.Option("--as", help="documents: plain text; translation: SOURCE TARGET, line by line.")
-    ] = Reading.documents,
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Text files, plain or gzip.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder of the store.")],
+    corpus_format: Annotated[
+        CorpusFormat,
+        typer.Option(
+            "--format", metavar="NAME", help="documents: plain text; translation: two parallel files, SOURCE TARGET."
+        ),
+    ] = CorpusFormat.documents,
     target: Annotated[
-        Path | None, typer.Option("--target-tokenizer", help="translation: another tokenizer for TARGET.")
+        Path | None,
+        typer.Option("--target-tokenizer", metavar="FILE", help="translation: another tokenizer for TARGET."),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes; 1 uses the threads of one.")] = 1,
+    workers: Annotated[
+        int, typer.Option("--workers", metavar="N", min=1, help="Processes; 1 uses threads instead.")
+    ] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Tokenise files once into a store; a build that was stopped goes on where it was."""
+    """Tokenise files into a store, once for many trainings.
+
+    An interrupted build is resumed.
+    """
     from regard.text import Store
 
-    corpus, fields = _reading(reading, tokenizer, target, files)
-    with progress_bar("examples tokenised") as progress:
-        built = Store.build(out, corpus, fields, workers=workers, progress=progress)
+    corpus, fields = _corpus(corpus_format, tokenizer, target, files)
+    with progress_bar("examples tokenised") as advance:
+        built = Store.build(out, corpus, fields, workers=workers, progress=advance)
     manifest = built.manifest
     if as_json:
-        told = {"path": str(out), "examples": manifest.examples, "tokens": manifest.tokens}
-        typer.echo(json.dumps({**told, "dtypes": manifest.dtypes, "skipped": asdict(manifest.skipped)}))
+        entry = {"path": str(out), "examples": manifest.examples, "tokens": manifest.tokens}
+        typer.echo(json.dumps({**entry, "dtypes": manifest.dtypes, "skipped": asdict(manifest.skipped)}))
     else:
         tokens = ", ".join(f"{count:,} tokens of {name}" for name, count in manifest.tokens.items())
         typer.echo(f"{out}: {manifest.examples:,} examples, {tokens}")
         _warn(manifest.skipped)
 
 
-@app.command()
+@app.command(cls=Command)
 def verify(
-    folder: Annotated[Path, typer.Argument(help="The folder of a store.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of a store.")],
     as_json: AsJson = False,
 ) -> None:
-    """Read a store through and compare every checksum."""
+    """Verify the checksums of a store."""
     from regard.text import Store
 
     found = Store.open(folder)
@@ -140,40 +166,40 @@ def verify(
     typer.echo(json.dumps({"path": str(folder), "sound": files}) if as_json else f"{folder}: {len(files)} files, sound")
 
 
-def _kind(name: KindName, size: int | None, cased: bool) -> Kind:
-    from regard.text import BPE, ByteBPE, Characters, Unigram, WordPiece, Words
+def _kind(name: KindName, size: int | None, cased: bool) -> TokenizerKind:
+    from regard.text import BPE, ByteBPE, CharacterLevel, Unigram, WordLevel, WordPiece
 
     if cased and name is not KindName.wordpiece:
-        raise SettingError(f"--cased with --kind {name.value}", "it with wordpiece alone", where="--cased")
+        raise SettingError("--cased is only for --kind wordpiece", where="tokenize train")
     if name is KindName.characters:
         if size is not None:
-            raise SettingError(f"--size {size} with characters", "no size: all characters are kept", where="--size")
-        return Characters()
+            raise SettingError("--kind characters takes no --size: it keeps all characters", where="tokenize train")
+        return CharacterLevel()
     pieces = 8000 if size is None else size
     if name is KindName.wordpiece:
         return WordPiece(pieces, lowercase=not cased)
-    sized: dict[KindName, Callable[[int], Kind]] = {
+    sized: dict[KindName, Callable[[int], TokenizerKind]] = {
         KindName.bpe: BPE,
         KindName.byte_bpe: ByteBPE,
         KindName.unigram: Unigram,
-        KindName.words: Words,
+        KindName.words: WordLevel,
     }
     return sized[name](pieces)
 
 
-def _reading(
-    reading: Reading, tokenizer: Path, target: Path | None, files: list[Path]
+def _corpus(
+    corpus_format: CorpusFormat, tokenizer: Path, target: Path | None, files: list[Path]
 ) -> tuple[Corpus[Any], Fields[Any]]:
-    from regard.text import Chain, DocumentFields, Documents, Parallel, Tokenizer, TranslationFields
+    from regard.text import Chain, DocumentFields, ParallelCorpus, TextDocuments, Tokenizer, TranslationFields
 
     loaded = Tokenizer.load(tokenizer)
-    if reading is Reading.documents:
+    if corpus_format is CorpusFormat.documents:
         if target is not None:
-            raise SettingError("--target-tokenizer with documents", "--as translation", where="--target-tokenizer")
-        return Chain(tuple(Documents(path) for path in files)), DocumentFields(loaded)
+            raise SettingError("--target-tokenizer needs --format translation", where="tokenize store")
+        return Chain(tuple(TextDocuments(path) for path in files)), DocumentFields(loaded)
     if len(files) != 2:
-        raise SettingError(f"{len(files)} files", "two: SOURCE TARGET", where="--as translation")
-    return Parallel(files[0], files[1]), TranslationFields(loaded, Tokenizer.load(target) if target else None)
+        raise SettingError(f"{len(files)} files", "two, SOURCE TARGET", where="--format translation")
+    return ParallelCorpus(files[0], files[1]), TranslationFields(loaded, Tokenizer.load(target) if target else None)
 
 
 def _lines(path: Path) -> Lines:
@@ -184,10 +210,10 @@ def _lines(path: Path) -> Lines:
 
 def _writable(path: Path) -> None:
     if not path.parent.is_dir():
-        raise SettingError(f"{path}", "a file in a folder that exists", where="--out")
+        raise SettingError(f"The folder of {path} does not exist", where="--out")
 
 
-def _warn(skipped: Skipped) -> None:
-    """Say on standard error what was left out."""
+def _warn(skipped: SkippedLines) -> None:
+    """Report skipped lines on standard error."""
     if skipped.count:
         typer.echo(f"regard: skipped {skipped.count}: {'; '.join(skipped.places)}", err=True)

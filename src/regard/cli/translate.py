@@ -1,4 +1,4 @@
-"""`regard translate`: sentences in another language, with word links and everything else that is known about them."""
+"""`regard translate`: beam search translation, with word alignments and constraints."""
 
 from __future__ import annotations
 
@@ -16,49 +16,68 @@ if TYPE_CHECKING:
 
 
 def translate(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained translator.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of a translation model.")],
     text: Annotated[
         str,
-        typer.Argument(metavar="[TEXT|FILE|-]", help="A sentence, or a file of them, one a line; - is standard input."),
+        typer.Argument(
+            metavar="TEXT|FILE|-", help="A sentence, or a file with one on each line; - reads standard input."
+        ),
     ] = "-",
-    beam: Annotated[int, typer.Option(min=1, help="Hypotheses side by side; 1 is greedy.")] = 5,
-    best: Annotated[int, typer.Option(min=1, help="So many translations of each sentence.")] = 1,
-    length_penalty: Annotated[float, typer.Option(min=0, help="Alpha of Wu et al. 2016; 0 is none.")] = 0.6,
-    coverage: Annotated[float, typer.Option(min=0, help="Beta of Wu et al. 2016: look at all of the source.")] = 0.0,
-    shortest: Annotated[int, typer.Option(min=0, help="At least so many tokens.")] = 0,
-    longest: Annotated[int | None, typer.Option(min=1, help="At most so many tokens.")] = None,
-    prefix: Annotated[str | None, typer.Option(help="Every translation begins with this.")] = None,
-    ban: Annotated[list[str] | None, typer.Option("--ban", help="Words that are never said; again for more.")] = None,
-    require: Annotated[list[str] | None, typer.Option("--require", help="Words that must be said.")] = None,
-    alignment: Annotated[bool, typer.Option("--alignment", help="Add the word links, as 0-0 1-2.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything, an object a line.")] = False,
+    beam: Annotated[int, typer.Option("--beam", metavar="N", min=1, help="Beam width; 1 is greedy search.")] = 5,
+    n_best: Annotated[int, typer.Option("--n-best", metavar="N", min=1, help="Translations of each sentence.")] = 1,
+    length_penalty: Annotated[
+        float, typer.Option("--length-penalty", metavar="NUMBER", min=0, help="Alpha of Wu et al. 2016; 0 is off.")
+    ] = 0.6,
+    coverage_penalty: Annotated[
+        float, typer.Option("--coverage-penalty", metavar="NUMBER", min=0, help="Beta of Wu et al. 2016; 0 is off.")
+    ] = 0.0,
+    min_length: Annotated[int, typer.Option("--min-length", metavar="N", min=0, help="Minimum length in tokens.")] = 0,
+    max_length: Annotated[
+        int | None,
+        typer.Option("--max-length", metavar="N", min=1, help="Maximum length in tokens (default: by source length)."),
+    ] = None,
+    prefix: Annotated[
+        str | None, typer.Option("--prefix", metavar="TEXT", help="Text that every translation begins with.")
+    ] = None,
+    ban: Annotated[
+        list[str] | None, typer.Option("--ban", metavar="TEXT", help="Text that must not occur (repeatable).")
+    ] = None,
+    require: Annotated[
+        list[str] | None, typer.Option("--require", metavar="TEXT", help="Text that must occur (repeatable).")
+    ] = None,
+    alignment: Annotated[bool, typer.Option("--alignment", help="Append the word alignment, as 0-0 1-2.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per translation.")] = False,
 ) -> None:
-    """Translate sentences, a line each; blank lines stay blank."""
+    """Translate sentences with a trained model.
+
+    Prints one translation per line; blank lines stay blank.
+    """
     prepare_machine()
-    from regard.cli.inputs import tell_unknown, texts_of
+    from regard.cli.inputs import read_texts, warn_oov
     from regard.cli.progress_ui import progress_bar
     from regard.decoding import Beam, LengthPenalty
     from regard.runs import Run
 
-    lines = texts_of(text)
+    lines = read_texts(text)
     translator = Run.open(run).translator()
-    said = [line for line in lines if line.strip()]
-    search = Beam(max(beam, best), LengthPenalty(length_penalty), coverage, best)
-    rules = _rules(translator, len(said), shortest, longest, prefix, ban or [], require or [])
-    with progress_bar("sentences", len(said)) as tell:
-        found = iter(translator(said, search, rules, attention=alignment or as_json or coverage > 0, tell=tell))
+    sources = [line for line in lines if line.strip()]
+    search = Beam(max(beam, n_best), LengthPenalty(length_penalty), coverage_penalty, n_best)
+    rules = _rules(translator, len(sources), min_length, max_length, prefix, ban or [], require or [])
+    with progress_bar("sentences", len(sources)) as advance:
+        attention = alignment or as_json or coverage_penalty > 0
+        found = iter(translator(sources, search, rules, attention, advance))
     if not translator.model.copies:
-        tell_unknown(translator.source, said)
+        warn_oov(translator.source, sources)
     for number, line in enumerate(lines, start=1):
-        for rank, one in enumerate(next(found) if line.strip() else [None] * best, start=1):
+        for rank, one in enumerate(next(found) if line.strip() else [None] * n_best, start=1):
             _print(translator, one, number, rank, alignment, as_json)
 
 
 def _rules(
     translator: Translator,
     rows: int,
-    shortest: int,
-    longest: int | None,
+    min_length: int,
+    max_length: int | None,
     prefix: str | None,
     ban: list[str],
     require: list[str],
@@ -66,12 +85,14 @@ def _rules(
     def ids(text: str) -> list[int]:
         found = list(translator.target.encode(text).ids)
         if not found or translator.target.special.unknown in found:
-            raise SettingError(repr(text), "words of the target's vocabulary", where="--prefix, --ban, --require")
+            raise SettingError(
+                f"{text!r} has words that are not in the target vocabulary", where="--prefix, --ban, --require"
+            )
         return found
 
     return translator.rules(
-        longest,
-        shortest,
+        max_length,
+        min_length,
         prefix=None if prefix is None else [ids(prefix)] * rows,
         banned=tuple(map(ids, ban)),
         required=[list(map(ids, require))] * rows if require else None,
@@ -81,13 +102,15 @@ def _rules(
 def _print(
     translator: Translator, one: Translated | None, number: int, rank: int, alignment: bool, as_json: bool
 ) -> None:
-    from regard.inspection import links, pharaoh, told
+    from regard.inspection import to_pharaoh, translation_links, translation_to_dict
 
     if one is None:
         typer.echo(json.dumps({"line": number, "text": ""}) if as_json else "")
     elif as_json:
-        typer.echo(json.dumps({"line": number, "rank": rank, **told(translator, one)}, ensure_ascii=False))
+        typer.echo(
+            json.dumps({"line": number, "rank": rank, **translation_to_dict(translator, one)}, ensure_ascii=False)
+        )
     elif alignment:
-        typer.echo(f"{one.text} ||| {pharaoh(links(translator, one))}")
+        typer.echo(f"{one.text} ||| {to_pharaoh(translation_links(translator, one))}")
     else:
         typer.echo(one.text)

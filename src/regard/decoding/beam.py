@@ -1,4 +1,4 @@
-"""Beam search: several hypotheses a row are written side by side, and the best of those that ended are kept."""
+"""Beam search, with length penalty and coverage penalty (Wu et al. 2016)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from regard.decoding.backpointers import Leaf, Trail
-from regard.decoding.constraints import Permit, Required, blank, remembered
-from regard.decoding.hypotheses import Choice, Live, likeliest
-from regard.decoding.search import Rules, Search, Stepper, Written
+from regard.decoding.backpointers import Backpointers, Leaf
+from regard.decoding.constraints import ConstraintMask, RequiredPhrases, empty_history, extend_history
+from regard.decoding.hypotheses import BeamStep, LiveHypotheses, select_likeliest
+from regard.decoding.search import Hypothesis, Rules, Search, Stepper
 from regard.errors import SettingError
 
 
 @dataclass(frozen=True)
 class LengthPenalty:
-    """What a sum of n terms ln p is divided by: ((start + n) / (start + 1))^alpha; the end is one of the terms.
+    """Length normalisation: a sum of n terms ln p, the end included, is divided by ((start + n) / (start + 1))^alpha.
 
     LengthPenalty()              1: texts are ranked by their probability
-    LengthPenalty(0.6)           Wu et al. 2016, eq. 14: longer texts are forgiven a part of their length
+    LengthPenalty(0.6)           Wu et al. 2016, eq. 14
     LengthPenalty(1.0, start=0)  n: texts are ranked by their mean ln p
     """
 
@@ -37,205 +37,212 @@ class LengthPenalty:
     def __call__(self, terms: int) -> float:
         return float(((self.start + terms) / (self.start + 1)) ** self.alpha)
 
-    def most(self, fewest: int, longest: int) -> float:
-        """The largest divisor of `fewest` to `longest` terms; it rises or falls all the way, so it is at an end."""
-        return max(self(fewest), self(longest))
+    def largest(self, first: int, last: int) -> float:
+        """The largest divisor for `first` to `last` terms; it is monotone, so it is at one of them."""
+        return max(self(first), self(last))
 
 
-SUM = LengthPenalty()
+NO_PENALTY = LengthPenalty()
 
 
-def uncovered(attention: Tensor) -> Tensor:
-    """Wu et al. 2016, eq. 14: the sum over the source of ln min(attention it got in all, 1), of (N, S): (N,).
+def log_coverage(attention: Tensor) -> Tensor:
+    """The coverage term of Wu et al. 2016, eq. 14, (N, S) to (N,): the sum over the source of ln min(attention, 1).
 
-    A place that got none at all is padding.
+    Positions without any attention are padding.
     """
     return attention.where(attention > 0, 1.0).clamp(max=1.0).log().sum(-1)
 
 
 @dataclass(frozen=True)
 class Beam:
-    """The `width` likeliest hypotheses of each row at every step; the `best` texts of each row are given.
+    """Beam search: keeps the `width` likeliest hypotheses of each row, and returns the `n_best` texts of each.
 
-    Beam(5, LengthPenalty(0.6), best=3)
+    Beam(5, LengthPenalty(0.6), n_best=3)
 
-    score = sum of ln p / length_penalty + coverage * sum over the source of ln min(attention it got in all, 1)
+    score = sum of ln p / length_penalty + coverage_penalty * sum over the source of ln min(total attention, 1)
 
-    as Wu et al. 2016, eq. 14, have it; a place of the source that got no weight at all is taken for padding.
-    A row is done when `width` texts have ended, each among the likeliest of its step; or when nothing that is being
-    written can overtake the last of the `best`; or when all of it is as long as it may be, unfinished. It gives fewer
-    than `best` where there are no more, and a text that breaks off where the rules let nothing end.
+    as in Wu et al. 2016, eq. 14; source positions without any weight are taken for padding. A row is done when `width`
+    texts have ended, each among the likeliest of its step; or when no live hypothesis can overtake the last of the
+    `n_best`; or at the maximum length. It returns fewer than `n_best` texts where there are no more, and an unfinished
+    one where the rules allow no end.
     """
 
     width: int = 5
-    length_penalty: LengthPenalty = SUM
-    coverage: float = 0.0
-    best: int = 1
+    length_penalty: LengthPenalty = NO_PENALTY
+    coverage_penalty: float = 0.0
+    n_best: int = 1
 
     def __post_init__(self) -> None:
         if self.width < 1:
             raise SettingError(f"width={self.width}", "at least 1", where="Beam")
-        if not 1 <= self.best <= self.width:
-            raise SettingError(f"best={self.best}", f"1 to width={self.width}", where="Beam")
-        if not 0 <= self.coverage < inf:
-            raise SettingError(f"coverage={self.coverage}", "0 (none) or more", where="Beam")
+        if not 1 <= self.n_best <= self.width:
+            raise SettingError(f"n_best={self.n_best}", f"1 to width={self.width}", where="Beam")
+        if not 0 <= self.coverage_penalty < inf:
+            raise SettingError(f"coverage_penalty={self.coverage_penalty}", "0 (none) or more", where="Beam")
 
     @torch.no_grad()
     def __call__(
         self, model: Stepper[Any], state: Any, first: Tensor, rules: Rules, attention: bool = False
-    ) -> list[list[Written]]:
-        """The best texts of each of the B rows of `first` (B,), with the attention of their steps where asked for.
+    ) -> list[list[Hypothesis]]:
+        """The best texts of each of the B rows of `first` (B,); `attention`: with the weights of their steps.
 
-        The model is stepped with the hypotheses of a row side by side, as many for each row; rows that are done leave.
+        The model steps all live hypotheses together, the same number for each row; rows that are done drop out.
         """
         if not len(first):
             return []
-        return _Writing(self, rules, first, attention).run(model, state)
+        return _BeamSearch(self, rules, first, attention).run(model, state)
 
 
-class _Writing:
-    """One search: what is live, what is kept, and the trail behind it."""
+class _BeamSearch:
+    """One search: the live hypotheses, the finished ones, and the backpointers."""
 
     def __init__(self, beam: Beam, rules: Rules, first: Tensor, attention: bool) -> None:
         rules.check(len(first))
         self.beam, self.rules, self.first = beam, rules, first
-        self.trail = Trail(attention)
-        self.kept: list[list[Leaf]] = [[] for _ in first]  # by row, in the order in which they came
-        self.live = Live(torch.arange(len(first), device=first.device), torch.zeros(len(first), 1, device=first.device))
-        self.last = torch.full((len(first),), -inf, device=first.device)  # what must be beaten, for each live row
-        self.required = Required.of(rules, first.device)
-        self.permit: Permit | None = None
+        self.backpointers = Backpointers(attention)
+        self.finished: list[list[Leaf]] = [[] for _ in first]  # by row, in the order in which they ended
+        self.live = LiveHypotheses(
+            torch.arange(len(first), device=first.device), torch.zeros(len(first), 1, device=first.device)
+        )
+        self.threshold = torch.full((len(first),), -inf, device=first.device)  # the score to beat, for each live row
+        self.required = RequiredPhrases.of(rules, first.device)
+        self.constraints: ConstraintMask | None = None
 
-    def run(self, model: Stepper[Any], state: Any) -> list[list[Written]]:
+    def run(self, model: Stepper[Any], state: Any) -> list[list[Hypothesis]]:
         tokens, rules = self.first, self.rules
-        for written in range(rules.longest):
+        for written in range(rules.max_length):
             log_probs, weights, state = model.step(state, tokens)
-            permit = self.permit or self._begin(log_probs)
-            self._look(weights)
-            choice = self._chosen(permit, log_probs, written)
-            parents = choice.parents(self.live.scores.size(1))
-            stay = self._close(choice, log_probs, written)
-            if stay is not None:
-                if not len(stay):
+            constraints = self.constraints or self._start(log_probs)
+            self._add_attention(weights)
+            step = self._select(constraints, log_probs, written)
+            parents = step.parents(self.live.scores.size(1))
+            active = self._finish(step, log_probs, written)
+            if active is not None:
+                if not len(active):
                     return self._texts()
-                choice, parents = choice.of(stay), parents[stay]
-            parents, tokens = parents.view(-1), choice.tokens.view(-1)
-            said = log_probs.take(parents * log_probs.size(1) + tokens)
-            self.trail.grew(tokens, parents, said)
-            self._move(choice, parents, stay)
-            if written + 1 < rules.longest:
+                step, parents = step.select(active), parents[active]
+            parents, tokens = parents.view(-1), step.tokens.view(-1)
+            token_log_probs = log_probs.take(parents * log_probs.size(1) + tokens)
+            self.backpointers.add_step(tokens, parents, token_log_probs)
+            self._advance(step, parents, active)
+            if written + 1 < rules.max_length:
                 state = model.reorder(state, parents)
-        self._cut_off()
+        self._truncate()
         return self._texts()
 
-    def _chosen(self, permit: Permit, log_probs: Tensor, written: int) -> Choice:
+    def _select(self, constraints: ConstraintMask, log_probs: Tensor, written: int) -> BeamStep:
         live, width, end = self.live, self.beam.width, self.rules.end
         if self.required is not None:
-            return self.required.choose(live, permit(log_probs, written, live.owners, live.recent), width, end)
-        allowed = permit(log_probs, written, live.owners, live.recent, but_the_end=True)
-        return likeliest(live, allowed, width, end, permit.may_end(written))
+            return self.required.select(live, constraints(log_probs, written, live.owners, live.recent), width, end)
+        allowed = constraints(log_probs, written, live.owners, live.recent, ignore_end=True)
+        return select_likeliest(live, allowed, width, end, constraints.may_end(written))
 
-    def _begin(self, log_probs: Tensor) -> Permit:
-        """Now that the width of what the model says is known."""
+    def _start(self, log_probs: Tensor) -> ConstraintMask:
+        """Set up the constraints, now that the width of the distribution is known."""
         rows, device, required = self.live.rows, self.first.device, self.required
-        self.permit = permit = Permit(self.rules, len(rows), log_probs.size(1), device)
-        memory = permit.memory if required is None else max(permit.memory, required.memory)
+        self.constraints = constraints = ConstraintMask(self.rules, len(rows), log_probs.size(1), device)
+        memory = constraints.memory if required is None else max(constraints.memory, required.memory)
         met = None if required is None else required.met(rows)
-        self.live = replace(self.live, recent=blank(len(rows), memory, device), met=met)
-        return permit
+        self.live = replace(self.live, recent=empty_history(len(rows), memory, device), met=met)
+        return constraints
 
-    def _look(self, weights: Tensor | None) -> None:
-        self.trail.saw(weights)
-        if not self.beam.coverage:
+    def _add_attention(self, weights: Tensor | None) -> None:
+        self.backpointers.add_attention(weights)
+        if not self.beam.coverage_penalty:
             return
         if weights is None:
             raise SettingError(
-                f"coverage={self.beam.coverage} for a model that reports no attention", "0", where="Beam"
+                f"coverage_penalty={self.beam.coverage_penalty} for a model that reports no attention",
+                "0",
+                where="Beam",
             )
         before = self.live.attention
         self.live = replace(self.live, attention=weights if before is None else before + weights)
 
-    def _close(self, choice: Choice, log_probs: Tensor, written: int) -> Tensor | None:
-        """Keep what ended; the rows (R',) that go on, or None where all of them do."""
-        longest, penalty = self.rules.longest, self.beam.length_penalty
-        # the most that a hypothesis can come to: no further loss, and the kindest length that it can still reach
-        hope = choice.scores[:, 0] / penalty.most(min(written + 2, longest), longest)
-        news = hope <= self.last
-        if choice.ended is not None:
-            news = news | choice.ended.any(1)
-        if not bool(news.any()):
+    def _finish(self, step: BeamStep, log_probs: Tensor, written: int) -> Tensor | None:
+        """Record the hypotheses that ended; the rows (R',) that continue, or None where all of them do."""
+        max_length, penalty = self.rules.max_length, self.beam.length_penalty
+        # the upper bound of a hypothesis: no further loss, and the best length penalty that it can still reach
+        bound = step.scores[:, 0] / penalty.largest(min(written + 2, max_length), max_length)
+        changed = bound <= self.threshold
+        if step.ended is not None:
+            changed = changed | step.ended.any(1)
+        if not bool(changed.any()):
             return None
         rows, width = self.live.rows.tolist(), self.live.scores.size(1)
-        if choice.ended is not None:
-            row, rank = choice.ended.nonzero(as_tuple=True)
-            places = row * width + choice.ended_slots[row, rank]
-            closing = log_probs[places, self.rules.end].tolist()
-            scores = self._scores(choice.ended_scores[row, rank], written + 1, places)
-            for number, place, said, score in zip(row.tolist(), places.tolist(), closing, scores, strict=True):
-                self.kept[rows[number]].append(Leaf(written, place, said, score))
-        self.last = torch.tensor([self._to_beat(row) for row in rows], dtype=hope.dtype, device=hope.device)
-        beaten = (hope <= self.last).tolist()
-        done = [beaten[at] or len(self.kept[row]) >= self.beam.width for at, row in enumerate(rows)]
+        if step.ended is not None:
+            row, rank = step.ended.nonzero(as_tuple=True)
+            indices = row * width + step.ended_slots[row, rank]
+            end_log_probs = log_probs[indices, self.rules.end].tolist()
+            scores = self._scores(step.ended_scores[row, rank], written + 1, indices)
+            for number, index, log_prob, score in zip(
+                row.tolist(), indices.tolist(), end_log_probs, scores, strict=True
+            ):
+                self.finished[rows[number]].append(Leaf(written, index, log_prob, score))
+        thresholds = [self._threshold(row) for row in rows]
+        self.threshold = torch.tensor(thresholds, dtype=bound.dtype, device=bound.device)
+        beaten = (bound <= self.threshold).tolist()
+        done = [beaten[at] or len(self.finished[row]) >= self.beam.width for at, row in enumerate(rows)]
         for at, row in enumerate(rows):
-            if done[at] and not self.kept[row]:  # nothing is allowed any more
+            if done[at] and not self.finished[row]:  # the rules allow no continuation
                 self._break_off(at, written)
-        stay = [at for at, over in enumerate(done) if not over]
-        return None if len(stay) == len(rows) else torch.tensor(stay, dtype=torch.long, device=hope.device)
+        active = [at for at, over in enumerate(done) if not over]
+        return None if len(active) == len(rows) else torch.tensor(active, dtype=torch.long, device=bound.device)
 
-    def _to_beat(self, row: int) -> float:
-        """The score of the last of the best texts of a row, as long as there are so many."""
-        scores = sorted((leaf.score or 0.0 for leaf in self.kept[row]), reverse=True)
-        return scores[self.beam.best - 1] if len(scores) >= self.beam.best else -inf
+    def _threshold(self, row: int) -> float:
+        """The score of the n-th best finished text of a row, -inf where there are fewer."""
+        scores = sorted((leaf.score or 0.0 for leaf in self.finished[row]), reverse=True)
+        return scores[self.beam.n_best - 1] if len(scores) >= self.beam.n_best else -inf
 
-    def _scores(self, sums: Tensor, terms: int, places: Tensor) -> list[float]:
-        """What texts (n,) are ranked by; they end at these places among the hypotheses."""
+    def _scores(self, sums: Tensor, terms: int, indices: Tensor) -> list[float]:
+        """The scores of texts (n,) that end at these indices of the layout."""
         scores = sums / self.beam.length_penalty(terms)
         if self.live.attention is not None:
-            scores = scores + self.beam.coverage * uncovered(self.live.attention[places])
+            scores = scores + self.beam.coverage_penalty * log_coverage(self.live.attention[indices])
         found: list[float] = scores.tolist()
         return found
 
-    def _move(self, choice: Choice, parents: Tensor, stay: Tensor | None) -> None:
-        """Go on with what was chosen."""
+    def _advance(self, step: BeamStep, parents: Tensor, active: Tensor | None) -> None:
+        """Make the chosen continuations the live hypotheses."""
         live, required = self.live, self.required
-        rows = live.rows if stay is None else live.rows[stay]
-        self.last = self.last if stay is None else self.last[stay]
-        recent = remembered(live.recent, choice.tokens.view(-1), parents)
+        rows = live.rows if active is None else live.rows[active]
+        self.threshold = self.threshold if active is None else self.threshold[active]
+        recent = extend_history(live.recent, step.tokens.view(-1), parents)
         attention = None if live.attention is None else live.attention[parents]
-        self.live = Live(rows, choice.scores, recent, None, attention)
+        self.live = LiveHypotheses(rows, step.scores, recent, None, attention)
         if required is not None and recent is not None and live.met is not None:
-            self.live = replace(self.live, met=required.after(live.met[parents], recent, self.live.owners)[0])
+            self.live = replace(self.live, met=required.update(live.met[parents], recent, self.live.owners)[0])
 
-    def _cut_off(self) -> None:
-        """Keep what is as long as it may be, if it has what it must have."""
-        live, longest = self.live, self.rules.longest
-        there = live.scores > -inf
+    def _truncate(self) -> None:
+        """Record the hypotheses of maximum length that contain what is required."""
+        live, max_length = self.live, self.rules.max_length
+        valid = live.scores > -inf
         if live.met is not None:
-            there = there & live.met.all(-1).view_as(there)
-        row, slot = there.nonzero(as_tuple=True)
-        places = row * live.scores.size(1) + slot
-        scores = self._scores(live.scores[row, slot], longest, places)
-        for number, place, score in zip(live.rows[row].tolist(), places.tolist(), scores, strict=True):
-            self.kept[number].append(Leaf(longest, place, score=score))
+            valid = valid & live.met.all(-1).view_as(valid)
+        row, slot = valid.nonzero(as_tuple=True)
+        indices = row * live.scores.size(1) + slot
+        scores = self._scores(live.scores[row, slot], max_length, indices)
+        for number, index, score in zip(live.rows[row].tolist(), indices.tolist(), scores, strict=True):
+            self.finished[number].append(Leaf(max_length, index, score=score))
         for at, number in enumerate(live.rows.tolist()):
-            if not self.kept[number]:
-                self._break_off(at, longest)
+            if not self.finished[number]:
+                self._break_off(at, max_length)
 
     def _break_off(self, at: int, written: int) -> None:
-        """Keep the best that is live in a row, or of those that met the most of what they must have, unfinished."""
+        """Record the best live hypothesis of a row as unfinished, among those that met most of what is required."""
         live = self.live
-        worth = live.scores[at]
+        scores = live.scores[at]
         if self.required is not None and live.recent is not None and live.met is not None:
-            banks = self.required.after(live.met, live.recent, live.owners)[1].view_as(live.scores)[at]
-            worth = worth.where((banks == banks[worth > -inf].max()), -inf)
-        place = at * live.scores.size(1) + int(worth.argmax())
-        sums, places = live.scores.view(-1)[[place]], torch.tensor([place], device=worth.device)
-        score = self._scores(sums, max(written, 1), places)[0]
-        self.kept[int(live.rows[at])].append(Leaf(written, place, score=score))
+            banks = self.required.update(live.met, live.recent, live.owners)[1].view_as(live.scores)[at]
+            scores = scores.where((banks == banks[scores > -inf].max()), -inf)
+        index = at * live.scores.size(1) + int(scores.argmax())
+        sums, indices = live.scores.view(-1)[[index]], torch.tensor([index], device=scores.device)
+        score = self._scores(sums, max(written, 1), indices)[0]
+        self.finished[int(live.rows[at])].append(Leaf(written, index, score=score))
 
-    def _texts(self) -> list[list[Written]]:
-        best = [sorted(row, key=lambda leaf: -(leaf.score or 0.0))[: self.beam.best] for row in self.kept]
-        texts = iter(self.trail.texts([leaf for row in best for leaf in row]))
+    def _texts(self) -> list[list[Hypothesis]]:
+        best = [sorted(row, key=lambda leaf: -(leaf.score or 0.0))[: self.beam.n_best] for row in self.finished]
+        texts = iter(self.backpointers.trace([leaf for row in best for leaf in row]))
         return [[next(texts) for _ in row] for row in best]
 
 

@@ -1,4 +1,4 @@
-"""Hypotheses of a beam, and the choice of those to go on with: the likeliest of all continuations."""
+"""The hypotheses of a beam search, and one step of it: the likeliest of all continuations (a chunked top-k)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Live:
-    """R rows of W hypotheses that are being written. Those of a row lie side by side, its best one first.
+class LiveHypotheses:
+    """R rows of W unfinished hypotheses. Those of a row are adjacent, the best first.
 
-    A score of -inf stands for no hypothesis.
+    A score of -inf is an empty slot.
     """
 
-    rows: Tensor  # (R,): their places in the batch
+    rows: Tensor  # (R,): their indices in the batch
     scores: Tensor  # (R, W): sums of ln p
-    recent: Tensor | None = None  # (R * W, memory): the last tokens, where a rule asks for them
-    met: Tensor | None = None  # (R * W, P): which required sequences are in it
-    attention: Tensor | None = None  # (R * W, S): what every place of the source got so far, where it counts
+    recent: Tensor | None = None  # (R * W, memory): the last tokens, where a rule needs them
+    met: Tensor | None = None  # (R * W, P): which required sequences have occurred
+    attention: Tensor | None = None  # (R * W, S): the attention so far, for the coverage penalty
 
     @property
     def owners(self) -> Tensor:
@@ -29,64 +29,65 @@ class Live:
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
-    """What goes on from R rows of hypotheses, and what ended: (R, W) each, `slots` being those that it came from."""
+class BeamStep:
+    """The continuations of R rows of hypotheses, and those that ended: (R, W) each; `slots`: their parents."""
 
     scores: Tensor
     slots: Tensor
     tokens: Tensor
-    ended: Tensor | None  # whether there is one; None where nothing can end
+    ended: Tensor | None  # whether one ended in this slot; None where none can end
     ended_scores: Tensor
     ended_slots: Tensor
 
-    def of(self, rows: Tensor) -> Choice:
-        """What goes on from some of the rows; what ended there has been taken."""
+    def select(self, rows: Tensor) -> BeamStep:
+        """The continuations of some of the rows, without those that ended."""
         return replace(self, scores=self.scores[rows], slots=self.slots[rows], tokens=self.tokens[rows], ended=None)
 
     def parents(self, width: int) -> Tensor:
-        """Where the hypotheses that it came from lie among all, `width` a row: (R, W)."""
+        """The indices of the parents in the layout, with `width` hypotheses a row: (R, W)."""
         return self.slots + torch.arange(len(self.slots), device=self.slots.device).unsqueeze(1) * width
 
 
-def likeliest(live: Live, log_probs: Tensor, width: int, end: int | None, may_end: bool = True) -> Choice:
-    """The `width` likeliest continuations that do not end, and those that do among the `width` likeliest of all, if any
-    may.
+def select_likeliest(
+    live: LiveHypotheses, log_probs: Tensor, width: int, end: int | None, may_end: bool = True
+) -> BeamStep:
+    """The `width` likeliest continuations without an end; if `may_end`, also the ended ones among the likeliest.
 
-    log_probs (R * W, V). Every hypothesis can end in one way only, so twice the width holds enough that do not.
+    log_probs (R * W, V). Every hypothesis has one end token only, so the top 2 * width hold enough that do not end.
     """
     size = log_probs.size(1)
     count = min(width if end is None else 2 * width, live.scores.size(1) * size)
     scores, places = chunked_topk(live.scores, log_probs, count)
     slots, tokens = places // size, places % size
     if end is None:
-        return Choice(scores, slots, tokens, None, scores, slots)
+        return BeamStep(scores, slots, tokens, None, scores, slots)
     closing = tokens == end
     ended = (closing & (scores > -inf))[:, :width] if may_end else None
-    going, at = scores.masked_fill(closing, -inf).topk(min(width, count))
-    return Choice(going, slots.gather(1, at), tokens.gather(1, at), ended, scores[:, :width], slots[:, :width])
+    ongoing, at = scores.masked_fill(closing, -inf).topk(min(width, count))
+    return BeamStep(ongoing, slots.gather(1, at), tokens.gather(1, at), ended, scores[:, :width], slots[:, :width])
 
 
-CHUNK = 64  # tokens that are looked at together
+CHUNK = 64  # tokens
 
 
 def chunked_topk(scores: Tensor, log_probs: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest of scores (R, W) + log_probs (R * W, V) in each row, and their places w * V + v: (R, count).
+    """The `count` largest of scores (R, W) + log_probs (R * W, V) in each row, and their indices w * V + v: (R, count).
 
-    Equal to one topk over (R, W * V), which sorts several times as long: the largest lie in at most `count` chunks,
+    Equal to one topk over (R, W * V), which takes several times as long: the largest are in at most `count` chunks,
     those with the largest maxima.
     """
     rows, width = scores.shape
     size = log_probs.size(1)
-    whole = log_probs.view(rows, width * size)
+    flat = log_probs.view(rows, width * size)
     chunks = -(-size // CHUNK)
-    if width * chunks <= 2 * count:  # nearly all chunks would be looked at anyway
+    if width * chunks <= 2 * count:  # nearly all chunks would be needed anyway
         return (scores.unsqueeze(2) + log_probs.view(rows, width, size)).view(rows, -1).topk(count)
     maxima = _maxima(log_probs) + scores.view(-1, 1)
     _, best = maxima.view(rows, width * chunks).topk(count)  # (R, count)
     owner, chunk = best // chunks, best % chunks
     inside = chunk.unsqueeze(2) * CHUNK + torch.arange(CHUNK, device=best.device)  # (R, count, CHUNK)
     places = (owner.unsqueeze(2) * size + inside.clamp(max=size - 1)).view(rows, -1)
-    values = whole.gather(1, places).view_as(inside) + scores.gather(1, owner).unsqueeze(2)
+    values = flat.gather(1, places).view_as(inside) + scores.gather(1, owner).unsqueeze(2)
     if size % CHUNK:
         values = values.masked_fill(inside >= size, -inf)
     found, at = values.view(rows, -1).topk(count)
@@ -95,7 +96,7 @@ def chunked_topk(scores: Tensor, log_probs: Tensor, count: int) -> tuple[Tensor,
 
 def _maxima(log_probs: Tensor) -> Tensor:
     """(N, V) to (N, chunks)."""
-    whole = log_probs.size(1) // CHUNK * CHUNK
-    first = log_probs[:, :whole].unflatten(1, (-1, CHUNK)).amax(-1)
-    rest = log_probs[:, whole:]
+    full = log_probs.size(1) // CHUNK * CHUNK
+    first = log_probs[:, :full].unflatten(1, (-1, CHUNK)).amax(-1)
+    rest = log_probs[:, full:]
     return torch.cat((first, rest.amax(-1, keepdim=True)), 1) if rest.size(1) else first

@@ -1,4 +1,4 @@
-"""Search: what it asks of a model (a Stepper: start, step, reorder), what is asked of it (Rules), and what it gives.
+"""The search protocol: a model is a Stepper (start, step, reorder), Rules constrain it, Hypotheses are its results.
 
 The protocols are structural: models satisfy Stepper without importing it.
 """
@@ -17,8 +17,8 @@ State = TypeVar("State")
 
 
 class Stepper(Protocol[State]):
-    """Rows are independent of each other: what a row gets does not depend on its company. A search may let several
-    rows go on from one source; they then lie side by side, as many for each.
+    """A model that decodes step by step. Rows are independent of each other. A search may continue several rows from
+    one source; they are then adjacent, the same number for each source.
 
     state = model.start(inputs, lengths)
     log_probs, weights, state = model.step(state, tokens)
@@ -26,13 +26,13 @@ class Stepper(Protocol[State]):
     """
 
     def start(self, inputs: Tensor, lengths: Tensor) -> State:
-        """What the model knows after reading inputs (B, S), of which the first `lengths` (B,) are real: the source of
-        a translation, or the text before the token that is stepped with first."""
+        """The state after inputs (B, S), of which the first `lengths` (B,) are real: the source of a translation, or
+        the text before the first token to step with."""
 
     def step(self, state: State, tokens: Tensor) -> tuple[Tensor, Tensor | None, State]:
-        """After these tokens (B,): ln p of the next one, (B, V) or more columns, where tokens beyond the vocabulary
-        can be copied; the attention that this step paid to what was read, (B, S) or None; and the state to go on
-        from. The state that was handed in is not used again."""
+        """After these tokens (B,): ln p of the next one, (B, V), with more columns where tokens beyond the vocabulary
+        can be copied; the attention of this step to the inputs, (B, S) or None; and the new state. The given state
+        is not used again."""
 
     def reorder(self, state: State, rows: Tensor) -> State:
         """The state of these rows (B',), in this order; a row may come twice."""
@@ -43,74 +43,80 @@ Ids = Sequence[int]
 
 @dataclass(frozen=True)
 class Rules:
-    """What may be written. `end`: the token that ends a text (None: nothing does); it is not part of what was written.
+    """Constraints on generation. `end`: the token that ends a text (None: no token does); it is not part of the result.
 
-    longest, shortest   how many tokens are written, the end not counted; a text that has `longest` stops unfinished
-    prefix              for each row, tokens that it begins with, even where they are banned
-    banned              sequences of tokens that are never written, in any row
-    required            for each row, sequences that must be in it (a beam only)
-    rows                the number of each row, on which its chance depends; 0, 1, 2, ... unless told
+    max_length, min_length   the number of tokens, the end not counted; at `max_length` a text stops unfinished
+    prefix                   for each row, tokens that it begins with, even banned ones
+    banned                   sequences of tokens that are never generated, in any row
+    required                 for each row, sequences that must occur in it (constrained decoding, beam search only)
+    rows                     the number of each row, which seeds its random numbers; by default 0, 1, 2, ...
     """
 
     end: int | None
-    longest: int
-    shortest: int = 0
+    max_length: int
+    min_length: int = 0
     prefix: Sequence[Ids] | None = None
     banned: Sequence[Ids] = ()
     required: Sequence[Sequence[Ids]] | None = None
     rows: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
-        if self.longest < 1:
-            raise SettingError(f"longest={self.longest}", "at least 1", where="Rules")
-        if not 0 <= self.shortest <= self.longest:
-            raise SettingError(f"shortest={self.shortest}", f"0 to longest={self.longest}", where="Rules")
+        if self.max_length < 1:
+            raise SettingError(f"max_length={self.max_length}", "at least 1", where="Rules")
+        if not 0 <= self.min_length <= self.max_length:
+            raise SettingError(f"min_length={self.min_length}", f"0 to max_length={self.max_length}", where="Rules")
         phrases = [phrase for row in self.required or () for phrase in row]
         for name, sequences in (("banned", self.banned), ("required", phrases)):
             if any(len(ids) == 0 for ids in sequences):
-                raise SettingError("a sequence of no tokens", "at least one token in each", where=f"Rules.{name}")
+                raise SettingError("A sequence is empty; each needs at least one token", where=f"Rules.{name}")
         for name, sequences in (("prefix", self.prefix or ()), ("required", phrases)):
             for ids in sequences:
-                if len(ids) > self.longest:
+                if len(ids) > self.max_length:
                     raise SettingError(
-                        f"a sequence of {len(ids)} tokens", f"at most longest={self.longest}", where=f"Rules.{name}"
+                        f"a sequence of {len(ids)} tokens",
+                        f"at most max_length={self.max_length}",
+                        where=f"Rules.{name}",
                     )
                 if self.end in ids:
-                    raise SettingError(f"the end token {self.end}", "tokens before the end", where=f"Rules.{name}")
+                    raise SettingError(f"The end token {self.end} may not be in a sequence", where=f"Rules.{name}")
         numbers = (number for ids in (*self.banned, *phrases, *(self.prefix or ())) for number in ids)
         if any(number < 0 for number in numbers):
-            raise SettingError("a token below 0", "ids, which count from 0", where="Rules")
+            raise SettingError("a negative token id", "ids from 0", where="Rules")
 
-    def of(self, rows: Sequence[int]) -> Rules:
-        """The rules of some rows, which keep their numbers: for whoever groups rows before searching."""
+    def select(self, rows: Sequence[int]) -> Rules:
+        """The rules of some rows, which keep their numbers: for callers that batch rows."""
         numbers = rows if self.rows is None else [self.rows[row] for row in rows]
         prefix = None if self.prefix is None else [self.prefix[row] for row in rows]
         required = None if self.required is None else [self.required[row] for row in rows]
         return replace(self, prefix=prefix, required=required, rows=numbers)
 
     def check(self, rows: int) -> None:
-        """Refuse settings that do not say something about each of so many rows."""
+        """Check that settings given for each row are given for this many rows."""
         for name in ("prefix", "required", "rows"):
             given = getattr(self, name)
             if given is not None and len(given) != rows:
-                raise SettingError(f"{name} of {len(given)} rows", f"of all {rows}", where="Rules")
+                raise SettingError(f"{name} for {len(given)} rows", f"one for each of {rows}", where="Rules")
 
 
 @dataclass(frozen=True, eq=False)
-class Written:
-    """One text: its tokens without the end, ln p of each of them (and of the end, where it was `finished`)."""
+class Hypothesis:
+    """One generated text: its tokens without the end, and ln p of each (and of the end, if it is `finished`)."""
 
     tokens: list[int]
     log_probs: list[float]
     finished: bool
-    score: float  # what texts are ranked by: the sum of log_probs, or what a beam makes of it
-    weights: Tensor | None = None  # (len(log_probs), S): the attention of every step, where it was asked for
+    score: float  # ranks hypotheses: the sum of log_probs, or the length-normalised score of a beam
+    weights: Tensor | None = None  # (len(log_probs), S): the attention of every step, on request
+
+    def __repr__(self) -> str:
+        state = "" if self.finished else ", unfinished"
+        return f"Hypothesis({len(self.tokens)} tokens, score={self.score:.3f}{state})"
 
 
 class Search(Protocol):
-    """A way to write: Greedy(), Sample(...), Beam(...). Gives the best texts of each row, best first."""
+    """A decoding strategy: Greedy(), Sample(...), Beam(...). Returns the hypotheses of each row, best first."""
 
     def __call__(
         self, model: Stepper[Any], state: Any, first: Tensor, rules: Rules, attention: bool = False
-    ) -> list[list[Written]]:
-        """`state` of B rows as `model.start` gave it, `first` (B,) the tokens to step with first."""
+    ) -> list[list[Hypothesis]]:
+        """`state` of B rows from `model.start`; `first` (B,): the tokens to step with first."""

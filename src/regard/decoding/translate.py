@@ -1,8 +1,8 @@
-"""Text in, text out: translations of sentences, and what a model thinks of translations that are given.
+"""Translation: text to text by a trained model, and scores of given translations (teacher forcing).
 
 translator = Translator(model, source_tokenizer, target_tokenizer)
 [[best, ...], ...] = translator(["He hit me ."], Beam(5))
-translator.read([("He hit me .", "Il m' a frappé .")])             # forced: ln p and attention of each word
+translator.score([("He hit me .", "Il m' a frappé .")])            # teacher forcing: ln p and attention of each word
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import torch
 from torch import Tensor
 
 from regard.decoding.beam import Beam
-from regard.decoding.score import forced
-from regard.decoding.search import Rules, Search, Written
+from regard.decoding.score import teacher_force
+from regard.decoding.search import Hypothesis, Rules, Search
 from regard.errors import SettingError
-from regard.text import Opened, Tokenizer, compacted, opened, pad_rows, spelled
+from regard.text import OovEncoding, Tokenizer, compact_oov, decode_with_oov, encode_with_oov, pad_rows
 
-Tell = Callable[[int], None]
+ProgressCallback = Callable[[int], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Translated:
     """A sentence and one translation of it.
 
-    `tokens` of the target, without the end; `log_probs` of each of them, and of the end where it was `finished`;
-    `weights` (T, S): the attention of each of these steps to each token of the source, its end last.
+    `tokens` of the target, without the end; `log_probs` of each, and of the end if it is `finished`; `weights` (T, S):
+    the attention of each step to each token of the source, the end token last.
     """
 
     source: str
@@ -39,10 +39,14 @@ class Translated:
     finished: bool = True
     weights: Tensor | None = None
 
+    def __repr__(self) -> str:
+        state = "" if self.finished else ", unfinished"
+        return f"Translated({self.text!r}, score={self.score:.3f}{state})"
+
 
 @dataclass(frozen=True)
 class Translator:
-    """A trained model with its two tokenizers; `rows` sentences are translated at once."""
+    """A trained model with its two tokenizers; `rows`: sentences of a batch."""
 
     model: Any  # a Stepper
     source: Tokenizer
@@ -56,42 +60,44 @@ class Translator:
         search: Search | None = None,
         rules: Rules | None = None,
         attention: bool = False,
-        tell: Tell = lambda more: None,
+        on_progress: ProgressCallback = lambda done: None,
     ) -> list[list[Translated]]:
-        """The best translations of each text, best first. `rules`: those of `self.rules()`, as a rule."""
+        """The translations of each text, best first. `rules`: by default those of `self.rules()`."""
         search, rules = search or Beam(), rules or self.rules()
         found: list[list[Translated]] = [[] for _ in texts]
-        for rows, given in self._batches(texts, tell):
-            longest = rules.longest if rules.longest < FREE else 2 * given.ids.size(1) + 10
-            own = replace(rules.of(rows), longest=max(longest, rules.shortest))
+        for rows, given in self._batches(texts, on_progress):
+            max_length = rules.max_length if rules.max_length < UNLIMITED else 2 * given.ids.size(1) + 10
+            own = replace(rules.select(rows), max_length=max(max_length, rules.min_length))
             state = self.model.start(given.ids, given.lengths)
             written = search(self.model, state, self._first(len(rows)), own, attention)
             for row, spellings, best in zip(rows, given.spellings, written, strict=True):
-                found[row] = [self._told(texts[row], one, given.table, spellings) for one in best]
+                found[row] = [self._translated(texts[row], one, given.table, spellings) for one in best]
         return found
 
-    def rules(self, longest: int | None = None, shortest: int = 0, **more: Any) -> Rules:
-        """Rules of writing in this target language; without `longest`, twice as long as the source and a little."""
-        return Rules(self.target.special.need("end"), longest or FREE, shortest, **more)
+    def rules(self, max_length: int | None = None, min_length: int = 0, **more: Any) -> Rules:
+        """Rules for this target vocabulary; without `max_length`, twice the length of the source plus 10."""
+        return Rules(self.target.special.need("end"), max_length or UNLIMITED, min_length, **more)
 
     @torch.no_grad()
-    def read(self, pairs: Sequence[tuple[str, str]], tell: Tell = lambda more: None) -> list[Translated]:
-        """What the model thinks of given translations: ln p and attention of each of their words and of their end."""
+    def score(
+        self, pairs: Sequence[tuple[str, str]], on_progress: ProgressCallback = lambda done: None
+    ) -> list[Translated]:
+        """Given translations, scored with teacher forcing: ln p and attention of each token and of the end."""
         found: list[Translated | None] = [None for _ in pairs]
         end, device = self.target.special.need("end"), self._device
-        for rows, given in self._batches([source for source, _ in pairs], tell):
+        for rows, given in self._batches([source for source, _ in pairs], on_progress):
             targets = [[*one.ids, end] for one in self._ids(self.target, [pairs[row][1] for row in rows])]
             places = {int(number): len(self.target) + at for at, number in enumerate(given.table)}
             unknown = self.target.special.unknown
-            targets = [[_known(token, len(self.target), places, unknown) for token in ids] for ids in targets]
+            targets = [[_to_model_id(token, len(self.target), places, unknown) for token in ids] for ids in targets]
             padded, lengths = pad_rows(targets, end, device)
             state = self.model.start(given.ids, given.lengths)
-            said, weights = forced(self.model, state, self._first(len(rows)), padded, lengths)
+            log_probs, weights = teacher_force(self.model, state, self._first(len(rows)), padded, lengths)
             for at, row in enumerate(rows):
                 length, (source, target) = int(lengths[at]), pairs[row]
-                logs = said[at, :length].tolist()
-                seen = None if weights is None else weights[at, :length, : int(given.lengths[at])]
-                found[row] = Translated(source, target, sum(logs), targets[at][:-1], logs, True, seen)
+                logs = log_probs[at, :length].tolist()
+                attention = None if weights is None else weights[at, :length, : int(given.lengths[at])]
+                found[row] = Translated(source, target, sum(logs), targets[at][:-1], logs, True, attention)
         return [one for one in found if one is not None]
 
     @property
@@ -101,13 +107,13 @@ class Translator:
     def _first(self, rows: int) -> Tensor:
         return torch.full((rows,), self.target.special.need("start"), device=self._device)
 
-    def _ids(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[Opened]:
+    def _ids(self, tokenizer: Tokenizer, texts: Sequence[str]) -> list[OovEncoding]:
         if self.model.copies:
-            return opened(tokenizer, texts)
-        return [Opened(ids, {}) for ids in tokenizer.ids_batch(texts)]
+            return encode_with_oov(tokenizer, texts)
+        return [OovEncoding(ids, {}) for ids in tokenizer.ids_batch(texts)]
 
-    def _batches(self, texts: Sequence[str], tell: Tell) -> Iterator[tuple[list[int], _Given]]:
-        """Texts of like length together, longest first, so that what does not fit fails at once."""
+    def _batches(self, texts: Sequence[str], on_progress: ProgressCallback) -> Iterator[tuple[list[int], _SourceBatch]]:
+        """Texts sorted by length, longest first, so that running out of memory happens at once."""
         known = self._ids(self.source, texts)
         order = sorted(range(len(texts)), key=lambda row: -len(known[row].ids))
         end = self.source.special.need("end")
@@ -115,26 +121,26 @@ class Translator:
             rows = order[begin : begin + self.rows]
             ids = [[*known[row].ids, end] for row in rows]
             padded, lengths = pad_rows(ids, self.source.special.need("pad"), self._device)
-            dense, table = compacted(padded, len(self.source))
-            yield rows, _Given(dense, lengths, table, [known[row].spellings for row in rows])
-            tell(len(rows))
+            dense, table = compact_oov(padded, len(self.source))
+            yield rows, _SourceBatch(dense, lengths, table, [known[row].spellings for row in rows])
+            on_progress(len(rows))
 
-    def _told(self, source: str, one: Written, table: Tensor, spellings: dict[int, str]) -> Translated:
+    def _translated(self, source: str, one: Hypothesis, table: Tensor, spellings: dict[int, str]) -> Translated:
         size = len(self.target)
         tokens = [token if token < size else int(table[token - size]) for token in one.tokens]
-        # an unknown word is shown, not left out: the words of the text are the tokens that were written
-        text = spelled(self.target, tokens, spellings, unknown="<unk>")
+        # the unknown token is shown, so that the words of the text are its tokens
+        text = decode_with_oov(self.target, tokens, spellings, unknown="<unk>")
         length = None if one.weights is None else len(self._ids(self.source, [source])[0].ids) + 1
         weights = None if one.weights is None else one.weights[:, :length]
         return Translated(source, text, one.score, tokens, one.log_probs, one.finished, weights)
 
 
-FREE = 2**30  # a limit that is left to the length of the source
+UNLIMITED = 2**30  # stands for a maximum length that depends on the source
 
 
 @dataclass(frozen=True, eq=False)
-class _Given:
-    """Sources of a batch: ids (B, S) with their ends, and what those beyond the vocabulary stand for."""
+class _SourceBatch:
+    """Sources of a batch: ids (B, S) with their end tokens, and the original ids of those beyond the vocabulary."""
 
     ids: Tensor
     lengths: Tensor
@@ -142,12 +148,14 @@ class _Given:
     spellings: list[dict[int, str]]
 
 
-def _known(token: int, size: int, places: dict[int, int], unknown: int | None) -> int:
-    """A token of a given target as the model can say it: a word of the source by its place, or the unknown token."""
+def _to_model_id(token: int, size: int, places: dict[int, int], unknown: int | None) -> int:
+    """A target token as an id of the model: a copied word of the source by its index, or the unknown token."""
     if token < size:
         return token
     if token in places:
         return places[token]
     if unknown is None:
-        raise SettingError("a word outside the vocabulary", "a tokenizer with an unknown token", where="Translator")
+        raise SettingError(
+            "A word is outside the vocabulary, and the tokenizer has no unknown token", where="Translator"
+        )
     return unknown

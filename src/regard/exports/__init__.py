@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from regard.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from regard.exports.atomic_export import Checked as Checked
+    from regard.exports.atomic_export import ExportCheck as ExportCheck
 
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "atomic_export": ("Checked",),
+        "atomic_export": ("ExportCheck",),
     },
 )

@@ -1,4 +1,4 @@
-"""A folder for other programs: there whole, written and verified, or not at all."""
+"""Atomic export folders: an export appears once it is complete and verified, or not at all."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from regard.errors import CheckpointError
 
 
 @contextmanager
-def giving(folder: Path, where: str) -> Iterator[Path]:
-    """A folder beside a new one, to be filled; it takes its place once all has gone well.
+def atomic_folder(folder: Path, where: str) -> Iterator[Path]:
+    """A temporary folder to write to, renamed to `folder` if the block succeeds.
 
-    with giving(folder, "regard export --to onnx") as rough: write(rough); check(rough)
+    with atomic_folder(folder, "regard export --to onnx") as draft: write(draft); check(draft)
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise CheckpointError(f"{folder}, which exists", "a new folder", where=where, advice="Name another one.")
+        raise CheckpointError(f"{folder} exists already", where=where, advice="Name a new folder.")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=".export-", dir=folder.parent) as aside:
-            rough = Path(aside) / "model"
-            rough.mkdir()
-            yield rough
-            rough.replace(folder)
+        with TemporaryDirectory(prefix=".export-", dir=folder.parent) as temporary:
+            draft = Path(temporary) / "model"
+            draft.mkdir()
+            yield draft
+            draft.replace(folder)
     except OSError as error:
-        said = error.strerror or str(error)
-        raise CheckpointError(f"{folder} ({said})", "a folder that can be written", where=where) from error
+        reason = error.strerror or str(error)
+        raise CheckpointError(f"Could not write {folder}: {reason}", where=where) from error
 
 
-class Checked(NamedTuple):
-    """How many texts an exported model was tried on, and how many came out the same."""
+class ExportCheck(NamedTuple):
+    """The verification of an export: how many texts both programs ran, and how many gave the same output."""
 
     checked: int
     equal: int
-    tokens: float = 1.0  # the share of all tokens that were the same
+    tokens: float = 1.0  # the share of equal tokens

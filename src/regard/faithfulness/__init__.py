@@ -1,9 +1,9 @@
-"""Is this attention an explanation? Tests with their controls, and a report that says what to believe."""
+"""Faithfulness: is this attention an explanation? Tests with controls, and a report with a verdict for each map."""
 
-from regard.faithfulness.adversary import PUBLISHED, QUICK
+from regard.faithfulness.adversary import PUBLISHED_SEARCH, QUICK_SEARCH
 from regard.faithfulness.audit import audit
-from regard.faithfulness.pages.glossary import called
+from regard.faithfulness.faithfulness_tests import AuditSettings
+from regard.faithfulness.pages.glossary import display_names
 from regard.faithfulness.report import Report
-from regard.faithfulness.run_tests import Settings
 
-__all__ = ["PUBLISHED", "QUICK", "Report", "Settings", "audit", "called"]
+__all__ = ["PUBLISHED_SEARCH", "QUICK_SEARCH", "AuditSettings", "Report", "audit", "display_names"]

@@ -1,9 +1,9 @@
-"""Counterfactual attention: what a model predicts when heads attend elsewhere, by permuted, uniform or erased weights.
+"""Counterfactual attention: what a model predicts when its weights are permuted, uniform or erased.
 
-Permutation and uniform weights: Jain & Wallace 2019, algorithm 2; if attention says why, then another attention ought
-to say something else. Erasure: Serrano & Smith 2019; if the largest weights decide, then fewer of them need to go than
-of weights taken at random, or in the order of the gradient. What a model computes before the changed place is computed
-once and replayed.
+Permutation test and uniform attention baseline: Jain & Wallace 2019, algorithm 2; if attention is the reason for the
+output, other attention weights should change the output. Erasure: Serrano & Smith 2019; if the largest weights decide,
+fewer of them need to be removed than of weights in random order, or in the order of the gradient. What a model computes
+before the changed place is computed once and replayed from an activation cache.
 """
 
 from __future__ import annotations
@@ -17,237 +17,238 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.adapters import ModelAdapter, Row
-from regard.inspection import tvd, weights_through
+from regard.adapters import InputRow, ModelAdapter
+from regard.inspection import intercept_weights
 
 
-class Replay:
-    """Runs of a model with the same input, of which all after the first begin at a place.
+class ActivationCache:
+    """Runs of a model on the same input, in which all but the first start at one place.
 
-    replay = Replay(model)
-    with replay.running(): ...     # the first run; whoever hears the place calls replay.here()
-    with replay.running(): ...     # the second: modules that were done before give what they gave
+    cache = ActivationCache(model)
+    with cache.run(): ...     # the first run; the hook at the place calls cache.reach_place()
+    with cache.run(): ...     # the second: modules that finished before the place return their cached outputs
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
-        self._given: dict[nn.Module, list[Any]] = {}
-        self._recorded = self._before = False
+        self._outputs: dict[nn.Module, list[Any]] = {}
+        self._is_filled = self._before_place = False
 
-    def here(self) -> None:
-        """The place has been reached: what is computed from now on depends on what is done there."""
-        self._before = False
+    def reach_place(self) -> None:
+        """The place has been reached: what follows depends on its weights and is not cached."""
+        self._before_place = False
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def run(self) -> Iterator[None]:
         """One run of the model."""
-        self._before = not self._recorded
-        if not self._recorded:
-            self._given.clear()  # of a first run that failed
+        self._before_place = not self._is_filled
+        if not self._is_filled:
+            self._outputs.clear()  # of a first run that failed
         modules = [one for one in self.model.modules() if one is not self.model and "forward" not in vars(one)]
         for module in modules:
-            module.forward = self._wrapped(module, module.forward)
+            module.forward = self._cached(module, module.forward)
         try:
             yield
         finally:
             for module in modules:
                 del module.forward
-        self._recorded = True
+        self._is_filled = True
 
-    def _wrapped(self, module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+    def _cached(self, module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
         calls = 0
 
-        def instead(*args: Any, **kwargs: Any) -> Any:
+        def cached_forward(*args: Any, **kwargs: Any) -> Any:
             nonlocal calls
             number, calls = calls, calls + 1
-            known = self._given.get(module, [])
-            if self._recorded:
-                return known[number] if number < len(known) else forward(*args, **kwargs)
-            inner = {one: len(self._given.get(one, [])) for one in module.modules()}
-            found = forward(*args, **kwargs)
-            if self._before:
-                for one, count in inner.items():  # nobody will call what is within a module that is not run
-                    del self._given.get(one, [])[count:]
-                self._given.setdefault(module, []).append(found)
-            return found
+            outputs = self._outputs.get(module, [])
+            if self._is_filled:
+                return outputs[number] if number < len(outputs) else forward(*args, **kwargs)
+            counts = {one: len(self._outputs.get(one, [])) for one in module.modules()}
+            output = forward(*args, **kwargs)
+            if self._before_place:
+                for one, count in counts.items():  # the submodules of a module that is not run are not called
+                    del self._outputs.get(one, [])[count:]
+                self._outputs.setdefault(module, []).append(output)
+            return output
 
-        return instead
+        return cached_forward
 
 
-Elsewhere = Callable[[Tensor], Tensor]
-"""From the weights of the rows that decide, (copies, B, heads, queries, S), to others."""
+WeightChange = Callable[[Tensor], Tensor]
+"""A function of the weights of the readout queries, (copies, B, heads, queries, S), that returns other weights."""
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
-    """Some texts, `copies` times side by side, of which each copy may look elsewhere at one place.
+class Counterfactual:
+    """Some texts, `copies` times in one batch; each copy may attend differently at one place.
 
-    Only the queries that decide are changed: the one from which the decision is read or, where there is none such, all.
+    Only the readout query is changed: the one from which the decision is read; all queries where there is no such one.
     """
 
-    asker: ModelAdapter
-    rows: Sequence[Row]
+    adapter: ModelAdapter
+    rows: Sequence[InputRow]
     place: str
     copies: int = 1
 
-    def said(self, elsewhere: Elsewhere | None = None, heads: Sequence[int] | None = None) -> Tensor:
-        """p (copies, B, C) of every class, if these heads look elsewhere (all of them, if None)."""
-        self._first  # noqa: B018 - the run that all later ones begin from
-        return self._run(elsewhere, heads).unflatten(0, (self.copies, -1))
+    def probs(self, change: WeightChange | None = None, heads: Sequence[int] | None = None) -> Tensor:
+        """p (copies, B, C) of every class with changed weights of these heads (all of them, if None)."""
+        self._unchanged  # noqa: B018 - the run that fills the cache
+        return self._run(change, heads).unflatten(0, (self.copies, -1))
 
     @property
     def weights(self) -> Tensor:
-        """The weights as they are, of the queries that decide: (B, H, queries, S)."""
-        return self._first[1].unflatten(0, (self.copies, -1))[0]
+        """The real weights of the readout queries: (B, H, queries, S)."""
+        return self._unchanged[1].unflatten(0, (self.copies, -1))[0]
 
     @property
     def plain(self) -> Tensor:
-        """p (B, C), if nobody looks elsewhere."""
-        return self._first[0].unflatten(0, (self.copies, -1))[0]
+        """p (B, C) with the real weights."""
+        return self._unchanged[0].unflatten(0, (self.copies, -1))[0]
 
     @property
-    def real(self) -> Tensor:
-        """(B, S): which keys are tokens of the text, and no padding."""
+    def is_token(self) -> Tensor:
+        """(B, S): which keys are tokens of the text, not padding."""
         lengths = torch.tensor([len(row.ids) for row in self.rows])
         return torch.arange(self.weights.size(-1)) < lengths.unsqueeze(1)
 
     @cached_property
-    def _replay(self) -> Replay:
-        return Replay(self.asker.model)
+    def _cache(self) -> ActivationCache:
+        return ActivationCache(self.adapter.model)
 
     @cached_property
-    def _decider(self) -> list[int] | None:
-        found = self.asker.readout_position(self.place, self.rows)
-        return None if found is None else found * self.copies
+    def _readout(self) -> list[int] | None:
+        positions = self.adapter.readout_position(self.place, self.rows)
+        return None if positions is None else positions * self.copies
 
     @cached_property
-    def _first(self) -> tuple[Tensor, Tensor]:
+    def _unchanged(self) -> tuple[Tensor, Tensor]:
         calls: list[Tensor] = []
-        said = self._run(None, None, calls)
-        whole, at = torch.cat(calls, 2), self._decider
-        return said, whole if at is None else whole[range(len(at)), :, at].unsqueeze(2)
+        probs = self._run(None, None, calls)
+        weights, at = torch.cat(calls, 2), self._readout
+        return probs, weights if at is None else weights[range(len(at)), :, at].unsqueeze(2)
 
     def _run(
-        self, elsewhere: Elsewhere | None, heads: Sequence[int] | None, calls: list[Tensor] | None = None
+        self, change: WeightChange | None, heads: Sequence[int] | None, calls: list[Tensor] | None = None
     ) -> Tensor:
-        """p (copies * B, C); `calls` are filled with the weights of each call at the place."""
-        asked = 0  # queries that calls before this one have asked
+        """p (copies * B, C); the weights of each call at the place are appended to `calls`."""
+        queries = 0  # of the calls before this one
 
-        def change(place: str, weights: Tensor) -> Tensor:
-            nonlocal asked
-            self._replay.here()
-            first, asked = asked, asked + weights.size(2)
+        def intervene(place: str, weights: Tensor) -> Tensor:
+            nonlocal queries
+            self._cache.reach_place()
+            first, queries = queries, queries + weights.size(2)
             if calls is not None:
                 calls.append(weights.detach())
-            if elsewhere is None:
+            if change is None:
                 return weights
-            return self._changed(weights, first, elsewhere, heads)
+            return self._changed(weights, first, change, heads)
 
-        learns = elsewhere is not None and torch.is_grad_enabled()
-        passing = weights_through(self.asker.model, self.place)
-        with torch.set_grad_enabled(learns), self._replay.running(), passing(change):
-            return self.asker.log_probs(list(self.rows) * self.copies).exp()
+        with_grad = change is not None and torch.is_grad_enabled()
+        intercepted = intercept_weights(self.adapter.model, self.place)
+        with torch.set_grad_enabled(with_grad), self._cache.run(), intercepted(intervene):
+            return self.adapter.log_probs(list(self.rows) * self.copies).exp()
 
-    def _changed(self, weights: Tensor, first: int, elsewhere: Elsewhere, heads: Sequence[int] | None) -> Tensor:
+    def _changed(self, weights: Tensor, first: int, change: WeightChange, heads: Sequence[int] | None) -> Tensor:
         chosen = list(range(weights.size(1))) if heads is None else list(heads)
         new = weights.clone()
-        if self._decider is None:
+        if self._readout is None:
             old = weights[:, chosen].unflatten(0, (self.copies, -1))
-            new[:, chosen] = elsewhere(old).flatten(0, 1)
+            new[:, chosen] = change(old).flatten(0, 1)
             return new
-        rows = [row for row, at in enumerate(self._decider) if first <= at < first + weights.size(2)]
+        rows = [row for row, at in enumerate(self._readout) if first <= at < first + weights.size(2)]
         if not rows:
             return weights
-        # a call that has the queries of some texts alone takes from all of them, and changes those
-        at = [min(max(at - first, 0), weights.size(2) - 1) for at in self._decider]
+        # a call with the readout queries of some texts passes the weights of all texts, and changes those of these
+        at = [min(max(at - first, 0), weights.size(2) - 1) for at in self._readout]
         old = weights[range(len(at)), :, at][:, chosen].unsqueeze(2)
-        changed = elsewhere(old.unflatten(0, (self.copies, -1))).flatten(0, 1).squeeze(2)
+        changed = change(old.unflatten(0, (self.copies, -1))).flatten(0, 1).squeeze(2)
         index = torch.tensor(rows).unsqueeze(1), torch.tensor(chosen).unsqueeze(0), torch.tensor([at[r] for r in rows])
         return new.index_put((*index[:2], index[2].unsqueeze(1)), changed[rows])
 
 
-def permuted(trial: Trial, heads: Sequence[int] | None, times: int, chance: torch.Generator) -> Tensor:
-    """p (times, B, C) when the real tokens of each text exchange their weights at random."""
-    rounds = -(-times // trial.copies)
-    said = [trial.said(_exchange(_orders(trial, chance)), heads) for _ in range(rounds)]
-    return torch.cat(said)[:times]
+def predict_permuted(
+    counterfactual: Counterfactual, heads: Sequence[int] | None, times: int, rng: torch.Generator
+) -> Tensor:
+    """p (times, B, C) when the weights of each text are permuted at random among its tokens."""
+    rounds = -(-times // counterfactual.copies)
+    probs = [counterfactual.probs(_permute(_random_orders(counterfactual, rng)), heads) for _ in range(rounds)]
+    return torch.cat(probs)[:times]
 
 
-def uniform(trial: Trial, heads: Sequence[int] | None) -> Tensor:
-    """p (B, C) when every token that is seen gets the same weight."""
+def predict_uniform(counterfactual: Counterfactual, heads: Sequence[int] | None) -> Tensor:
+    """p (B, C) when every visible token gets the same weight."""
 
-    def even(weights: Tensor) -> Tensor:
-        seen = (weights > 0).to(weights.dtype)
-        return seen / seen.sum(-1, keepdim=True).clamp(min=1)
+    def uniform(weights: Tensor) -> Tensor:
+        visible = (weights > 0).to(weights.dtype)
+        return visible / visible.sum(-1, keepdim=True).clamp(min=1)
 
-    return trial.said(even, heads)[0]
-
-
-def moved(said: Tensor, plain: Tensor) -> Tensor:
-    """Total variation between what is said now (..., B, C) and what was said (B, C): (..., B)."""
-    return tvd(said, plain)
+    return counterfactual.probs(uniform, heads)[0]
 
 
-def flipped(said: Tensor, plain: Tensor) -> Tensor:
-    """Whether the decision is another one, (..., B), as 0 and 1."""
-    return (said.argmax(-1) != plain.argmax(-1)).to(plain.dtype)
+def decision_flips(probs: Tensor, plain: Tensor) -> Tensor:
+    """Whether the predicted class differs from that of plain (B, C): (..., B), as 0 and 1."""
+    return (probs.argmax(-1) != plain.argmax(-1)).to(plain.dtype)
 
 
-def _orders(trial: Trial, chance: torch.Generator) -> Tensor:
-    """(copies, B, S): a random order of the real tokens of every text; padding stays where it is."""
-    real = trial.real
-    keys = torch.rand(trial.copies, *real.shape, generator=chance).masked_fill(~real, 2.0)
+def _random_orders(counterfactual: Counterfactual, rng: torch.Generator) -> Tensor:
+    """(copies, B, S): a random permutation of the tokens of each text; padding keeps its place."""
+    is_token = counterfactual.is_token
+    keys = torch.rand(counterfactual.copies, *is_token.shape, generator=rng).masked_fill(~is_token, 2.0)
     return keys.argsort(dim=-1, stable=True)
 
 
-def _exchange(orders: Tensor) -> Elsewhere:
-    def exchanged(weights: Tensor) -> Tensor:
+def _permute(orders: Tensor) -> WeightChange:
+    def permuted(weights: Tensor) -> Tensor:
         index = orders[:, :, None, None].expand(weights.shape).to(weights.device)
         return weights.gather(-1, index)
 
-    return exchanged
+    return permuted
 
 
-POINTS = 10  # shares of the tokens at which it is looked whether the decision has flipped
+ERASURE_STEPS = 10  # shares of the tokens after whose removal the decision is checked
 
 
-def shares(points: int = POINTS) -> list[float]:
-    """1/points, 2/points ... of the tokens; never all, since nothing could be shared out then."""
-    return [(number + 1) / points for number in range(points)]
+def erasure_shares(steps: int = ERASURE_STEPS) -> list[float]:
+    """1/steps, 2/steps ... 1: shares of the tokens to erase."""
+    return [(number + 1) / steps for number in range(steps)]
 
 
-def order_of(scores: Tensor, real: Tensor) -> Tensor:
-    """Tokens (B, S) from the highest score to the lowest, the first of equals first; padding comes last."""
-    return scores.masked_fill(~real, -torch.inf).argsort(dim=-1, descending=True, stable=True)
+def rank_tokens(scores: Tensor, is_token: Tensor) -> Tensor:
+    """Token positions (B, S) from the highest score to the lowest, ties by position; padding comes last."""
+    return scores.masked_fill(~is_token, -torch.inf).argsort(dim=-1, descending=True, stable=True)
 
 
-def erased(trial: Trial, heads: Sequence[int] | None, gone: Tensor) -> Tensor:
-    """p (copies, B, C) without the weights of tokens `gone` (copies, B, S), the others larger by as much."""
-    return trial.said(_rest(gone), heads)
+def predict_erased(counterfactual: Counterfactual, heads: Sequence[int] | None, erased: Tensor) -> Tensor:
+    """p (copies, B, C) with the weights of tokens `erased` (copies, B, S) set to 0 and the others renormalised."""
+    return counterfactual.probs(_erase(erased), heads)
 
 
-def flipping(trial: Trial, heads: Sequence[int] | None, order: Tensor, points: int = POINTS) -> tuple[Tensor, Tensor]:
-    """Tokens go in this order (B, S): whether the first alone flips the decision (B,), and the smallest share that
-    does, of those looked at; 1 where none does."""
-    lengths = trial.real.sum(-1)
-    place = order.argsort(-1)  # when each token goes
+def erase_until_flip(
+    counterfactual: Counterfactual, heads: Sequence[int] | None, order: Tensor, steps: int = ERASURE_STEPS
+) -> tuple[Tensor, Tensor]:
+    """Erase tokens in this order (B, S). Returns whether the first alone flips the decision (B,), and the smallest
+    share that does, of those checked; 1 where none does. Never all tokens: there would be no weight left."""
+    lengths = counterfactual.is_token.sum(-1)
+    rank = order.argsort(-1)
     counts = [torch.ones_like(lengths)]
-    counts += [(share * lengths.double() - 1e-9).ceil().long().clamp(max=lengths - 1) for share in shares(points)]
+    counts += [
+        (share * lengths.double() - 1e-9).ceil().long().clamp(max=lengths - 1) for share in erasure_shares(steps)
+    ]
     flips = []
-    for some in torch.stack(counts).split(trial.copies):
-        filled = torch.cat((some, some[-1:].expand(trial.copies - len(some), -1)))
-        said = erased(trial, heads, place < filled.unsqueeze(-1))
-        flips.append((said.argmax(-1) != trial.plain.argmax(-1))[: len(some)])
-    flat = torch.cat(flips)  # (1 + points, B)
-    portions = torch.stack(counts) / lengths
-    smallest = torch.where(flat, portions, torch.ones(())).min(0).values
-    return flat[0].to(trial.plain.dtype), smallest
+    for some in torch.stack(counts).split(counterfactual.copies):
+        filled = torch.cat((some, some[-1:].expand(counterfactual.copies - len(some), -1)))
+        probs = predict_erased(counterfactual, heads, rank < filled.unsqueeze(-1))
+        flips.append((probs.argmax(-1) != counterfactual.plain.argmax(-1))[: len(some)])
+    flat = torch.cat(flips)  # (1 + steps, B)
+    shares = torch.stack(counts) / lengths
+    smallest = torch.where(flat, shares, torch.ones(())).min(0).values
+    return flat[0].to(counterfactual.plain.dtype), smallest
 
 
-def _rest(gone: Tensor) -> Elsewhere:
-    def left(weights: Tensor) -> Tensor:
-        kept = weights.masked_fill(gone[:, :, None, None, :], 0.0)
-        before, after = weights.sum(-1, keepdim=True), kept.sum(-1, keepdim=True)
-        return kept * (before / after.masked_fill(after == 0, 1.0))
+def _erase(erased: Tensor) -> WeightChange:
+    def renormalised(weights: Tensor) -> Tensor:
+        rest = weights.masked_fill(erased[:, :, None, None, :], 0.0)
+        before, after = weights.sum(-1, keepdim=True), rest.sum(-1, keepdim=True)
+        return rest * (before / after.masked_fill(after == 0, 1.0))
 
-    return left
+    return renormalised

@@ -1,11 +1,10 @@
-"""What an audit found, as data: means with their intervals beside their controls, and a verdict in plain words for
-every map.
+"""The findings of an audit: means with confidence intervals and their controls, and a verdict for every map.
 
-Three questions decide. Does it *point* at what matters: is more of the decision gone without its best tokens than
-without as many taken at random, and, where it is known which tokens decide, are more of these among them? Does the
-output *hang* on it: does it move when the weights do? Is it the *only* one: or does a quite different map give the same
-output? A map that points, on which the output hangs and that is the only one explains the decision. One that points but
-is not the only one, or that nothing hangs on, is a hint and no reason.
+Three questions decide a verdict. Do the top tokens of the map *matter*: does removing them lower the probability more
+than removing random tokens, and, where the deciding tokens are known, are they among them? Does the output *depend* on
+the weights: does it change when they are permuted or uniform? Is the map *unique*: or does a very different map give
+the same output? A map with all three explains the decision. One whose top tokens matter, but that is not unique or that
+the output does not depend on, is informative, but is not shown to be the reason.
 """
 
 from __future__ import annotations
@@ -14,140 +13,163 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from regard.inspection import Estimate
+from regard.errors import unknown
+from regard.inspection import ConfidenceInterval
 
-Status = Literal["explains", "points", "does not explain", "not known"]
-MOVED = 0.05  # how far the output must move, by total variation, to count as moved
-DIFFERENT = 0.35  # a divergence, half of what is possible, from which on another map is a different one
-OFTEN = 0.5  # of the decisions
+Status = Literal["explains", "informative", "does not explain", "inconclusive"]
+MIN_OUTPUT_CHANGE = 0.05  # total variation distance from which on the output counts as changed
+MIN_DIVERGENCE = 0.35  # half of the largest Jensen-Shannon divergence: from which on a map counts as very different
+MAX_ALTERNATIVE_RATE = 0.5  # of the decisions: a map is unique where fewer have an alternative
 
 BADGES: dict[Status, str] = {
     "explains": "explains",
-    "points": "points, not shown to be the reason",
+    "informative": "informative, not shown to be the reason",
     "does not explain": "does not explain",
-    "not known": "too few examples",
+    "inconclusive": "too few examples",
 }
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of one map: `kind` is head, layer or method; `words` say why."""
+    """The verdict on one map, and the reason for it in words."""
 
     map: str
     kind: Literal["head", "layer", "method"]
     status: Status
-    words: str
+    reason: str
+
+    def __repr__(self) -> str:
+        return f"Verdict({self.map!r}, {self.status!r})"
 
 
-def judge(name: str, kind: Literal["head", "layer", "method"], found: Mapping[str, Estimate]) -> Verdict:
-    """`found`: by test, the estimates of this map; "points" is its comprehensiveness less that of random tokens, "true"
-    its precision less theirs, where it is known which tokens decide."""
-    points = found.get("points")
-    if points is None or points.low is None:
-        return Verdict(name, kind, "not known", "Too few examples to say anything.")
-    pointing = points.low > 0
-    reasons = [_pointed(found["comprehensiveness"], points, pointing)]
-    if "true" in found:
-        right = (found["true"].low or 0.0) > 0
-        reasons.insert(0, _true(found["precision"], found["true"], right))
-        pointing = pointing and right
+def judge(name: str, kind: Literal["head", "layer", "method"], estimates: Mapping[str, ConfidenceInterval]) -> Verdict:
+    """The verdict that follows from the estimates of a map, by test."""
+    gain = estimates.get("comprehensiveness_gain")
+    if gain is None or gain.low is None:
+        return Verdict(name, kind, "inconclusive", "Too few examples for a verdict.")
+    matters = gain.low > 0
+    reasons = [_comprehensiveness_reason(estimates["comprehensiveness"], gain, matters)]
+    if "precision_gain" in estimates:
+        precise = (estimates["precision_gain"].low or 0.0) > 0
+        reasons.insert(0, _precision_reason(estimates["precision"], estimates["precision_gain"], precise))
+        matters = matters and precise
     if kind == "method":
-        status: Status = "points" if pointing else "does not explain"
-        return Verdict(name, kind, status, _joined(status, reasons))
-    hangs = max(found["permuted"].low or 0.0, found["uniform"].low or 0.0) > MOVED
-    others = found["other map"]
-    only = (others.high if others.high is not None else others.value) < OFTEN
-    reasons.append(_hung(found["permuted"], hangs))
-    reasons.append(_alone(others, found.get("other map shares"), only))
-    status = "does not explain" if not pointing else "explains" if hangs and only else "points"
-    return Verdict(name, kind, status, _joined(status, reasons))
+        status: Status = "informative" if matters else "does not explain"
+        return Verdict(name, kind, status, _sentence(status, reasons))
+    depends = max(estimates["permuted"].low or 0.0, estimates["uniform"].low or 0.0) > MIN_OUTPUT_CHANGE
+    alternatives = estimates["alternative_exists"]
+    rate = alternatives.high if alternatives.high is not None else alternatives.value
+    unique = rate < MAX_ALTERNATIVE_RATE
+    reasons.append(_permutation_reason(estimates["permuted"], depends))
+    reasons.append(_alternatives_reason(alternatives, estimates.get("alternative_overlap"), unique))
+    status = "does not explain" if not matters else "explains" if depends and unique else "informative"
+    return Verdict(name, kind, status, _sentence(status, reasons))
 
 
-def _joined(status: Status, reasons: list[str]) -> str:
+def _sentence(status: Status, reasons: list[str]) -> str:
     opening = {
         "explains": "This map explains the decision: ",
-        "points": "This map points at words that matter, which is no proof that it is the reason: ",
+        "informative": "This map is informative, but it is not shown to be the reason: ",
         "does not explain": "This map does not explain the decision: ",
-        "not known": "",
+        "inconclusive": "",
     }[status]
     return opening + "; ".join(reasons) + "."
 
 
-def _pointed(whole: Estimate, points: Estimate, pointing: bool) -> str:
-    how = "more" if pointing else "no more"
+def _comprehensiveness_reason(comprehensiveness: ConfidenceInterval, gain: ConfidenceInterval, matters: bool) -> str:
+    how = "more" if matters else "no more"
     return (
-        f"without its best words {whole.value:.0%} of the probability is gone, {how} than without as many at random"
-        f" ({_change(points.value)} [{_change(points.low)}, {_change(points.high)}])"
+        f"removing its top words lowers the probability by {comprehensiveness.value:.0%}, {how} than removing as many "
+        f"random words (difference {_signed_percent(gain.value)} [{_signed_percent(gain.low)}, "
+        f"{_signed_percent(gain.high)}])"
     )
 
 
-def _true(precision: Estimate, gain: Estimate, right: bool) -> str:
-    how = "more" if right else "no more"
-    chance = precision.value - gain.value
-    return (
-        f"{precision.value:.0%} of the words that it holds most important are known to decide, {how} than at random"
-        f" ({chance:.0%})"
-    )
+def _precision_reason(precision: ConfidenceInterval, gain: ConfidenceInterval, precise: bool) -> str:
+    how = "better" if precise else "no better"
+    random = precision.value - gain.value
+    return f"{precision.value:.0%} of its top words are known to decide, {how} than random ({random:.0%})"
 
 
-def _hung(permuted: Estimate, hangs: bool) -> str:
-    if hangs:
-        return f"the output moves by {permuted.value:.0%} when the words exchange their weights"
-    if permuted.low is not None and permuted.high is not None and permuted.high > MOVED:
-        reach = f"{permuted.value:.0%} [{permuted.low:.0%}, {permuted.high:.0%}]"
-        return f"it is not sure that the output moves when the words exchange their weights ({reach})"
-    return f"the output hardly moves ({permuted.value:.1%}) when the words exchange their weights"
+def _permutation_reason(permuted: ConfidenceInterval, depends: bool) -> str:
+    if depends:
+        return f"permuting its weights changes the output by {permuted.value:.0%}"
+    if permuted.low is not None and permuted.high is not None and permuted.high > MIN_OUTPUT_CHANGE:
+        interval = f"{permuted.value:.0%} [{permuted.low:.0%}, {permuted.high:.0%}]"
+        return f"it is uncertain whether permuting its weights changes the output ({interval})"
+    return f"permuting its weights hardly changes the output ({permuted.value:.1%})"
 
 
-def _alone(others: Estimate, shares: Estimate | None, only: bool) -> str:
-    if shares is None or others.value == 0:
+def _alternatives_reason(alternatives: ConfidenceInterval, overlap: ConfidenceInterval | None, unique: bool) -> str:
+    if overlap is None or alternatives.value == 0:
         return "no very different map gives the same output"
-    seldom = "only " if only else ""
-    return f"a map sharing {shares.value:.0%} with it gives the same output in {seldom}{others.value:.0%} of cases"
+    only = "only " if unique else ""
+    return (
+        f"a very different map (overlap {overlap.value:.0%}) gives the same output in {only}{alternatives.value:.0%} "
+        "of cases"
+    )
 
 
-def _change(value: float | None) -> str:
-    """With its sign; what rounds to nothing has none."""
-    shown = f"{value or 0.0:+.0%}"
-    return "0%" if shown in ("+0%", "-0%") else shown
+def _signed_percent(value: float | None) -> str:
+    """With its sign, but for what rounds to 0."""
+    text = f"{value or 0.0:+.0%}"
+    return "0%" if text in ("+0%", "-0%") else text
 
 
-Kind = Literal["head", "layer", "method", "control"]
-VERSION = 1
+MapKind = Literal["head", "layer", "method", "control"]
+VERSION = 2
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one test found of one map."""
+    """The mean result of one test for one map."""
 
     map: str
-    kind: Kind
+    kind: MapKind
     test: str
-    estimate: Estimate
+    estimate: ConfidenceInterval
+
+    def __repr__(self) -> str:
+        return f"Finding({self.map!r}, {self.test}: {self.estimate})"
 
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """`facts`: model, kind of decision, counts, accuracy, settings; `examined`: every decision with all its numbers."""
+    """What an audit found.
+
+    facts      model, kind of decision, counts, accuracy, settings
+    findings   the mean of every test for every map; `verdicts`: on heads, layers and methods
+    examples   every decision with all its numbers, as `ExampleResult.to_dict` gives it
+    """
 
     facts: Mapping[str, Any]
     findings: Sequence[Finding]
     verdicts: Sequence[Verdict]
-    examined: Sequence[Mapping[str, Any]]
+    examples: Sequence[Mapping[str, Any]]
 
-    def of(self, name: str) -> dict[str, Estimate]:
-        """By test, what was found of a map."""
+    def __repr__(self) -> str:
+        layers = [f"{one.map}: {one.status}" for one in self.verdicts if one.kind == "layer"]
+        shown = ", ".join(layers[:4]) + (f", {len(layers) - 4} more" if len(layers) > 4 else "")
+        model = self.facts.get("model", "")
+        return f"{type(self).__name__}({model!r}, {len(self.examples)} decisions; {shown or 'no layers'})"
+
+    def estimates(self, name: str) -> dict[str, ConfidenceInterval]:
+        """By test, the estimates of a map."""
         return {one.test: one.estimate for one in self.findings if one.map == name}
 
     def verdict(self, name: str) -> Verdict:
-        return next(one for one in self.verdicts if one.map == name)
+        """The verdict on a map: "PLACE", "PLACE/HEAD" or the name of a method."""
+        verdicts = {one.map: one for one in self.verdicts}
+        if name not in verdicts:
+            raise unknown(name, verdicts, kind="map", where="report")
+        return verdicts[name]
 
     @property
     def maps(self) -> list[str]:
         return list(dict.fromkeys(one.map for one in self.findings))
 
     def badges(self) -> dict[str, dict[str, str]]:
-        """For the viewer: by place and head, what to believe of its map."""
+        """For the viewer: by place and head, the status of its map in words."""
         found: dict[str, dict[str, str]] = {}
         for one in self.verdicts:
             if one.kind == "head":
@@ -155,7 +177,7 @@ class Findings:
                 found.setdefault(place, {})[head] = BADGES[one.status]
         return found
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "version": VERSION,
             "facts": dict(self.facts),
@@ -164,5 +186,5 @@ class Findings:
             ],
             "verdicts": [asdict(one) for one in self.verdicts],
             "badges": self.badges(),
-            "examined": list(self.examined),
+            "examples": list(self.examples),
         }

@@ -1,7 +1,7 @@
-"""Parts of an audit on disk, as they are done: an interrupted audit goes on where it stopped, and nothing is lost.
+"""The resume log of an audit: parts are written to disk as they are done, so that an interrupted audit can resume.
 
-A line a part, in JSON; the first says what is audited and how. One file for each process, so several never write to the
-same; all of them are read.
+One JSON line for each part; the first line says what is audited and how. Each process writes its own file, and reads
+those of all.
 """
 
 from __future__ import annotations
@@ -15,33 +15,33 @@ from regard.errors import RunError
 
 
 class Journal:
-    """The parts that are done, by their number; `head`: what is audited and how, which must be the same to go on."""
+    """The parts that are done, by their number; `head`: what is audited and how, which must be the same to resume."""
 
     def __init__(self, path: Path, head: dict[str, Any], rank: int = 0) -> None:
         self.path, self.rank = path, rank
         self.done: dict[int, list[dict[str, Any]]] = {}
-        own = self._own
+        own = self._own_path
         if own.exists():
-            _cut(own)  # no other file, since somebody may be writing to it now
-        for file in _all(path):
+            _drop_partial_line(own)  # of this file only: other processes may be writing to theirs
+        for file in _journal_files(path):
             self._read(file, head)
         fresh = not own.exists() or not own.stat().st_size
         self._file = own.open("a", encoding="utf-8")
         if fresh:
             self._write({"head": head})
 
-    def keep(self, part: int, examined: list[dict[str, Any]]) -> None:
-        self.done[part] = examined
-        self._write({"part": part, "examined": examined})
+    def append(self, part: int, results: list[dict[str, Any]]) -> None:
+        self.done[part] = results
+        self._write({"part": part, "results": results})
 
     def close(self) -> None:
-        """Done with writing. What holds no part is taken away: another audit is not in its way."""
+        """Close the file; one without parts is deleted, so that it blocks no other audit."""
         self._file.close()
         if not self.done:
-            self._own.unlink(missing_ok=True)
+            self._own_path.unlink(missing_ok=True)
 
     @property
-    def _own(self) -> Path:
+    def _own_path(self) -> Path:
         return self.path.with_name(f"{self.path.name}.{self.rank}.journal")
 
     def _write(self, line: dict[str, Any]) -> None:
@@ -49,44 +49,43 @@ class Journal:
         self._file.flush()
 
     def _read(self, file: Path, head: dict[str, Any]) -> None:
-        lines = _whole_lines(file)
+        lines = _complete_lines(file)
         first = next(lines, None)
         if first is None:
             return
         if first.get("head") != json.loads(json.dumps(head)):
-            if next(lines, None) is None:  # it was killed before any part was done
-                if file == self._own:
+            if next(lines, None) is None:  # its audit was killed before any part was done
+                if file == self._own_path:
                     file.unlink()
                 return
             raise RunError(
-                f"{file}, which is of another audit",
-                "the same model, examples and settings",
+                f"{file} belongs to an audit of another model, other examples or other settings",
                 where="audit",
-                advice="Delete it to begin anew, or write to another file.",
+                advice="Delete it to start anew, or write the report to another file.",
             )
         for line in lines:
-            self.done[int(line["part"])] = line["examined"]
+            self.done[int(line["part"])] = line["results"]
 
 
-def clear(path: Path) -> None:
-    """Take away the journals beside a report that is saved now, those of an earlier try by more processes too."""
-    for file in _all(path):
+def remove_journals(path: Path) -> None:
+    """Delete the journals beside a saved report, also those of an earlier try with more processes."""
+    for file in _journal_files(path):
         file.unlink(missing_ok=True)
 
 
-def _all(path: Path) -> list[Path]:
+def _journal_files(path: Path) -> list[Path]:
     return sorted(path.parent.glob(f"{path.name}.*.journal"))
 
 
-def _whole_lines(file: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a file, but for a last one that was cut off while it was written, or is being written now."""
+def _complete_lines(file: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a file, without an incomplete last one."""
     data = file.read_bytes()
     for line in data[: data.rfind(b"\n") + 1].splitlines():
         yield json.loads(line)
 
 
-def _cut(file: Path) -> None:
-    """Take away a last line that was cut off while it was written."""
+def _drop_partial_line(file: Path) -> None:
+    """Remove an incomplete last line from a file."""
     data = file.read_bytes()
     with file.open("r+b") as open_file:
         open_file.truncate(data.rfind(b"\n") + 1)

@@ -1,8 +1,8 @@
-"""What is said to explain a decision: one number for each token, by attention and by methods that it is set beside.
+"""Attribution maps of a decision: one number for each token, from attention and from the methods it is compared with.
 
-A map is (B, S), larger where a token is said to speak more for the decision; gradients may be below 0, where it speaks
-against it. Attention gives a map for every head and one for every place (the mean of its heads); other methods one
-each.
+A map is (B, S), larger where a token supports the decision more; gradients may be below 0, where a token opposes it.
+Attention gives a map for every head and one for every place (the mean of its heads); each other method gives one:
+norm-based attention, attention rollout, gradient x attention, gradient x input, integrated gradients.
 """
 
 from __future__ import annotations
@@ -14,58 +14,58 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor
 
-from regard.adapters import ModelAdapter, Row
+from regard.adapters import InputRow, ModelAdapter
 from regard.attention import Observe, capture
-from regard.errors import PlaceError
+from regard.errors import PlaceError, unknown
 from regard.inspection import (
     RolloutLayer,
+    compute_gradients,
     gradient_times_input,
-    gradients,
-    integrated_inputs,
+    integrated_input_gradients,
+    intercept_embeddings,
+    intercept_weights,
     rollout,
-    sent_norms,
-    vectors_through,
-    weights_through,
+    transformed_norms,
 )
 
-STEPS = 16  # of integrated gradients
-TEXT, OTHER = range(2)  # streams: the text, and what attends to it
+INTEGRATION_STEPS = 16
+TEXT_STREAM, OTHER_STREAM = range(2)  # of the rollout: the text, and what attends to it
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
-    """What was attended at a place that looks at the text: weights (B, H, T, S), how fast the decision changes with
-    each of them, and the query that decides, if one does."""
+class AttentionAt:
+    """The attention at a place whose keys are the text: weights (B, H, T, S), the gradient of p with respect to each
+    weight, and the readout query of each text, None where there is no single one."""
 
     place: str
     weights: Tensor
-    slopes: Tensor
-    decider: list[int] | None
+    gradients: Tensor
+    readout: list[int] | None
 
     @property
     def heads(self) -> int:
         return self.weights.size(1)
 
-    def rows(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """x (B, H, T, S) of the query that decides, or the mean over all real ones: (B, H, S)."""
-        if self.decider is not None:
-            return x[range(len(self.decider)), :, self.decider]
+    def at_readout(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """x (B, H, T, S) of the readout query, or the mean over all real queries: (B, H, S)."""
+        if self.readout is not None:
+            return x[range(len(self.readout)), :, self.readout]
         real = torch.arange(x.size(2)) < lengths.unsqueeze(1)  # (B, T)
         return (x * real[:, None, :, None]).sum(2) / lengths[:, None, None]
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
-    """Texts that a model has decided on: ln p (B, C), the classes it chose and would have chosen second, and where it
-    looked for the first and for the second."""
+class DecisionTrace:
+    """The decisions of a model on some texts: ln p (B, C), the first and the second class, and the attention with its
+    gradients, for p of the first and of the second class."""
 
-    rows: Sequence[Row]
-    said: Tensor
-    chosen: Tensor
+    rows: Sequence[InputRow]
+    log_probs: Tensor
+    predicted: Tensor
     second: Tensor
-    seen: list[Seen]
-    seen_for_second: list[Seen]
-    every: list[tuple[str, Tensor]]  # mean weights (B, T, S) of every place, in order, also of those that see no text
+    attention: list[AttentionAt]
+    attention_for_second: list[AttentionAt]
+    mean_weights: list[tuple[str, Tensor]]  # (B, T, S) of every place, in order, also of those whose keys are no text
 
     @property
     def lengths(self) -> Tensor:
@@ -73,128 +73,140 @@ class Looked:
 
     @property
     def p(self) -> Tensor:
-        """p (B,) of what was chosen."""
-        return self.said.exp().gather(1, self.chosen.unsqueeze(1)).squeeze(1)
+        """p (B,) of the predicted class."""
+        return self.log_probs.exp().gather(1, self.predicted.unsqueeze(1)).squeeze(1)
 
 
-def look(asker: ModelAdapter, rows: Sequence[Row], places: str | Sequence[str] = "*") -> Looked:
-    """One run of the model, and the way back from what it decided, and from what it would have decided else."""
+def trace_decisions(
+    adapter: ModelAdapter, rows: Sequence[InputRow], places: str | Sequence[str] = "*"
+) -> DecisionTrace:
+    """Run the model, and differentiate p of the predicted class, and of the second one."""
     with torch.no_grad():
-        said = asker.log_probs(rows)
-    best = said.topk(2, -1).indices
-    first, every = _seen(asker, rows, best[:, 0], places)
-    second, _ = _seen(asker, rows, best[:, 1], places)
+        log_probs = adapter.log_probs(rows)
+    best = log_probs.topk(2, -1).indices
+    first, mean_weights = _attention_and_gradients(adapter, rows, best[:, 0], places)
+    second, _ = _attention_and_gradients(adapter, rows, best[:, 1], places)
     if not first:
-        there = ", ".join(place for place, _ in every if asker.attends_to_text(place))
-        if not there:
-            raise PlaceError("no place that looks at the text", "a model with attention to it", where="audit")
-        asked = places if isinstance(places, str) else ", ".join(places)
-        raise PlaceError(f"places {asked}, which match none", f"some of {there}", where="audit")
-    return Looked(rows, said, best[:, 0], best[:, 1], first, second, every)
+        known = [place for place, _ in mean_weights if adapter.has_text_keys(place)]
+        if not known:
+            raise PlaceError("This model has no attention to the text", where="audit")
+        pattern = places if isinstance(places, str) else ", ".join(places)
+        raise unknown(pattern, known, kind="place", where="audit", error=PlaceError)
+    return DecisionTrace(rows, log_probs, best[:, 0], best[:, 1], first, second, mean_weights)
 
 
-def _seen(
-    asker: ModelAdapter, rows: Sequence[Row], wanted: Tensor, places: str | Sequence[str]
-) -> tuple[list[Seen], list[tuple[str, Tensor]]]:
-    found: dict[str, list[tuple[Tensor, Tensor]]] = {}
-    for place, weights, slope in gradients(weights_through(asker.model), lambda: _p(asker, rows, wanted).sum()):
-        found.setdefault(place, []).append((weights, slope))
+def _attention_and_gradients(
+    adapter: ModelAdapter, rows: Sequence[InputRow], classes: Tensor, places: str | Sequence[str]
+) -> tuple[list[AttentionAt], list[tuple[str, Tensor]]]:
+    calls: dict[str, list[tuple[Tensor, Tensor]]] = {}
+    intercepted = intercept_weights(adapter.model)
+    for place, weights, gradient in compute_gradients(intercepted, lambda: _class_probs(adapter, rows, classes).sum()):
+        calls.setdefault(place, []).append((weights, gradient))
     joined = {
-        place: (torch.cat([w for w, _ in calls], 2), torch.cat([slope for _, slope in calls], 2))
-        for place, calls in found.items()
+        place: (torch.cat([weights for weights, _ in some], 2), torch.cat([gradient for _, gradient in some], 2))
+        for place, some in calls.items()
     }
-    chosen = set(_matching(list(joined), places))
-    seen = [
-        Seen(place, weights, slopes, asker.readout_position(place, rows))
-        for place, (weights, slopes) in joined.items()
-        if place in chosen and asker.attends_to_text(place)
+    chosen = set(_match_places(list(joined), places))
+    attention = [
+        AttentionAt(place, weights, gradients, adapter.readout_position(place, rows))
+        for place, (weights, gradients) in joined.items()
+        if place in chosen and adapter.has_text_keys(place)
     ]
-    return seen, [(place, weights.mean(1)) for place, (weights, _) in joined.items()]
+    return attention, [(place, weights.mean(1)) for place, (weights, _) in joined.items()]
 
 
-def _matching(places: Sequence[str], patterns: str | Sequence[str]) -> list[str]:
-    wanted = [patterns] if isinstance(patterns, str) else list(patterns)
-    return [place for place in places if any(fnmatchcase(place, pattern) for pattern in wanted)]
+def _match_places(places: Sequence[str], patterns: str | Sequence[str]) -> list[str]:
+    patterns = [patterns] if isinstance(patterns, str) else list(patterns)
+    return [place for place in places if any(fnmatchcase(place, pattern) for pattern in patterns)]
 
 
-def _p(asker: ModelAdapter, rows: Sequence[Row], wanted: Tensor) -> Tensor:
+def _class_probs(adapter: ModelAdapter, rows: Sequence[InputRow], classes: Tensor) -> Tensor:
     """p (B,) of these classes."""
-    return asker.log_probs(rows).exp().gather(1, wanted.unsqueeze(1)).squeeze(1)
+    return adapter.log_probs(rows).exp().gather(1, classes.unsqueeze(1)).squeeze(1)
 
 
-def attention_maps(looked: Looked) -> dict[str, Tensor]:
+def attention_maps(trace: DecisionTrace) -> dict[str, Tensor]:
     """ "PLACE/HEAD" and "PLACE", the mean of its heads: (B, S)."""
     found = {}
-    for seen in looked.seen:
-        rows = seen.rows(seen.weights, looked.lengths)
-        for head in range(seen.heads):
-            found[f"{seen.place}/{head}"] = rows[:, head]
-        found[seen.place] = rows.mean(1)
+    for one in trace.attention:
+        rows = one.at_readout(one.weights, trace.lengths)
+        for head in range(one.heads):
+            found[f"{one.place}/{head}"] = rows[:, head]
+        found[one.place] = rows.mean(1)
     return found
 
 
-def method_maps(asker: ModelAdapter, looked: Looked, second: bool = False) -> dict[str, Tensor]:
-    """The methods that attention is set beside, for the class that was chosen or for the second one: (B, S)."""
-    wanted = looked.second if second else looked.chosen
-    seen = looked.seen_for_second if second else looked.seen
-    last, lengths = seen[-1], looked.lengths
+def method_maps(adapter: ModelAdapter, trace: DecisionTrace, second: bool = False) -> dict[str, Tensor]:
+    """The methods that attention is compared with, for the predicted class or for the second one: (B, S)."""
+    classes = trace.second if second else trace.predicted
+    attention = trace.attention_for_second if second else trace.attention
+    last, lengths = attention[-1], trace.lengths
     return {
-        "attention": last.rows(last.weights, lengths).mean(1),
-        "norm-based attention": norm_map(asker, looked, last),
-        "rollout": rollout_map(asker, looked),
-        "gradient x attention": torch.stack([(one.weights * one.slopes).sum((1, 2)) for one in seen]).sum(0),
-        "gradient x input": input_gradient(asker, looked.rows, wanted),
-        "integrated gradients": integrated_map(asker, looked.rows, wanted),
+        "attention": last.at_readout(last.weights, lengths).mean(1),
+        "norm-based attention": norm_map(adapter, trace, last),
+        "rollout": rollout_map(adapter, trace),
+        "gradient x attention": torch.stack([(one.weights * one.gradients).sum((1, 2)) for one in attention]).sum(0),
+        "gradient x input": gradient_times_input_map(adapter, trace.rows, classes),
+        "integrated gradients": integrated_gradients_map(adapter, trace.rows, classes),
     }
 
 
-def input_gradient(asker: ModelAdapter, rows: Sequence[Row], wanted: Tensor, fixed: bool = False) -> Tensor:
-    """x . dp/dx of every token's vector x, (B, S). `fixed`: the attention weights stay what they are while the
-    vectors change, as Jain & Wallace 2019 have it."""
-    points = vectors_through(asker.model, asker.input_ids(rows))
+def gradient_times_input_map(
+    adapter: ModelAdapter, rows: Sequence[InputRow], classes: Tensor, fixed: bool = False
+) -> Tensor:
+    """x . dp/dx of every token's embedding x, (B, S). `fixed`: attention weights are held constant, as in Jain &
+    Wallace 2019."""
+    intercepted = intercept_embeddings(adapter.model, adapter.input_ids(rows))
 
     def target() -> Tensor:
         if not fixed:
-            return _p(asker, rows, wanted).sum()
-        with weights_through(asker.model)(lambda place, weights: weights.detach()):
-            return _p(asker, rows, wanted).sum()
+            return _class_probs(adapter, rows, classes).sum()
+        with intercept_weights(adapter.model)(lambda place, weights: weights.detach()):
+            return _class_probs(adapter, rows, classes).sum()
 
-    return gradient_times_input(points, target)
-
-
-def integrated_map(asker: ModelAdapter, rows: Sequence[Row], wanted: Tensor, steps: int = STEPS) -> Tensor:
-    """Integrated gradients of every token's vector, from nothing, (B, S)."""
-    points = vectors_through(asker.model, asker.input_ids(rows))
-    return integrated_inputs(points, lambda: _p(asker, rows, wanted).sum(), steps)
+    return gradient_times_input(intercepted, target)
 
 
-def rollout_map(asker: ModelAdapter, looked: Looked) -> Tensor:
-    """Attention rollout to each token of the text, where the decision is read, summing to 1: (B, S). Where no single
-    query decides, the mean over all real ones."""
+def integrated_gradients_map(
+    adapter: ModelAdapter, rows: Sequence[InputRow], classes: Tensor, steps: int = INTEGRATION_STEPS
+) -> Tensor:
+    """Integrated gradients of every token's embedding, from zero, (B, S)."""
+    intercepted = intercept_embeddings(adapter.model, adapter.input_ids(rows))
+    return integrated_input_gradients(intercepted, lambda: _class_probs(adapter, rows, classes).sum(), steps)
+
+
+def rollout_map(adapter: ModelAdapter, trace: DecisionTrace) -> Tensor:
+    """Attention rollout from the readout query to each token of the text, summing to 1: (B, S). Where there is no
+    single readout query, the mean over all real ones."""
     layers = [
         RolloutLayer(
-            weights, TEXT if asker.attends_from_text(place) else OTHER, TEXT if asker.attends_to_text(place) else OTHER
+            weights,
+            TEXT_STREAM if adapter.has_text_queries(place) else OTHER_STREAM,
+            TEXT_STREAM if adapter.has_text_keys(place) else OTHER_STREAM,
         )
-        for place, weights in looked.every
+        for place, weights in trace.mean_weights
     ]
     streams = rollout(layers)
-    whole = streams.get(OTHER, streams[TEXT])[TEXT]
-    last = [place for place, _ in looked.every if asker.attends_to_text(place)][-1]
-    decider = asker.readout_position(last, looked.rows)
-    if decider is None:
-        real = torch.arange(whole.size(1)) < looked.lengths.unsqueeze(1)
-        found = (whole * real.unsqueeze(-1)).sum(1)
+    shares = streams.get(OTHER_STREAM, streams[TEXT_STREAM])[TEXT_STREAM]
+    last = [place for place, _ in trace.mean_weights if adapter.has_text_keys(place)][-1]
+    readout = adapter.readout_position(last, trace.rows)
+    if readout is None:
+        real = torch.arange(shares.size(1)) < trace.lengths.unsqueeze(1)
+        found = (shares * real.unsqueeze(-1)).sum(1)
     else:
-        found = whole[range(len(decider)), decider]
+        found = shares[range(len(readout)), readout]
     total = found.sum(-1, keepdim=True)
     return found / total.masked_fill(total == 0, 1.0)
 
 
-def norm_map(asker: ModelAdapter, looked: Looked, seen: Seen) -> Tensor:
-    """Weights times the length of the vector that each key sends, as it leaves its head (Kobayashi 2020), (B, S)."""
-    with torch.no_grad(), capture(asker.model, seen.place, Observe(values=True)) as heard:
-        asker.log_probs(looked.rows)
-    values = max((call.values for call in heard.calls(seen.place) if call.values is not None), key=lambda v: v.size(-2))
+def norm_map(adapter: ModelAdapter, trace: DecisionTrace, attention: AttentionAt) -> Tensor:
+    """Weight times the norm of the transformed value of each key, summed over heads (Kobayashi et al. 2020), (B, S)."""
+    with torch.no_grad(), capture(adapter.model, attention.place, Observe(values=True)) as captured:
+        adapter.log_probs(trace.rows)
+    calls = captured.calls(attention.place)
+    values = max((call.values for call in calls if call.values is not None), key=lambda v: v.size(-2))
     by_head = values if values.dim() == 4 else values.unsqueeze(1)  # (B, Hk, S, D)
-    norms = torch.stack([sent_norms(asker.model, seen.place, one.float(), seen.heads) for one in by_head])
-    return (seen.rows(seen.weights, looked.lengths) * norms).sum(1)
+    norms = torch.stack(
+        [transformed_norms(adapter.model, attention.place, one.float(), attention.heads) for one in by_head]
+    )
+    return (attention.at_readout(attention.weights, trace.lengths) * norms).sum(1)

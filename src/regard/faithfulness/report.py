@@ -1,4 +1,4 @@
-"""The report of an audit: means with their intervals and verdicts, saved as one page or as JSON."""
+"""The report of an audit: findings and verdicts, summarised from single decisions, saved as one page or as JSON."""
 
 from __future__ import annotations
 
@@ -9,74 +9,77 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RecordError, SettingError
-from regard.faithfulness.findings import DIFFERENT, VERSION, Finding, Findings, Kind, Verdict, judge
-from regard.faithfulness.pages.page import page
-from regard.faithfulness.run_tests import RANDOM, Settings
-from regard.files import write_whole
-from regard.inspection import Bootstrap, Estimate
+from regard.faithfulness.faithfulness_tests import RANDOM, AuditSettings
+from regard.faithfulness.findings import MIN_DIVERGENCE, VERSION, Finding, Findings, MapKind, Verdict, judge
+from regard.faithfulness.pages.report_page import render_report
+from regard.files import write_atomic
+from regard.inspection import Bootstrap, ConfidenceInterval
 
 
 class Report(Findings):
-    """What an audit found; it can be saved, and read back."""
+    """What an audit found, with `save` and `load`."""
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """As JSON, or as one page (.html) with figures."""
+        """Write JSON (.json), or one page with figures (.html)."""
         target = expect_writable(Path(path))
-        text = page(self) if target.suffix == ".html" else json.dumps(self.told(), ensure_ascii=False)
-        write_whole(target, text.encode())
+        text = render_report(self) if target.suffix == ".html" else json.dumps(self.to_dict(), ensure_ascii=False)
+        write_atomic(target, text.encode())
         return target
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Report:
-        """Read the JSON back."""
+        """Read a report from JSON."""
         try:
-            told = json.loads(Path(path).read_text(encoding="utf-8"))
-            version = told.get("version")
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            version = data.get("version")
             if version == VERSION:
-                findings = [Finding(one["map"], one["kind"], one["test"], _estimate(one)) for one in told["findings"]]
-                return cls(told["facts"], findings, [Verdict(**one) for one in told["verdicts"]], told["examined"])
+                findings = [
+                    Finding(one["map"], one["kind"], one["test"], _interval_from_dict(one)) for one in data["findings"]
+                ]
+                return cls(data["facts"], findings, [Verdict(**one) for one in data["verdicts"]], data["examples"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RecordError(f"a file that cannot be read ({error})", "a report", where=str(path)) from None
-        raise RecordError(f"a report of version {version}", f"version {VERSION}", where=str(path))
+            raise RecordError(f"Cannot read the report: {error}", where=str(path)) from None
+        raise RecordError(f"report version {version}", f"version {VERSION}", where=str(path), advice="Audit again.")
 
 
 def expect_writable(path: Path) -> Path:
     """The same path, if a report can be written there."""
     if path.suffix not in (".json", ".html"):
-        raise SettingError(str(path), "a name that ends in .html or .json", where="audit")
+        raise SettingError(str(path), "a file name that ends in .html or .json", where="audit")
     if not path.parent.is_dir():
-        raise SettingError(str(path), f"a folder that is there; {path.parent} is not", where="audit")
+        raise SettingError(f"Cannot write {path}: there is no folder {path.parent}", where="audit")
     return path
 
 
-def _estimate(one: Mapping[str, Any]) -> Estimate:
-    return Estimate(one["value"], one["low"], one["high"], one["count"])
+def _interval_from_dict(one: Mapping[str, Any]) -> ConfidenceInterval:
+    return ConfidenceInterval(one["value"], one["low"], one["high"], one["count"])
 
 
 CONTROLS = (RANDOM, "gradient")
 
 
-def summarise(facts: Mapping[str, Any], examined: Sequence[Mapping[str, Any]], settings: Settings) -> Report:
-    """`examined`: every decision as `Examined.told` tells it, in the order of the examples."""
-    draws = Bootstrap([one["number"] for one in examined], settings.samples, settings.level, settings.seed)
-    names = list(dict.fromkeys(name for one in examined for name in one["maps"]))
+def summarise(facts: Mapping[str, Any], results: Sequence[Mapping[str, Any]], settings: AuditSettings) -> Report:
+    """The report on single decisions, as `ExampleResult.to_dict` gives them, in the order of the examples."""
+    numbers = [one["number"] for one in results]
+    draws = Bootstrap(numbers, settings.bootstrap_samples, settings.confidence, settings.seed)
+    names = list(dict.fromkeys(name for one in results for name in one["maps"]))
     findings: list[Finding] = []
     verdicts: list[Verdict] = []
-    for name in sorted(names, key=lambda one: _rank(one, names)):
+    for name in sorted(names, key=lambda one: _sort_key(one, names)):
         kind = _kind(name, names)
-        found = _estimates(name, examined, draws)
-        findings += [Finding(name, kind, test, estimate) for test, estimate in found.items()]
+        estimates = _estimates(name, results, draws)
+        findings += [Finding(name, kind, test, estimate) for test, estimate in estimates.items()]
         if kind != "control":
-            verdicts.append(judge(name, kind, found))
-    right = [None if one["right"] is None else float(one["right"]) for one in examined]
-    told = {**facts, "decisions": len(examined), "accuracy": _plain(draws.mean(right))}
-    return Report(told, findings, verdicts, examined)
+            verdicts.append(judge(name, kind, estimates))
+    correct = [None if one["correct"] is None else float(one["correct"]) for one in results]
+    facts = {**facts, "decisions": len(results), "accuracy": _interval_to_dict(draws.mean(correct))}
+    return Report(facts, findings, verdicts, results)
 
 
-def _estimates(name: str, examined: Sequence[Mapping[str, Any]], draws: Bootstrap) -> dict[str, Estimate]:
-    rows = [dict(one["maps"].get(name, {})) for one in examined]
-    for row, one in zip(rows, examined, strict=True):
-        row.update(_derived(row, one["maps"].get(RANDOM, {})))
+def _estimates(name: str, results: Sequence[Mapping[str, Any]], draws: Bootstrap) -> dict[str, ConfidenceInterval]:
+    rows = [dict(one["maps"].get(name, {})) for one in results]
+    for row, one in zip(rows, results, strict=True):
+        row.update(_derive_gains(row, one["maps"].get(RANDOM, {})))
     found = {}
     for test in dict.fromkeys(test for row in rows for test in row):
         estimate = draws.mean([row.get(test) for row in rows])
@@ -85,24 +88,24 @@ def _estimates(name: str, examined: Sequence[Mapping[str, Any]], draws: Bootstra
     return found
 
 
-def _derived(row: Mapping[str, float], chance: Mapping[str, float]) -> dict[str, float]:
-    """What is told of a decision by comparing its numbers."""
+def _derive_gains(row: Mapping[str, float], control: Mapping[str, float]) -> dict[str, float]:
+    """Scores of a decision that compare others: gains over random maps, and whether an alternative map exists."""
     found = {}
-    if "comprehensiveness" in row and "comprehensiveness" in chance:
-        found["points"] = row["comprehensiveness"] - chance["comprehensiveness"]
-    if "precision" in row and "precision" in chance:
-        found["true"] = row["precision"] - chance["precision"]
-    if "erased flips" in row:
-        found["erased more"] = row["erased flips"] - row["erased random flips"]
-    if "adversarial jsd" in row:
-        different = row["adversarial jsd"] >= DIFFERENT
-        found["other map"] = float(different)
+    if "comprehensiveness" in row and "comprehensiveness" in control:
+        found["comprehensiveness_gain"] = row["comprehensiveness"] - control["comprehensiveness"]
+    if "precision" in row and "precision" in control:
+        found["precision_gain"] = row["precision"] - control["precision"]
+    if "erased_flips" in row:
+        found["erased_flips_gain"] = row["erased_flips"] - row["erased_random_flips"]
+    if "adversarial_jsd" in row:
+        different = row["adversarial_jsd"] >= MIN_DIVERGENCE
+        found["alternative_exists"] = float(different)
         if different:
-            found["other map shares"] = row["adversarial shared"]
+            found["alternative_overlap"] = row["adversarial_overlap"]
     return found
 
 
-def _kind(name: str, names: Sequence[str]) -> Kind:
+def _kind(name: str, names: Sequence[str]) -> MapKind:
     if name in CONTROLS:
         return "control"
     if _is_head(name):
@@ -115,13 +118,13 @@ def _is_head(name: str) -> bool:
     return bool(place and slash and head.isdecimal())
 
 
-def _rank(name: str, names: Sequence[str]) -> tuple[int, int]:
+def _sort_key(name: str, names: Sequence[str]) -> tuple[int, int]:
     """Methods first, then layers, then heads, each in the order of the model; controls last."""
-    order: dict[Kind, int] = {"method": 0, "layer": 1, "head": 2, "control": 3}
+    order: dict[MapKind, int] = {"method": 0, "layer": 1, "head": 2, "control": 3}
     return order[_kind(name, names)], names.index(name)
 
 
-def _plain(estimate: Estimate | None) -> dict[str, float | int | None] | None:
+def _interval_to_dict(estimate: ConfidenceInterval | None) -> dict[str, float | int | None] | None:
     if estimate is None:
         return None
     return {"value": estimate.value, "low": estimate.low, "high": estimate.high, "count": estimate.count}

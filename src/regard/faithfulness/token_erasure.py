@@ -1,9 +1,9 @@
-"""Tokens removed from the text: leave-one-out, comprehensiveness and sufficiency of rationales, and known evidence.
+"""Leave-one-out, comprehensiveness and sufficiency: what a model predicts when tokens are removed from the text.
 
-Jain & Wallace 2019, algorithm 1: what attention holds most important ought to be what moves the output, by Kendall's
-tau with gradients and with leaving one token out. DeYoung et al. 2020 (ERASER): comprehensiveness = p - p without the
-rationale, sufficiency = p - p with it alone, each a mean over rationales of several sizes (AOPC). A good map has a high
-first and a low second one.
+Leave-one-out (Jain & Wallace 2019, algorithm 1): the tokens that attention ranks highest should be those whose removal
+changes the output most; agreement is Kendall's tau. Rationales (DeYoung et al. 2020, ERASER): comprehensiveness = p - p
+without the rationale, sufficiency = p - p with the rationale only, each averaged over several sizes (AOPC). A good map
+has a high comprehensiveness and a low sufficiency. Where the deciding tokens are known: precision and recall.
 """
 
 from __future__ import annotations
@@ -15,117 +15,121 @@ from random import Random
 import torch
 from torch import Tensor
 
-from regard.adapters import ModelAdapter, Row
+from regard.adapters import InputRow, ModelAdapter
 from regard.inspection import kendall_tau, tvd
 
-TOKENS = 4096  # padding included, that are put to the model at once
+MAX_BATCH_TOKENS = 4096  # padding included
 
 
-class Answers:
-    """p (C,) of rows; those that were asked before are remembered until `forget`."""
+class PredictionCache:
+    """p (C,) of rows; each row is run once, until `clear`. `rows_run`: how many were."""
 
-    def __init__(self, asker: ModelAdapter) -> None:
-        self.asker, self.asked = asker, 0
-        self._known: dict[Row, Tensor] = {}
+    def __init__(self, adapter: ModelAdapter) -> None:
+        self.adapter, self.rows_run = adapter, 0
+        self._probs: dict[InputRow, Tensor] = {}
 
-    def __call__(self, rows: Sequence[Row]) -> Tensor:
+    def __call__(self, rows: Sequence[InputRow]) -> Tensor:
         """p (n, C) of each row."""
-        new = sorted({row for row in rows if row not in self._known}, key=lambda row: (len(row.ids), row.ids))
+        new = sorted({row for row in rows if row not in self._probs}, key=lambda row: (len(row.ids), row.ids))
         for some in _batches(new):
             with torch.no_grad():
-                said = self.asker.log_probs(some).exp()
-            self.asked += len(some)
-            self._known.update(zip(some, said, strict=True))
-        return torch.stack([self._known[row] for row in rows])
+                probs = self.adapter.log_probs(some).exp()
+            self.rows_run += len(some)
+            self._probs.update(zip(some, probs, strict=True))
+        return torch.stack([self._probs[row] for row in rows])
 
-    def forget(self) -> None:
-        self._known.clear()
+    def clear(self) -> None:
+        self._probs.clear()
 
 
-def _batches(rows: Sequence[Row]) -> list[list[Row]]:
-    """Rows in order of length, as many together as fit."""
-    found: list[list[Row]] = []
+def _batches(rows: Sequence[InputRow]) -> list[list[InputRow]]:
+    """Rows in order of length, in batches of at most MAX_BATCH_TOKENS."""
+    batches: list[list[InputRow]] = []
     for row in rows:
-        if found and (len(found[-1]) + 1) * len(row.ids) <= TOKENS:
-            found[-1].append(row)
+        if batches and (len(batches[-1]) + 1) * len(row.ids) <= MAX_BATCH_TOKENS:
+            batches[-1].append(row)
         else:
-            found.append([row])
-    return found
+            batches.append([row])
+    return batches
 
 
-def left_out(answers: Answers, rows: Sequence[Row], said: Tensor) -> Tensor:
-    """How far the output moves, by total variation, when a token is not there: (B, S), 0 where it has to stay.
+def leave_one_out(predict: PredictionCache, rows: Sequence[InputRow], probs: Tensor) -> Tensor:
+    """How much the output changes, in total variation distance, when a token is removed: (B, S), 0 for tokens that
+    cannot be removed.
 
-    said (B, C): p as it is.
+    probs (B, C): p of the whole texts.
     """
-    places = [(row, at) for row, one in enumerate(rows) for at, free in enumerate(one.free) if free]
-    moved = answers([rows[row].without([at]) for row, at in places])
-    found = said.new_zeros(len(rows), max(len(row.ids) for row in rows))
-    for (row, at), p in zip(places, moved, strict=True):
-        found[row, at] = tvd(p, said[row])
+    positions = [(row, at) for row, one in enumerate(rows) for at, removable in enumerate(one.removable) if removable]
+    shorter = predict([rows[row].without([at]) for row, at in positions])
+    found = probs.new_zeros(len(rows), max(len(row.ids) for row in rows))
+    for (row, at), p in zip(positions, shorter, strict=True):
+        found[row, at] = tvd(p, probs[row])
     return found
 
 
-def agreements(maps: Mapping[str, Tensor], references: Mapping[str, Tensor], free: Sequence[bool]) -> Tensor:
-    """Tau of every map (S,) of one text with every reference (S,), both by how much and not which way, over the tokens
-    that may be taken away: (maps, references)."""
-    chosen = torch.tensor(free).nonzero().squeeze(-1)
+def kendall_agreements(
+    maps: Mapping[str, Tensor], references: Mapping[str, Tensor], removable: Sequence[bool]
+) -> Tensor:
+    """Kendall's tau of every map (S,) of one text with every reference (S,), both by absolute value, over the removable
+    tokens: (maps, references)."""
+    chosen = torch.tensor(removable).nonzero().squeeze(-1)
     stacked = torch.stack([x[chosen].abs() for x in maps.values()])
     return torch.stack([kendall_tau(stacked, other[chosen].abs()) for other in references.values()], -1)
 
 
-FAINT = 0.1  # of what an even map gives to each token
-SIZES = (0.01, 0.05, 0.1, 0.2, 0.5)  # of the tokens that may be taken away
+NEGLIGIBLE_SHARE = 0.1  # of the weight that a uniform map gives to each token
+RATIONALE_SIZES = (0.01, 0.05, 0.1, 0.2, 0.5)  # shares of the removable tokens
 
 
-def ranked(scores: Tensor, row: Row) -> tuple[list[int], list[float]]:
-    """The tokens that may be taken away, from the highest score (S,) to the lowest, and what each has.
+def rank_removable(scores: Tensor, row: InputRow) -> tuple[list[int], list[float]]:
+    """The removable tokens, from the highest score (S,) to the lowest, and their scores.
 
-    A token that has less than a tenth of what an even map would give it is not named by the map: it counts as 0, and
-    those stand in no order but that of chance. Else a map with all its weight on [CLS] would still point somewhere.
+    A token with less than a tenth of its weight under a uniform map counts as 0, and such tokens are in random order.
+    Otherwise a map with all its weight on [CLS] would still rank the words.
     """
-    values, chance = scores.tolist(), Random(repr(row.ids))
-    least = FAINT * sum(map(abs, values)) / max(1, len(values))
-    free = [at for at, may in enumerate(row.free) if may]
-    faint = {at: chance.random() for at in free if abs(values[at]) < least}
-    order = sorted(free, key=lambda at: (0.0, faint[at]) if at in faint else (-values[at], at))
-    return order, [0.0 if at in faint else values[at] for at in order]
+    values, rng = scores.tolist(), Random(repr(row.ids))
+    least = NEGLIGIBLE_SHARE * sum(map(abs, values)) / max(1, len(values))
+    removable = [at for at, may in enumerate(row.removable) if may]
+    negligible = {at: rng.random() for at in removable if abs(values[at]) < least}
+    order = sorted(removable, key=lambda at: (0.0, negligible[at]) if at in negligible else (-values[at], at))
+    return order, [0.0 if at in negligible else values[at] for at in order]
 
 
-def rationale(scores: Tensor, row: Row, size: float) -> list[int]:
-    """The tokens with the highest scores (S,), so large a share of those that may be taken away, and at least one."""
-    order, _ = ranked(scores, row)
+def top_rationale(scores: Tensor, row: InputRow, size: float) -> list[int]:
+    """The tokens with the highest scores (S,): this share of the removable ones, and at least one."""
+    order, _ = rank_removable(scores, row)
     return order[: max(1, ceil(size * len(order) - 1e-9))]
 
 
-def erasing(
-    answers: Answers,
-    row: Row,
-    chosen: int,
+def rationale_scores(
+    predict: PredictionCache,
+    row: InputRow,
+    predicted: int,
     p: float,
     maps: Mapping[str, Tensor],
-    sizes: Sequence[float] = SIZES,
+    sizes: Sequence[float] = RATIONALE_SIZES,
 ) -> dict[str, tuple[float, float]]:
-    """Comprehensiveness and sufficiency of each map (S,) of one text, of which the model chose a class with p."""
-    wanted: list[Row] = []
+    """Comprehensiveness and sufficiency of each map (S,) of one text, for the predicted class and its probability p."""
+    erased: list[InputRow] = []
     for scores in maps.values():
         for size in sizes:
-            inside = set(rationale(scores, row, size))
-            wanted.append(row.without(inside))
-            outside = [at for at, may in enumerate(row.free) if may and at not in inside]
-            wanted.append(row.without(outside))
-    left = answers(wanted)[:, chosen].view(len(maps), len(sizes), 2)
+            inside = set(top_rationale(scores, row, size))
+            erased.append(row.without(inside))
+            outside = [at for at, may in enumerate(row.removable) if may and at not in inside]
+            erased.append(row.without(outside))
+    left = predict(erased)[:, predicted].view(len(maps), len(sizes), 2)
     means = (p - left).mean(1).tolist()
     return {name: (means[at][0], means[at][1]) for at, name in enumerate(maps)}
 
 
-def planted(scores: Tensor, row: Row, evidence: frozenset[int]) -> dict[str, float]:
+def ground_truth_scores(scores: Tensor, row: InputRow, evidence: frozenset[int]) -> dict[str, float]:
     """How well a map finds the tokens that are known to decide.
 
-    precision, recall: of the tokens that hold half of what the map gives to the tokens that may be taken away;
-    first: whether its best token is one of them; average: the mean precision at each of them, down its order.
+    precision, recall    of the top tokens that hold half of the map's mass on the removable tokens
+    precision_at_1       whether the top token is one of the deciding ones
+    average_precision    the mean of the precisions at the rank of each deciding token
     """
-    order, values = ranked(scores, row)
+    order, values = rank_removable(scores, row)
     hits = [at in evidence for at in order]
     found = sum(hits)
     mass = torch.tensor([max(0.0, value) for value in values]).cumsum(0)
@@ -134,6 +138,6 @@ def planted(scores: Tensor, row: Row, evidence: frozenset[int]) -> dict[str, flo
     return {
         "precision": sum(hits[:half]) / max(1, half),
         "recall": sum(hits[:half]) / max(1, found),
-        "first": float(hits[0]) if hits else 0.0,
-        "average": sum((number + 1) / rank for number, rank in enumerate(ranks)) / max(1, found),
+        "precision_at_1": float(hits[0]) if hits else 0.0,
+        "average_precision": sum((number + 1) / rank for number, rank in enumerate(ranks)) / max(1, found),
     }

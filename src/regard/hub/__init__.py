@@ -1,5 +1,5 @@
-"""Checkpoints of Hugging Face, in and out of regard's own modules: `load` and `save`, `import_checkpoint` and
-`export_checkpoint` for runs; and `enable`, with which transformers' own models attend through ours."""
+"""Hugging Face checkpoints: `load` and `save` for models, `import_checkpoint` and `export_checkpoint` for runs;
+`enable` lets transformers' own models attend through regard."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         load as load,
         save as save,
     )
-    from regard.hub.families.family import built as built
+    from regard.hub.families.family import first_block as first_block
     from regard.hub.provenance import origin as origin, run_of as run_of
 
 __getattr__, __dir__, __all__ = lazy_exports(
@@ -21,7 +21,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
     {
         "attention_interface": ("NAME", "enable"),
         "convert": ("export_checkpoint", "import_checkpoint", "load", "save"),
-        "families.family": ("built",),
+        "families.family": ("first_block",),
         "provenance": ("origin", "run_of"),
     },
 )

@@ -1,11 +1,11 @@
-"""transformers' models attending through `attend`: attn_implementation="regard".
+"""The attention interface for transformers: models with attn_implementation="regard" attend through `attend`.
 
     regard.hub.enable()
     model = AutoModel.from_pretrained(folder, attn_implementation="regard")
     with regard.capture(model, observe=Observe(top=8, entropy=True)) as heard: model(**inputs)
 
-Every family that goes through transformers' attention interface is served: grouped heads, position biases, caches.
-`output_attentions=True` gives the weights, which fused attention there does not.
+It supports every model that uses transformers' attention interface: grouped heads, position biases, caches.
+`output_attentions=True` returns the weights, which fused attention there does not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from regard.attention import Attended, Observe, attend, report
+from regard.attention import Attended, Observe, attend, dispatch
 from regard.attention.biases import DenseBias
 from regard.attention.masks import Dense, Everything, Mask, Window
 from regard.attention.scores import ScaledDot
@@ -24,16 +24,15 @@ NAME = "regard"
 
 
 def enable() -> None:
-    """Make attn_implementation="regard" known to transformers; a second call changes nothing."""
+    """Register attn_implementation="regard" with transformers; a second call changes nothing."""
     try:
         from transformers import AttentionInterface, AttentionMaskInterface
         from transformers.masking_utils import sdpa_mask
     except ImportError as error:
         raise SettingError(
-            "no transformers that has an attention interface",
-            "transformers of version 4.57 or later",
+            "transformers 4.57 or later is not installed",
             where="regard.hub.enable",
-            advice="pip install 'regard[hub]'",
+            advice="Run pip install 'regard[hub]'.",
         ) from error
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, sdpa_mask)
@@ -51,8 +50,8 @@ def attention(
     position_bias: Tensor | None = None,
     **more: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """What transformers calls: query (B, H, T, D), key and value (B, Hk, S, D); returns (B, T, H, D) and the
-    weights, if they are asked for."""
+    """The function that transformers calls: query (B, H, T, D), key and value (B, Hk, S, D); returns (B, T, H, D), and
+    the weights on request."""
     _expect_known(more)
     mask, bias = _mask(module, query, key, attention_mask, is_causal), None
     if attention_mask is not None and attention_mask.is_floating_point():
@@ -66,14 +65,14 @@ def attention(
             query, key, value, score=ScaledDot(scaling), mask=mask, bias=added, dropout=dropout, observe=observe
         )
 
-    got = report(module, compute, value, dropout, Observe(weights=_wants_weights(more)))
+    got = dispatch(module, compute, value, dropout, Observe(weights=_wants_weights(more)))
     weights = None if got.weights is None else got.weights.to(query.dtype)
     return got.output.transpose(1, 2).contiguous(), weights
 
 
 def _mask(module: nn.Module, query: Tensor, key: Tensor, given: Tensor | None, is_causal: bool | None) -> Mask:
-    """A mask that is given says all; without one, a causal module's queries see what stands before them, from the
-    beginning where several come at once, and everything where one comes after its cache."""
+    """The given mask; without one, a causal module with several queries has a causal mask, and a single query after its
+    cache sees everything."""
     if given is not None and not given.is_floating_point():
         return Dense(given[..., : key.size(-2)].bool())
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
@@ -83,7 +82,7 @@ def _mask(module: nn.Module, query: Tensor, key: Tensor, given: Tensor | None, i
 
 
 def _wants_weights(more: dict[str, Any]) -> bool:
-    """Whether a model was called with output_attentions=True: it is told along, or known to transformers' collector."""
+    """Whether the model was called with output_attentions=True, which transformers passes along or keeps."""
     if more.get("output_attentions"):
         return True
     from transformers.utils import output_capturing
@@ -93,6 +92,6 @@ def _wants_weights(more: dict[str, Any]) -> bool:
 
 
 def _expect_known(more: dict[str, Any]) -> None:
-    for name, what in (("softcap", "a cap on the scores"), ("s_aux", "attention sinks"), ("cache", "a paged cache")):
+    for name, what in (("softcap", "a cap on the scores"), ("s_aux", "an attention sink"), ("cache", "a paged cache")):
         if more.get(name) is not None:
-            raise BackendError(f"{what} ({name})", "a model without it", where='attn_implementation="regard"')
+            raise BackendError(f"{what.capitalize()} ({name}) is not supported", where='attn_implementation="regard"')

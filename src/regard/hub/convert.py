@@ -1,9 +1,9 @@
-"""Models between a folder of Hugging Face's and one of ours.
+"""Import and export of models: between Hugging Face checkpoint folders and runs.
 
-model = load("gpt2")                      # a folder on this machine, theirs or a run's; nothing is downloaded
-save(model, Path("theirs"))               # a folder that transformers loads
-import_checkpoint(Path("gpt2"), Path("runs/gpt2"))    # a run, for `regard generate` and all that takes one
-export_checkpoint(Path("runs/gpt"), Path("theirs"))   # a run with its tokenizer, for transformers
+model = load("gpt2")                                  # a folder on this machine, of Hugging Face or a run
+save(model, Path("hf"))                               # a folder that transformers loads
+import_checkpoint(Path("gpt2"), Path("runs/gpt2"))    # a run, for `regard generate` and all other commands
+export_checkpoint(Path("runs/gpt"), Path("hf"))       # a run with its tokenizer, for transformers
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError, RunError, SettingError, unknown
-from regard.files import write_whole
+from regard.files import write_atomic
 from regard.hub.families import FAMILIES
 from regard.hub.families.family import Family
-from regard.hub.folder import Config, read_config, read_tensors, special_tokens, write_folder
-from regard.hub.provenance import remember
-from regard.hub.transformers_fallback import knows, load_theirs
-from regard.hub.weight_map import bring_in, carry_out
+from regard.hub.folder import HFConfig, read_config, read_tensors, special_tokens, write_folder
+from regard.hub.provenance import remember_origin
+from regard.hub.transformers_fallback import is_known_to_transformers, load_with_transformers
+from regard.hub.weight_map import to_hf, to_regard
 from regard.runs import (
     FILE as WEIGHTS,
     RECIPE,
@@ -44,145 +44,144 @@ from regard.text import Tokenizer
 def load(folder: str | os.PathLike[str]) -> nn.Module:
     """The model of a run, or of a Hugging Face folder, ready for use.
 
-    An architecture that has no counterpart here (T5, ViT, ...) comes as its transformers model, heard all the same.
+    An architecture that regard does not implement (T5, ViT, ...) loads as its transformers model, which attends through
+    regard too.
     """
     if (run := open_run(folder)) is not None:
-        return remember(run.model(), run)
+        return remember_origin(run.model(), run)
     folder = Path(folder)
     if not folder.is_dir():
         raise CheckpointError(
-            f"{folder}, which is no folder",
-            "a run, or a folder with config.json and model.safetensors",
-            advice="Nothing is downloaded: name a folder on this machine.",
+            f"Folder not found: {folder}",
+            advice="Name a run, or a local folder with config.json and model.safetensors; nothing is downloaded.",
         )
     kind = read_config(folder).get("model_type")
-    if kind not in FAMILIES and knows(kind):
-        return remember(load_theirs(folder), folder)
-    return remember(_made(folder, *_family(folder)), folder)
+    if kind not in FAMILIES and is_known_to_transformers(kind):
+        return remember_origin(load_with_transformers(folder), folder)
+    return remember_origin(_build(folder, *_family(folder)), folder)
 
 
-def save(model: nn.Module, folder: Path, longest: int = 2048, more: Mapping[str, Any] | None = None) -> None:
-    """Write a model as transformers loads it. `longest`: of its texts, where positions do not say; `more`: settings."""
-    family = next((one for one in FAMILIES.values() if one.fits(model)), None)
+def save(model: nn.Module, folder: Path, max_length: int = 2048, more: Mapping[str, Any] | None = None) -> None:
+    """Write a model for transformers. `max_length`: if positions are unlimited; `more`: settings of config.json."""
+    family = next((one for one in FAMILIES.values() if one.matches(model)), None)
     if family is None:
         raise CheckpointError(
-            f"a {type(model).__name__} that none of theirs is like",
-            f"a model built like one of {', '.join(sorted(FAMILIES))}",
+            f"a {type(model).__name__} that no architecture of Hugging Face matches",
+            f"a model with the layers of one of {', '.join(sorted(FAMILIES))}",
             where="regard export",
         )
-    settings = {**family.config(model, longest), "dtype": "float32", **(more or {})}
-    write_folder(folder, settings, carry_out(model, family.rows(model)))
+    settings = {**family.config(model, max_length), "dtype": "float32", **(more or {})}
+    write_folder(folder, settings, to_hf(model, family.tensor_maps(model)))
 
 
 def import_checkpoint(folder: Path, run: Path, tokenizer: Path | None = None) -> nn.Module:
-    """Make a run of a Hugging Face folder: its recipe says what the model is, as if it had been trained here.
+    """Make a run of a Hugging Face folder, with a recipe for its model, as if it had been trained here.
 
-    Rows of the embedding that the tokenizer has no word for, which round its size up, are left behind: nobody could
-    read them.
+    Rows of the embedding beyond the tokenizer's vocabulary, which are padding, are dropped.
     """
     family, config = _family(folder)
     if family.settings is None:
-        raise SettingError(f"a {family.kind}", "a model that a recipe can describe", where="regard import")
+        raise SettingError(f"No recipe can describe a model of type {family.kind!r}", where="regard import")
     source = tokenizer or folder / TOKENIZER
     if not source.exists():
         raise CheckpointError(
-            f"no {TOKENIZER}",
-            "one, so that text can go in and out",
+            f"There is no {TOKENIZER}",
             where=f"{folder}",
-            advice="transformers' AutoTokenizer.from_pretrained(FOLDER).save_pretrained(OTHER) writes it, then name it "
-            "with --tokenizer; the model alone comes with regard.load(FOLDER).",
+            advice="Write one with transformers' AutoTokenizer.from_pretrained(FOLDER).save_pretrained(OTHER) and pass "
+            "it as --tokenizer; regard.load(FOLDER) loads the model alone.",
         )
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
-        raise RunError(f"{run}, which exists", "a new folder", advice="Name another one.")
+        raise RunError(f"{run} exists already", advice="Name a new folder.")
     known = Tokenizer.load(source)
-    roles = {role: token for role, token in special_tokens(source.parent).items() if _has(known, token)}
-    pieces = Tokenizer.load(source, roles)
+    roles = {role: token for role, token in special_tokens(source.parent).items() if _has_token(known, token)}
+    loaded = Tokenizer.load(source, roles)
     settings = {
         "version": VERSION,
-        "name": _name(folder),
-        "description": f"Brought from {folder}.",
+        "name": _recipe_name(folder),
+        "description": f"Imported from {folder}.",
         "tokenizer": {"kind": "file", "path": str(source.absolute()), "roles": roles},
         **family.settings(config),
     }
-    if len(pieces) > config.need("vocab_size"):
-        came = f"a tokenizer of {len(pieces)} pieces"
-        raise CheckpointError(came, f"at most vocab_size = {config.need('vocab_size')}", where=f"{source}")
+    if len(loaded) > config.need("vocab_size"):
+        given = f"a tokenizer of {len(loaded)} tokens"
+        raise CheckpointError(given, f"at most vocab_size = {config.need('vocab_size')}", where=f"{source}")
     tensors = {
-        name: tensor[: len(pieces)] if name.endswith(family.worded) else tensor
+        name: tensor[: len(loaded)] if name.endswith(family.vocab_tensors) else tensor
         for name, tensor in read_tensors(folder).items()
     }
     run.mkdir(parents=True, exist_ok=True)
-    pieces.save(run / TOKENIZER)
-    with torch.random.fork_rng(devices=[]):  # fresh weights are drawn, and then replaced
-        model = _filled(build_model(settings, (pieces,)), family, config, tensors, f"{folder}")
+    loaded.save(run / TOKENIZER)
+    with torch.random.fork_rng(devices=[]):  # random weights are drawn, and then replaced
+        model = _fill_model(build_model(settings, (loaded,)), family, config, tensors, f"{folder}")
     save_weights(weights_of(model), run / WEIGHTS)
-    write_whole(run / RECIPE, toml.written(settings).encode())  # last: where it is, the others are
+    write_atomic(run / RECIPE, toml.dump(settings).encode())  # last: if it exists, the run is complete
     return model
 
 
 def export_checkpoint(run: str | os.PathLike[str], folder: Path) -> None:
     """Write a run as a Hugging Face folder, its tokenizer too."""
     source = Run.open(run)
-    source.expect_whole("regard export --to hf")
-    model, pieces = source.model(), source.tokenizer
-    theirs = {"end": "eos", "start": "bos", "pad": "pad", "unknown": "unk", "cls": "cls", "sep": "sep", "mask": "mask"}
-    ids = {theirs[role]: number for role, number in pieces.special.roles.items()}
+    source.expect_unpruned("regard export --to hf")
+    model, tokenizer = source.model(), source.tokenizer
+    names = {"end": "eos", "start": "bos", "pad": "pad", "unknown": "unk", "cls": "cls", "sep": "sep", "mask": "mask"}
+    ids = {names[role]: number for role, number in tokenizer.special.roles.items()}
     numbers = {f"{name}_token_id": ids.get(name) for name in ("bos", "eos", "pad")}
-    save(model, folder, source.section("batches").get("size", 2048), numbers)
-    pieces.save(folder / TOKENIZER)
-    spelled = {f"{name}_token": pieces.token(number) for name, number in ids.items()}
+    save(model, folder, source.section("batches").get("sequence_length", 2048), numbers)
+    tokenizer.save(folder / TOKENIZER)
+    spelled = {f"{name}_token": tokenizer.token(number) for name, number in ids.items()}
     about = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False, **spelled}
-    write_whole(folder / "tokenizer_config.json", json.dumps(about, indent=2, ensure_ascii=False).encode())
+    write_atomic(folder / "tokenizer_config.json", json.dumps(about, indent=2, ensure_ascii=False).encode())
 
 
-def _family(folder: Path) -> tuple[Family, Config]:
+def _family(folder: Path) -> tuple[Family, HFConfig]:
     config = read_config(folder)
     kind = config.get("model_type")
     if kind not in FAMILIES:
-        raise unknown(kind, FAMILIES, kind="an architecture we do not know,", where=config.where)
+        raise unknown(kind, FAMILIES, kind="model_type", where=config.where)
     return FAMILIES[kind], config
 
 
-def _made(folder: Path, family: Family, config: Config) -> nn.Module:
+def _build(folder: Path, family: Family, config: HFConfig) -> nn.Module:
     tensors = read_tensors(folder)
     with torch.device("meta"):
-        model = family.make(config)
-    return _filled(_material(model), family, config, tensors, f"{folder}")
+        model = family.build(config)
+    return _fill_model(_materialise(model), family, config, tensors, f"{folder}")
 
 
-def _material(model: nn.Module) -> nn.Module:
-    """Memory for a model that has none yet; what it shares, it shares still."""
+def _materialise(model: nn.Module) -> nn.Module:
+    """Allocate the parameters of a model on the meta device; shared parameters stay shared."""
     made: dict[nn.Parameter, nn.Parameter] = {}
     for module in model.modules():
         for name, weight in module._parameters.items():
             if weight is not None:
-                own = made.setdefault(weight, nn.Parameter(torch.empty_like(weight, device="cpu")))
-                module._parameters[name] = own
+                allocated = made.setdefault(weight, nn.Parameter(torch.empty_like(weight, device="cpu")))
+                module._parameters[name] = allocated
     return model
 
 
-def _filled(model: nn.Module, family: Family, config: Config, tensors: Mapping[str, Tensor], where: str) -> nn.Module:
-    promised = family.promises(config)
-    rows = [
-        replace(row, optional=row.optional and not any(name.startswith(promised) for name in row.names))
-        for row in family.rows(model)
+def _fill_model(
+    model: nn.Module, family: Family, config: HFConfig, tensors: Mapping[str, Tensor], where: str
+) -> nn.Module:
+    required = family.required_prefixes(config)
+    maps = [
+        replace(one, optional=one.optional and not any(name.startswith(required) for name in one.hf_names))
+        for one in family.tensor_maps(model)
     ]
-    known = {name for row in rows for name in row.names}
+    known = {name for one in maps for name in one.hf_names}
     with torch.no_grad():
-        bring_in(model, rows, _named(tensors, family, known), where)
+        to_regard(model, maps, _rename_tensors(tensors, family, known), where)
     return model.eval()
 
 
-def _named(tensors: Mapping[str, Tensor], family: Family, known: set[str]) -> dict[str, Tensor]:
-    """Tensors by the names of the family's larger models, without what says nothing: buffers, and a second copy of the
-    output's matrix where it is the embedding's."""
+def _rename_tensors(tensors: Mapping[str, Tensor], family: Family, known: set[str]) -> dict[str, Tensor]:
+    """Tensors by their names in models with a head, without redundant ones: buffers, and copies of tied matrices."""
     bare = not any(name.startswith(family.prefix) for name in tensors)
     named = {family.prefix + name if bare else name: tensor for name, tensor in tensors.items()}
-    silent = (*family.ignored, "lm_head.weight", "position_ids")
-    return {name: tensor for name, tensor in named.items() if name in known or not name.endswith(silent)}
+    redundant = (*family.ignored, "lm_head.weight", "position_ids")
+    return {name: tensor for name, tensor in named.items() if name in known or not name.endswith(redundant)}
 
 
-def _has(tokenizer: Tokenizer, token: str) -> bool:
+def _has_token(tokenizer: Tokenizer, token: str) -> bool:
     try:
         tokenizer.id(token)
     except SettingError:
@@ -190,9 +189,9 @@ def _has(tokenizer: Tokenizer, token: str) -> bool:
     return True
 
 
-def _name(folder: Path) -> str:
-    """A recipe's name: letters, digits and a few signs."""
-    said = "".join(
+def _recipe_name(folder: Path) -> str:
+    """A valid recipe name: ASCII letters, digits and ._-."""
+    name = "".join(
         sign if sign.isascii() and (sign.isalnum() or sign in "._-") else "-" for sign in folder.resolve().name
     )
-    return said.lstrip("._-") or "brought"
+    return name.lstrip("._-") or "imported"

@@ -1,4 +1,4 @@
-"""Where a loaded model came from, so that what lies beside it, such as its tokenizer, can be found."""
+"""The run or folder that a model was loaded from, so that its tokenizer and other files can be found."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from regard.runs import Run
 _SOURCES: WeakKeyDictionary[nn.Module, Run | Path] = WeakKeyDictionary()
 
 
-def remember(model: nn.Module, source: Run | Path) -> nn.Module:
-    """The same model, of which it is known from now on which run or folder it came from."""
+def remember_origin(model: nn.Module, source: Run | Path) -> nn.Module:
+    """Remember the run or folder of a model; returns the model."""
     _SOURCES[model] = source
     return model
 
 
 def origin(model: nn.Module) -> Path | None:
-    """The folder that a model was loaded from; None where nobody knows."""
+    """The folder that a model was loaded from; None if unknown."""
     source = _SOURCES.get(model)
     return source.path if isinstance(source, Run) else source
 
 
 def run_of(model: nn.Module) -> Run | None:
-    """The run that a model was loaded from; None where it came from elsewhere."""
+    """The run that a model was loaded from; None if it was not a run."""
     source = _SOURCES.get(model)
     return source if isinstance(source, Run) else None

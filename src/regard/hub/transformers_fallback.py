@@ -1,4 +1,4 @@
-"""Checkpoints of architectures that have no counterpart here, loaded as transformers' own models."""
+"""Fallback to transformers: checkpoints of other architectures load as transformers' own models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from regard.errors import CheckpointError
 from regard.hub.attention_interface import NAME, enable
 
 
-def knows(kind: object) -> bool:
+def is_known_to_transformers(kind: object) -> bool:
     """Whether transformers is installed and has models of this type."""
     if find_spec("transformers") is None:
         return False
@@ -20,9 +20,9 @@ def knows(kind: object) -> bool:
     return kind in CONFIG_MAPPING
 
 
-def load_theirs(folder: Path) -> nn.Module:
-    """The model that the folder's config.json names, attending through ours; nothing is downloaded, nothing unpickled,
-    and no code of the folder is run."""
+def load_with_transformers(folder: Path) -> nn.Module:
+    """The model that config.json names, attending through regard; nothing is downloaded or unpickled, and no code of
+    the folder is run."""
     import transformers
 
     enable()
@@ -35,6 +35,6 @@ def load_theirs(folder: Path) -> nn.Module:
     except (OSError, ValueError, RuntimeError) as error:
         reason = str(error).strip().splitlines()[0]
         raise CheckpointError(
-            f"a {config.model_type} that transformers cannot load", reason, where=str(folder)
+            f"transformers cannot load this {config.model_type} model: {reason}", where=str(folder)
         ) from None
     return model.eval()

@@ -1,4 +1,4 @@
-"""Which of their tensors is which of ours: one table for each model, read in both directions."""
+"""The weight map of a model: which Hugging Face tensor is which parameter of regard, in both directions."""
 
 from __future__ import annotations
 
@@ -8,113 +8,113 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from regard.attention.layers import Fused
+from regard.attention.layers import FusedQKV
 from regard.errors import CheckpointError
-from regard.runs import fill, weights_of
+from regard.runs import copy_weights, weights_of
 
 
 @dataclass(frozen=True)
-class Row:
-    """One tensor of ours, and those of theirs that it is made of.
+class TensorMap:
+    """A tensor of regard, and the Hugging Face tensors that it is made of.
 
-    sizes      how many rows each of theirs has, where several lie one below the other in ours
-    turned     theirs is (in, out), ours (out, in)
-    skip       rows at the top of theirs that ours does without; they are written as zeros
-    flipped    theirs has its rows in the other order
-    flat       theirs is (1, n), ours (n,)
-    optional   theirs may be missing, and then ours is what `default` makes of it, zeros unless told; a row without
-               theirs is so always
+    split_sizes   the rows of each Hugging Face tensor, where several are concatenated
+    transpose     the Hugging Face tensor is (in, out), ours (out, in)
+    skip_rows     rows at the top of the Hugging Face tensor that we drop; they are exported as zeros
+    reverse_rows  the Hugging Face tensor has its rows in reverse order
+    squeeze       the Hugging Face tensor is (1, n), ours (n,)
+    optional      the Hugging Face tensor may be missing; ours is then `default` of it, by default zeros, as it always
+                  is where `hf` is empty
     """
 
-    theirs: str | tuple[str, ...]
-    ours: str
-    sizes: tuple[int, ...] = ()
-    turned: bool = False
-    skip: int = 0
-    flipped: bool = False
-    flat: bool = False
+    hf: str | tuple[str, ...]
+    regard: str
+    split_sizes: tuple[int, ...] = ()
+    transpose: bool = False
+    skip_rows: int = 0
+    reverse_rows: bool = False
+    squeeze: bool = False
     optional: bool = False
     default: Callable[[Tensor], Tensor] = torch.zeros_like
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return (self.theirs,) if isinstance(self.theirs, str) else self.theirs
+    def hf_names(self) -> tuple[str, ...]:
+        return (self.hf,) if isinstance(self.hf, str) else self.hf
 
-    def inwards(self, parts: Sequence[Tensor]) -> Tensor:
-        parts = [part.t() if self.turned else part for part in parts]
-        whole = (torch.cat(list(parts)) if len(parts) > 1 else parts[0])[self.skip :]
-        whole = whole.squeeze(0) if self.flat else whole
-        return whole.flip(0) if self.flipped else whole
+    def to_regard(self, parts: Sequence[Tensor]) -> Tensor:
+        parts = [part.t() if self.transpose else part for part in parts]
+        tensor = (torch.cat(list(parts)) if len(parts) > 1 else parts[0])[self.skip_rows :]
+        tensor = tensor.squeeze(0) if self.squeeze else tensor
+        return tensor.flip(0) if self.reverse_rows else tensor
 
-    def outwards(self, ours: Tensor) -> list[Tensor]:
-        if not self.names:
+    def to_hf(self, tensor: Tensor) -> list[Tensor]:
+        if not self.hf_names:
             return []
-        ours = ours.flip(0) if self.flipped else ours
-        ours = ours.unsqueeze(0) if self.flat else ours
-        parts = ours.split(self.sizes) if self.sizes else [ours]
-        if self.skip:
-            parts = [torch.cat((part.new_zeros(self.skip, *part.shape[1:]), part)) for part in parts]
-        return [(part.t() if self.turned else part).contiguous() for part in parts]
+        tensor = tensor.flip(0) if self.reverse_rows else tensor
+        tensor = tensor.unsqueeze(0) if self.squeeze else tensor
+        parts = tensor.split(self.split_sizes) if self.split_sizes else [tensor]
+        if self.skip_rows:
+            parts = [torch.cat((part.new_zeros(self.skip_rows, *part.shape[1:]), part)) for part in parts]
+        return [(part.t() if self.transpose else part).contiguous() for part in parts]
 
-    def at(self, number: int) -> Row:
-        """The row of one layer: {} stands for its number."""
-        named = tuple(name.format(number) for name in self.names)
-        return replace(self, theirs=named, ours=self.ours.format(number))
-
-
-def layered(rows: Iterable[Row], layers: int) -> list[Row]:
-    """Rows with {} in their names, once for each layer."""
-    return [row.at(number) for number in range(layers) for row in rows]
+    def for_layer(self, number: int) -> TensorMap:
+        """The map of one layer, whose number replaces {}."""
+        return replace(self, hf=tuple(name.format(number) for name in self.hf_names), regard=self.regard.format(number))
 
 
-def both(theirs: str, ours: str, bias: bool = True, turned: bool = False, optional: bool = False) -> list[Row]:
-    """A matrix and its bias, or a norm and its."""
-    matrix = Row(f"{theirs}.weight", f"{ours}.weight", turned=turned, optional=optional)
-    return [matrix, Row(f"{theirs}.bias", f"{ours}.bias", optional=optional)] if bias else [matrix]
+def for_layers(maps: Iterable[TensorMap], layers: int) -> list[TensorMap]:
+    """Maps with {} in their names, once for each layer."""
+    return [one.for_layer(number) for number in range(layers) for one in maps]
 
 
-def unsaid(ours: str) -> list[Row]:
-    """A matrix and its bias that they do not have."""
-    return [Row((), f"{ours}.weight"), Row((), f"{ours}.bias")]
+def linear(hf: str, regard: str, bias: bool = True, transpose: bool = False, optional: bool = False) -> list[TensorMap]:
+    """The weight and the bias of a linear layer or a norm."""
+    weight = TensorMap(f"{hf}.weight", f"{regard}.weight", transpose=transpose, optional=optional)
+    return [weight, TensorMap(f"{hf}.bias", f"{regard}.bias", optional=optional)] if bias else [weight]
 
 
-def stacked(theirs: Sequence[str], ours: str, project: nn.Module) -> list[Row]:
-    """Their matrices of queries, keys and values, which are one here."""
-    assert isinstance(project, Fused)
+def missing(regard: str) -> list[TensorMap]:
+    """The weight and the bias of a linear layer that the Hugging Face model does not have."""
+    return [TensorMap((), f"{regard}.weight"), TensorMap((), f"{regard}.bias")]
+
+
+def qkv(hf: Sequence[str], regard: str, project: nn.Module) -> list[TensorMap]:
+    """Separate query, key and value matrices, which are fused into one here."""
+    assert isinstance(project, FusedQKV)
     sizes = tuple(count * project.width for count in (project.heads, project.key_heads, project.key_heads))
     kinds = ("weight", "bias") if project.bias else ("weight",)
-    return [Row(tuple(f"{name}.{kind}" for name in theirs), f"{ours}.{kind}", sizes) for kind in kinds]
+    return [TensorMap(tuple(f"{name}.{kind}" for name in hf), f"{regard}.{kind}", sizes) for kind in kinds]
 
 
-def bring_in(model: nn.Module, rows: Sequence[Row], tensors: Mapping[str, Tensor], where: str) -> None:
-    """Fill a model of ours from their tensors: all of them, each of the right shape."""
-    wanted = weights_of(model)
-    known = {name for row in rows for name in row.names}
-    missing = [n for row in rows for n in row.names if n not in tensors and not row.optional]
+def to_regard(model: nn.Module, maps: Sequence[TensorMap], tensors: Mapping[str, Tensor], where: str) -> None:
+    """Fill a model with Hugging Face tensors: all of them, each of the right shape."""
+    weights = weights_of(model)
+    known = {name for one in maps for name in one.hf_names}
+    absent = [name for one in maps for name in one.hf_names if name not in tensors and not one.optional]
     extra = sorted(tensors.keys() - known)
-    if missing or extra:
-        came = f"a checkpoint without {_some(missing)}" if missing else f"a checkpoint with {_some(extra)}"
-        advice = "Is it whole, and of the architecture that its config.json names?"
-        raise CheckpointError(came, "the tensors of its architecture", where=where, advice=advice)
+    if absent or extra:
+        problem = f"Tensors are missing: {_list_names(absent)}" if absent else f"Unknown tensors: {_list_names(extra)}"
+        advice = "Is the checkpoint complete, and of the architecture that its config.json names?"
+        raise CheckpointError(problem, where=where, advice=advice)
     found: dict[str, Tensor] = {}
-    for row in rows:
-        target = wanted[row.ours]
-        if not row.names or any(name not in tensors for name in row.names):
-            found[row.ours] = row.default(target)
+    for one in maps:
+        target = weights[one.regard]
+        if not one.hf_names or any(name not in tensors for name in one.hf_names):
+            found[one.regard] = one.default(target)
             continue
-        for name, shape in zip(row.names, (tuple(one.shape) for one in row.outwards(target)), strict=True):
+        for name, shape in zip(one.hf_names, (tuple(part.shape) for part in one.to_hf(target)), strict=True):
             if tuple(tensors[name].shape) != shape:
-                came = f"{name} of shape {tuple(tensors[name].shape)}"
-                raise CheckpointError(came, f"{shape}, as config.json says", where=where)
-        found[row.ours] = row.inwards([tensors[name] for name in row.names])
-    fill(model, found, where)
+                given = f"{name} of shape {tuple(tensors[name].shape)}"
+                raise CheckpointError(given, f"{shape}, as config.json says", where=where)
+        found[one.regard] = one.to_regard([tensors[name] for name in one.hf_names])
+    copy_weights(model, found, where)
 
 
-def carry_out(model: nn.Module, rows: Sequence[Row]) -> dict[str, Tensor]:
-    """Their tensors from a model of ours."""
-    ours = weights_of(model)
-    return {name: part for row in rows for name, part in zip(row.names, row.outwards(ours[row.ours]), strict=True)}
+def to_hf(model: nn.Module, maps: Sequence[TensorMap]) -> dict[str, Tensor]:
+    """The Hugging Face tensors of a model."""
+    weights = weights_of(model)
+    parts = (zip(one.hf_names, one.to_hf(weights[one.regard]), strict=True) for one in maps)
+    return {name: part for named in parts for name, part in named}
 
 
-def _some(names: Sequence[str]) -> str:
+def _list_names(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,5 +1,5 @@
-"""Looking into models: records of what they attended to, attribution, word alignment, what heads look at (`atlas`),
-which heads matter (`heads`), interventions. Public names load on first use.
+"""Inspecting models: records of attention, attribution, word alignment, the head atlas (`atlas`), head importance and
+pruning (`heads`), interventions. Public names load on first use.
 """
 
 from typing import TYPE_CHECKING
@@ -10,113 +10,123 @@ if TYPE_CHECKING:
     from regard.inspection.alignment.align import (
         BEST as BEST,
         Aligned as Aligned,
-        Aligning as Aligning,
+        AlignmentExtractor as AlignmentExtractor,
         Alignments as Alignments,
         align as align,
-        both_ways as both_ways,
+        symmetrize_aligned as symmetrize_aligned,
     )
     from regard.inspection.alignment.evaluate import (
         Gold as Gold,
-        Judged as Judged,
+        TranslationEvaluation as TranslationEvaluation,
         evaluate_links as evaluate_links,
-        judge as judge,
+        evaluate_translator as evaluate_translator,
         read_gold as read_gold,
     )
-    from regard.inspection.alignment.extract import Reading as Reading, word_maps as word_maps
+    from regard.inspection.alignment.extract import AlignmentSource as AlignmentSource, word_maps as word_maps
     from regard.inspection.alignment.links import (
-        as_it_is as as_it_is,
-        balanced as balanced,
-        links as links,
-        links_of as links_of,
-        pharaoh as pharaoh,
-        told as told,
+        extract_links as extract_links,
+        sinkhorn as sinkhorn,
+        to_pharaoh as to_pharaoh,
+        translation_links as translation_links,
+        translation_to_dict as translation_to_dict,
+        unnormalized as unnormalized,
         word_map as word_map,
     )
     from regard.inspection.attribution.gradients import (
+        compute_gradients as compute_gradients,
         gradient_times_input as gradient_times_input,
-        gradients as gradients,
-        integrated_inputs as integrated_inputs,
-        vectors_through as vectors_through,
-        weights_through as weights_through,
+        integrated_input_gradients as integrated_input_gradients,
+        intercept_embeddings as intercept_embeddings,
+        intercept_weights as intercept_weights,
     )
-    from regard.inspection.attribution.head_statistics import HeadStatistics as HeadStatistics, every_head as every_head
+    from regard.inspection.attribution.head_statistics import (
+        HeadStatistics as HeadStatistics,
+        all_head_statistics as all_head_statistics,
+    )
     from regard.inspection.attribution.measure import (
         Rerun as Rerun,
         expect_measures as expect_measures,
         measure as measure,
-        pooled as pooled,
+        pool_map_to_words as pool_map_to_words,
     )
-    from regard.inspection.attribution.norms import sent_norms as sent_norms
+    from regard.inspection.attribution.norms import transformed_norms as transformed_norms
     from regard.inspection.attribution.rollout import RolloutLayer as RolloutLayer, rollout as rollout
+    from regard.inspection.bootstrap import Bootstrap as Bootstrap, ConfidenceInterval as ConfidenceInterval
     from regard.inspection.classify import Classifier as Classifier
+    from regard.inspection.distances import (
+        MAX_JSD as MAX_JSD,
+        jsd as jsd,
+        kendall_tau as kendall_tau,
+        overlap as overlap,
+        tvd as tvd,
+    )
     from regard.inspection.embeddings import (
         Embedded as Embedded,
         Embedder as Embedder,
         Layer as Layer,
         Pool as Pool,
-        joined as joined,
+        concat_embedded as concat_embedded,
         save_embedded as save_embedded,
     )
-    from regard.inspection.fill_mask import Filler as Filler
-    from regard.inspection.head_labels import noted as noted, notes_of as notes_of
+    from regard.inspection.fill_mask import MaskFiller as MaskFiller
     from regard.inspection.interventions import (
-        Change as Change,
-        Edits as Edits,
-        changed as changed,
+        HeadIntervention as HeadIntervention,
+        WeightEdits as WeightEdits,
+        apply_interventions as apply_interventions,
         intervene as intervene,
     )
-    from regard.inspection.map_figure import SETTINGS as SETTINGS, draw_map as draw_map
+    from regard.inspection.map_figure import MATPLOTLIB_SETTINGS as MATPLOTLIB_SETTINGS, draw_map as draw_map
     from regard.inspection.record.collect import RecordSpec as RecordSpec, collect as collect
-    from regard.inspection.record.place import Place as Place
-    from regard.inspection.record.record import MeasureMap as MeasureMap, Record as Record, Step as Step
-    from regard.inspection.statistics import (
-        LARGEST_JSD as LARGEST_JSD,
-        Bootstrap as Bootstrap,
-        Estimate as Estimate,
-        jsd as jsd,
-        kendall_tau as kendall_tau,
-        shared as shared,
-        tvd as tvd,
+    from regard.inspection.record.place import PlaceRecord as PlaceRecord
+    from regard.inspection.record.record import (
+        GenerationStep as GenerationStep,
+        MeasureMap as MeasureMap,
+        Record as Record,
+    )
+    from regard.inspection.record_labels import (
+        find_head_labels as find_head_labels,
+        with_head_labels as with_head_labels,
     )
 
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
         "alignment.extract": (
-            "Reading",
+            "AlignmentSource",
             "word_maps",
         ),
-        "alignment.align": ("Aligned", "Aligning", "Alignments", "BEST", "align", "both_ways"),
-        "alignment.evaluate": ("Gold", "Judged", "evaluate_links", "judge", "read_gold"),
+        "alignment.align": ("Aligned", "AlignmentExtractor", "Alignments", "BEST", "align", "symmetrize_aligned"),
+        "alignment.evaluate": ("Gold", "TranslationEvaluation", "evaluate_links", "evaluate_translator", "read_gold"),
         "alignment.links": (
-            "as_it_is",
-            "balanced",
-            "links",
-            "links_of",
-            "pharaoh",
-            "told",
+            "unnormalized",
+            "sinkhorn",
+            "translation_links",
+            "extract_links",
+            "to_pharaoh",
+            "translation_to_dict",
             "word_map",
         ),
         "attribution.gradients": (
             "gradient_times_input",
-            "gradients",
-            "integrated_inputs",
-            "vectors_through",
-            "weights_through",
+            "compute_gradients",
+            "integrated_input_gradients",
+            "intercept_embeddings",
+            "intercept_weights",
         ),
-        "attribution.head_statistics": ("HeadStatistics", "every_head"),
-        "attribution.measure": ("Rerun", "expect_measures", "measure", "pooled"),
-        "attribution.norms": ("sent_norms",),
+        "attribution.head_statistics": ("HeadStatistics", "all_head_statistics"),
+        "attribution.measure": ("Rerun", "expect_measures", "measure", "pool_map_to_words"),
+        "attribution.norms": ("transformed_norms",),
         "attribution.rollout": ("RolloutLayer", "rollout"),
         "classify": ("Classifier",),
-        "embeddings": ("Embedded", "Embedder", "Layer", "Pool", "joined", "save_embedded"),
-        "fill_mask": ("Filler",),
-        "head_labels": ("noted", "notes_of"),
-        "interventions": ("Change", "Edits", "changed", "intervene"),
-        "map_figure": ("SETTINGS", "draw_map"),
+        "embeddings": ("Embedded", "Embedder", "Layer", "Pool", "concat_embedded", "save_embedded"),
+        "fill_mask": ("MaskFiller",),
+        "record_labels": ("with_head_labels", "find_head_labels"),
+        "interventions": ("HeadIntervention", "WeightEdits", "apply_interventions", "intervene"),
+        "map_figure": ("MATPLOTLIB_SETTINGS", "draw_map"),
         "record.collect": ("RecordSpec", "collect"),
-        "record.place": ("Place",),
-        "record.record": ("MeasureMap", "Record", "Step"),
-        "statistics": ("Bootstrap", "Estimate", "LARGEST_JSD", "jsd", "kendall_tau", "shared", "tvd"),
+        "record.place": ("PlaceRecord",),
+        "record.record": ("MeasureMap", "Record", "GenerationStep"),
+        "bootstrap": ("Bootstrap", "ConfidenceInterval"),
+        "distances": ("MAX_JSD", "jsd", "kendall_tau", "overlap", "tvd"),
     },
 )

@@ -1,4 +1,4 @@
-"""What a classifier says of texts: each label, and how likely it holds it; or the number that it estimates.
+"""Text classification with a trained run: the most likely label of each text, or the number of a regression model.
 
 >>> Classifier.of("runs/bert-classifier")(["Even though the film was bad , the meal was good ."])[0].label
 'positive'
@@ -16,20 +16,24 @@ from torch import Tensor
 from regard.adapters import ClassifierAdapter, run_adapter
 from regard.errors import SettingError
 
-ROWS = 32  # texts read at once
+ROWS = 32  # texts in a batch
 
 
-@dataclass(frozen=True)
-class Classified:
-    """The likeliest label of a text, and the probability of each; where labels are numbers, the one estimated."""
+@dataclass(frozen=True, repr=False)
+class ClassifiedText:
+    """The most likely label of a text, and the probability of each; where labels are numbers, the estimate."""
 
     label: str | float
     probabilities: dict[str, float]
 
+    def __repr__(self) -> str:
+        shown = f", p={self.probabilities[self.label]:.3f}" if isinstance(self.label, str) else ""
+        return f"ClassifiedText({self.label!r}{shown})"
+
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """A trained classifier, whose adapter knows the names of its classes or the scale of its numbers."""
+    """A trained classifier, whose adapter has the names of its classes or the scale of its numbers."""
 
     adapter: ClassifierAdapter
 
@@ -39,21 +43,22 @@ class Classifier:
         return cls(run_adapter(run, ClassifierAdapter, "classification"))
 
     @torch.no_grad()
-    def __call__(self, texts: Sequence[str], others: Sequence[str] | None = None) -> list[Classified]:
+    def __call__(self, texts: Sequence[str], others: Sequence[str] | None = None) -> list[ClassifiedText]:
         """A label for each text, or for each pair of a text and another."""
         if others is not None and len(others) != len(texts):
             raise SettingError(f"{len(texts)} texts and {len(others)} others", "as many of each", where="classify")
         encode, found = self.adapter.tokenizer.ids_batch, []
         for first in range(0, len(texts), ROWS):
             some = slice(first, first + ROWS)
-            rows = self.adapter.rows(encode(texts[some]), None if others is None else encode(others[some]), "classify")
-            found += [self._told(said) for said in self.adapter.model(*rows).float()]
+            seconds = None if others is None else encode(others[some])
+            inputs = self.adapter.build_inputs(encode(texts[some]), seconds, "classify")
+            found += [self._classified(logits) for logits in self.adapter.model(*inputs).float()]
         return found
 
-    def _told(self, said: Tensor) -> Classified:
-        """said (outputs,): logits of the classes, or a number in spreads."""
-        judged = self.adapter.judged(said)
-        if "estimate" in judged:
-            return Classified(judged["estimate"], {})
-        named = dict(judged["classes"])
-        return Classified(max(named, key=named.__getitem__), named)
+    def _classified(self, logits: Tensor) -> ClassifiedText:
+        """logits (C,) of the classes, or a number in standard deviations (1,)."""
+        found = self.adapter.interpret_logits(logits)
+        if "estimate" in found:
+            return ClassifiedText(found["estimate"], {})
+        probabilities = dict(found["classes"])
+        return ClassifiedText(max(probabilities, key=probabilities.__getitem__), probabilities)

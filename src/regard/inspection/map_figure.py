@@ -1,4 +1,4 @@
-"""A map of attention between words as a picture, SVG, PNG or what else matplotlib writes; one map, the same bytes."""
+"""A heat map of attention between words as a figure (matplotlib): SVG, PNG, ...; equal maps give equal bytes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor
 
 from regard.text import Links
 
-SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "regard", "font.family": "sans-serif"}
+MATPLOTLIB_SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "regard", "font.family": "sans-serif"}
 
 
 def draw_map(
     matrix: Tensor, source: Sequence[str], target: Sequence[str], path: Path, gold: Links | None = None, title: str = ""
 ) -> Path:
-    """matrix (target words, source words): dark where a word looked; circles where it should have, by gold links."""
+    """matrix (target words, source words): darker for larger weights; circles at gold links."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(SETTINGS):
+    with matplotlib.rc_context(MATPLOTLIB_SETTINGS):
         figure = Figure(figsize=(1.6 + 0.36 * len(source), 1.2 + 0.3 * len(target)), layout="constrained")
         axes = figure.subplots()
         axes.pcolormesh(matrix.tolist(), cmap="Blues", vmin=0, vmax=1, edgecolors="#eeeeee", linewidth=0.5)

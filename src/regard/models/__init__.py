@@ -8,59 +8,63 @@ from regard.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from regard.models.bert import (
-        FEEDS as FEEDS,
+        FEEDFORWARDS as FEEDFORWARDS,
         SIZES as SIZES,
         Bert as Bert,
-        Guesses as Guesses,
         MaskedLM as MaskedLM,
+        MaskedLMOutput as MaskedLMOutput,
     )
     from regard.models.bert_heads import (
-        OnSpans as OnSpans,
-        OnText as OnText,
-        OnTokens as OnTokens,
+        BertFeatures as BertFeatures,
+        Pooler as Pooler,
         Pooling as Pooling,
-        Reading as Reading,
-        Span as Span,
-        Summary as Summary,
+        SequenceClassifier as SequenceClassifier,
+        SpanLogits as SpanLogits,
+        SpanPredictor as SpanPredictor,
+        TokenClassifier as TokenClassifier,
     )
     from regard.models.blocks import (
-        MODERN as MODERN,
-        Embedded as Embedded,
-        Gated as Gated,
-        Style as Style,
-        gelu as gelu,
-        readers as readers,
-        writers as writers,
+        LLAMA as LLAMA,
+        BlockConfig as BlockConfig,
+        InputEmbedding as InputEmbedding,
+        SwiGLU as SwiGLU,
+        decoder_blocks as decoder_blocks,
+        encoder_blocks as encoder_blocks,
+        gelu_feedforward as gelu_feedforward,
     )
-    from regard.models.char_cnn import Spelled as Spelled
-    from regard.models.chunked_cross_entropy import Surprise as Surprise
-    from regard.models.decoders import (
-        Bahdanau as Bahdanau,
-        Decoder as Decoder,
-        FedLuong as FedLuong,
-        Luong as Luong,
-        Writing as Writing,
-    )
-    from regard.models.elmo import ELMo as ELMo, Neighbours as Neighbours, Tagger as Tagger
-    from regard.models.embedding import Softmax as Softmax, Words as Words
-    from regard.models.encoder import Encoder as Encoder
-    from regard.models.gpt import GPT as GPT
-    from regard.models.neural_cache import NeuralCache as NeuralCache
-    from regard.models.packed_linear import packed as packed
-    from regard.models.pooling import PoolingClassifier as PoolingClassifier
-    from regard.models.predictions import (
+    from regard.models.char_cnn import CharCNN as CharCNN
+    from regard.models.chunked_cross_entropy import LinearCrossEntropy as LinearCrossEntropy
+    from regard.models.cross_entropy import (
         Logits as Logits,
         Mixture as Mixture,
         Prediction as Prediction,
-        sayable as sayable,
+        map_unreachable_to_unk as map_unreachable_to_unk,
     )
-    from regard.models.pruning import group_of as group_of, multi_heads as multi_heads, without as without
-    from regard.models.rnn_encoder import Reader as Reader, Source as Source
+    from regard.models.decoders import (
+        Bahdanau as Bahdanau,
+        Decoder as Decoder,
+        DecoderState as DecoderState,
+        Luong as Luong,
+        LuongInputFeeding as LuongInputFeeding,
+    )
+    from regard.models.elmo import BiLMLogits as BiLMLogits, ELMo as ELMo, Tagger as Tagger
+    from regard.models.embedding import OutputProjection as OutputProjection, WordEmbedding as WordEmbedding
+    from regard.models.encoder import Encoder as Encoder
+    from regard.models.gpt import GPT as GPT
+    from regard.models.neural_cache import NeuralCache as NeuralCache
+    from regard.models.packed_linear import pack_for_decoding as pack_for_decoding
+    from regard.models.pooling import PoolingClassifier as PoolingClassifier
+    from regard.models.pruning import (
+        find_multi_heads as find_multi_heads,
+        prune_heads as prune_heads,
+        query_group_size as query_group_size,
+    )
+    from regard.models.rnn_encoder import BiRNNEncoder as BiRNNEncoder, EncoderOutput as EncoderOutput
     from regard.models.rnn_lm import RecurrentLM as RecurrentLM
-    from regard.models.seq2seq import Seq2Seq as Seq2Seq, Standing as Standing
+    from regard.models.seq2seq import Seq2Seq as Seq2Seq, Seq2SeqState as Seq2SeqState
     from regard.models.transformer import (
-        Size as Size,
         Transformer as Transformer,
+        TransformerSize as TransformerSize,
         build_transformer as build_transformer,
     )
 
@@ -69,44 +73,52 @@ __getattr__, __dir__, __all__ = lazy_exports(
     {
         "bert": (
             "Bert",
-            "FEEDS",
-            "Guesses",
+            "FEEDFORWARDS",
+            "MaskedLMOutput",
             "MaskedLM",
             "SIZES",
         ),
-        "bert_heads": ("OnSpans", "OnText", "OnTokens", "Pooling", "Reading", "Span", "Summary"),
-        "blocks": (
-            "Embedded",
-            "Gated",
-            "MODERN",
-            "Style",
-            "gelu",
-            "readers",
-            "writers",
+        "bert_heads": (
+            "SpanPredictor",
+            "SequenceClassifier",
+            "TokenClassifier",
+            "Pooling",
+            "BertFeatures",
+            "SpanLogits",
+            "Pooler",
         ),
-        "char_cnn": ("Spelled",),
-        "chunked_cross_entropy": ("Surprise",),
-        "decoders": ("Bahdanau", "Decoder", "FedLuong", "Luong", "Writing"),
-        "elmo": ("ELMo", "Neighbours", "Tagger"),
+        "blocks": (
+            "InputEmbedding",
+            "SwiGLU",
+            "LLAMA",
+            "BlockConfig",
+            "gelu_feedforward",
+            "encoder_blocks",
+            "decoder_blocks",
+        ),
+        "char_cnn": ("CharCNN",),
+        "chunked_cross_entropy": ("LinearCrossEntropy",),
+        "decoders": ("Bahdanau", "Decoder", "LuongInputFeeding", "Luong", "DecoderState"),
+        "elmo": ("ELMo", "BiLMLogits", "Tagger"),
         "embedding": (
-            "Softmax",
-            "Words",
+            "OutputProjection",
+            "WordEmbedding",
         ),
         "encoder": ("Encoder",),
         "gpt": ("GPT",),
         "neural_cache": ("NeuralCache",),
-        "packed_linear": ("packed",),
+        "packed_linear": ("pack_for_decoding",),
         "pooling": ("PoolingClassifier",),
-        "predictions": ("Logits", "Mixture", "Prediction", "sayable"),
-        "pruning": ("group_of", "multi_heads", "without"),
+        "cross_entropy": ("Logits", "Mixture", "Prediction", "map_unreachable_to_unk"),
+        "pruning": ("query_group_size", "find_multi_heads", "prune_heads"),
         "rnn_encoder": (
-            "Reader",
-            "Source",
+            "BiRNNEncoder",
+            "EncoderOutput",
         ),
         "rnn_lm": ("RecurrentLM",),
-        "seq2seq": ("Seq2Seq", "Standing"),
+        "seq2seq": ("Seq2Seq", "Seq2SeqState"),
         "transformer": (
-            "Size",
+            "TransformerSize",
             "Transformer",
             "build_transformer",
         ),

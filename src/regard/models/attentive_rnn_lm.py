@@ -1,9 +1,9 @@
-"""A recurrent language model that looks back: its state asks all earlier states, and answers with what they say.
+"""A recurrent language model with attention to its own past states, and optionally a copy mechanism (pointer).
 
 c_t = attend(h_t, h_1 ... h_{t-1}),    p(x_{t+1}) = softmax(V tanh(W [h_t, c_t]))
 
-A segment takes one pass of the recurrent layers and one `attend`. With a Copy the weights are also a distribution over
-the tokens of those states, so that a word can be said because it was seen.
+A segment takes one pass of the recurrent layers and one `attend`. With a CopyGate the weights are also a distribution
+over the tokens of those states, so that words of the text can be copied.
 """
 
 from __future__ import annotations
@@ -15,69 +15,70 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from regard.attention import Attended, Observe, Tap, most_held
+from regard.attention import Attended, Observe, Tap, max_materialized
 from regard.attention.masks import Documents, Mask, Past
 from regard.attention.scores import Dot, Score, as_score
 from regard.errors import SettingError
-from regard.models.copy_gates import Copy
-from regard.models.embedding import Softmax, Words
-from regard.models.lazy_copy_weights import Looked
-from regard.models.predictions import Logits, Mixture, Prediction
-from regard.models.rnn import Carry, Recurrence
-from regard.models.rnn_lm import Reading
-from regard.models.state_memory import Seen, texts_of
+from regard.models.copy_gates import CopyGate
+from regard.models.cross_entropy import Logits, Mixture, Prediction
+from regard.models.embedding import OutputProjection, WordEmbedding
+from regard.models.lazy_copy_weights import LazyCopyWeights
+from regard.models.rnn import Carry, RecurrentLayers
+from regard.models.rnn_lm import LMOutput
+from regard.models.state_memory import StateMemory, document_ids
 
 
-class LookBack(NamedTuple):
-    """How a state looks back: by which score, over how many states of the segment before, and whether it copies."""
+class PastAttention(NamedTuple):
+    """Attention to the past: the score, how many states of the segment before are kept, and the copy gate."""
 
     score: Score | None = None
     memory: int = 64
-    copy: Copy | None = None
+    copy: CopyGate | None = None
 
 
 @dataclass(frozen=True)
-class Read:
-    """Where rows stand that are written step by step. `text` (B,): the number of the text that each is in; `end`: the
-    token that opens another one. `width`: of the distributions, beyond V where words were seen that it does not have.
+class AttentiveLMState:
+    """The state of generation. `document` (B,): the document number of each row; `end`: the token that starts another
+    one. `width`: of the distributions, above V where the text has words outside the vocabulary.
     """
 
-    recurrent: Carry
-    memory: Seen
-    text: Tensor
+    rnn: Carry
+    memory: StateMemory
+    document: Tensor
     end: int | None
     width: int
 
 
 class AttentiveLM(nn.Module):
-    """Words, recurrent layers, a look back, a softmax.
+    """Word embedding, recurrent layers, attention to the past, a softmax.
 
-    AttentiveLM(Words(1500, 64), Recurrence("lstm", 64, 128), LookBack(Bilinear(128), copy=Sentinel(128)))
+    AttentiveLM(WordEmbedding(1500, 64), RecurrentLayers("lstm", 64, 128), PastAttention(Bilinear(128)))
 
-    A state sees all states before it in its segment, and what was carried: the last `look.memory` states of what came
-    before, through which no gradient flows. Where `documents` are given, it sees those of its own text alone. The first
-    token of a text sees nothing, and its context is zero. With a copy, ids beyond the vocabulary are told apart.
+    A state attends to all states before it in its segment, and to the last `attention.memory` states before the
+    segment, which get no gradient. Where `documents` are given, it attends to those of its own document alone. The
+    first token of a document attends to nothing, and its context is zero. With a copy gate, each id beyond the
+    vocabulary is a word of its own.
     """
 
     def __init__(
         self,
-        words: Words,
-        recurrence: Recurrence,
-        look: LookBack | None = None,
+        words: WordEmbedding,
+        rnn: RecurrentLayers,
+        attention: PastAttention | None = None,
         tied: bool = True,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        look = LookBack() if look is None else look
-        if look.memory < 0:
-            raise SettingError(f"memory={look.memory}", "0 or more states", where="AttentiveLM")
-        width = recurrence.hidden
-        self.words, self.recurrence = words, recurrence
-        self.score, self.memory, self.copy = look.score, look.memory, look.copy
+        attention = PastAttention() if attention is None else attention
+        if attention.memory < 0:
+            raise SettingError(f"memory={attention.memory}", "0 or more states", where="AttentiveLM")
+        width = rnn.hidden
+        self.words, self.rnn = words, rnn
+        self.score, self.memory, self.copy = attention.score, attention.memory, attention.copy
         self.past = Tap()
         self.join = nn.Linear(2 * width, width)
         self.dropout = nn.Dropout(dropout)
-        self.softmax = Softmax(width, words.embedding.num_embeddings, words if tied else None)
+        self.softmax = OutputProjection(width, words.embedding.num_embeddings, words if tied else None)
 
     @property
     def copies(self) -> bool:
@@ -86,76 +87,75 @@ class AttentiveLM(nn.Module):
     def forward(
         self, inputs: Tensor, documents: Tensor | None = None, carry: Carry | None = None
     ) -> tuple[Prediction, dict[str, Tensor]]:
-        """inputs (B, T): what comes after each, and what to hand in with the tokens after these."""
-        reading = self.read(inputs, documents, carry)
-        return reading.prediction, reading.carry
+        """inputs (B, T): the prediction of the token after each, and the carry for the tokens after these."""
+        output = self.predict(inputs, documents, carry)
+        return output.prediction, output.carry
 
-    def read(self, inputs: Tensor, documents: Tensor | None = None, carry: Carry | None = None) -> Reading:
-        states, after = self.recurrence(self.dropout(self.words(inputs)), carry)
-        here = Seen.of(states, inputs, documents)
-        keys = here if carry is None else Seen.carried(carry).then(here)
+    def predict(self, inputs: Tensor, documents: Tensor | None = None, carry: Carry | None = None) -> LMOutput:
+        states, after = self.rnn(self.dropout(self.words(inputs)), carry)
+        current = StateMemory.of(states, inputs, documents)
+        keys = current if carry is None else StateMemory.from_carry(carry).append(current)
         mask: Mask = Past()
-        texts: Documents | None = None
-        if carry is not None or documents is not None:  # else there is one text, and no empty place
-            texts = keys.mask(documents, inputs.size(1))
-            mask = mask & texts
-        got = self._look(states, keys, mask, weights=self.copies and not self._too_many(states, keys))
-        prediction, hidden = self._said(states, got, keys, texts)
-        return Reading(prediction, hidden, after | keys.last(self.memory).carry)
+        same: Documents | None = None
+        if carry is not None or documents is not None:  # else there is one document, and no empty slot
+            same = keys.mask(documents, inputs.size(1))
+            mask = mask & same
+        got = self._attend(states, keys, mask, weights=self.copies and not self._too_many(states, keys))
+        prediction, hidden = self._predict(states, got, keys, same)
+        return LMOutput(prediction, hidden, after | keys.last(self.memory).carry)
 
-    def start(self, inputs: Tensor, lengths: Tensor, end: int | None = None) -> Read:
-        """`end`: the token that opens another text in the same row, which does not see those before it."""
-        states, recurrent = self.recurrence(self.words(inputs), lengths=lengths)
-        texts = texts_of(inputs, end)
-        memory = Seen.of(states, inputs, texts).only(lengths)
-        text = memory.documents.clamp(min=0).amax(1) if inputs.size(1) else torch.zeros_like(lengths)
-        return Read(recurrent, memory, text, end, self._wide(self.softmax.bias.numel(), memory.tokens))
+    def start(self, inputs: Tensor, lengths: Tensor, end: int | None = None) -> AttentiveLMState:
+        """`end`: the token that starts another document in the same row, which does not see those before it."""
+        states, rnn = self.rnn(self.words(inputs), lengths=lengths)
+        memory = StateMemory.of(states, inputs, document_ids(inputs, end)).truncate(lengths)
+        document = memory.documents.clamp(min=0).amax(1) if inputs.size(1) else torch.zeros_like(lengths)
+        return AttentiveLMState(rnn, memory, document, end, self._width(self.softmax.bias.numel(), memory.tokens))
 
-    def step(self, state: Read, tokens: Tensor) -> tuple[Tensor, Tensor | None, Read]:
-        """Weights (B, S): over what was read at the start, padding included, and all that was stepped with since."""
+    def step(self, state: AttentiveLMState, tokens: Tensor) -> tuple[Tensor, Tensor | None, AttentiveLMState]:
+        """Weights (B, S): over the prompt, padding included, and all tokens since."""
         inputs, memory = tokens.unsqueeze(-1), state.memory
-        text = state.text if state.end is None else state.text + (tokens == state.end)
-        states, recurrent = self.recurrence(self.words(inputs), state.recurrent)
-        got = self._look(states, memory, memory.mask(text.unsqueeze(-1), 1), weights=True)
-        prediction, _ = self._said(states, got, memory)
-        log_probs, width = prediction.log_probs().squeeze(1), self._wide(state.width, inputs)
+        document = state.document if state.end is None else state.document + (tokens == state.end)
+        states, rnn = self.rnn(self.words(inputs), state.rnn)
+        got = self._attend(states, memory, memory.mask(document.unsqueeze(-1), 1), weights=True)
+        prediction, _ = self._predict(states, got, memory)
+        log_probs, width = prediction.log_probs().squeeze(1), self._width(state.width, inputs)
         log_probs = pad(log_probs, (0, width - log_probs.size(-1)), value=-torch.inf)
         assert got.weights is not None
-        after = memory.then(Seen.of(states, inputs, text.unsqueeze(-1)))
-        return log_probs, got.weights.squeeze(1), Read(recurrent, after, text, state.end, width)
+        after = memory.append(StateMemory.of(states, inputs, document.unsqueeze(-1)))
+        return log_probs, got.weights.squeeze(1), AttentiveLMState(rnn, after, document, state.end, width)
 
-    def reorder(self, state: Read, rows: Tensor) -> Read:
-        recurrent = {name: tensor.index_select(0, rows) for name, tensor in state.recurrent.items()}
-        return replace(
-            state, recurrent=recurrent, memory=state.memory.rows(rows), text=state.text.index_select(0, rows)
-        )
+    def reorder(self, state: AttentiveLMState, rows: Tensor) -> AttentiveLMState:
+        rnn = {name: tensor.index_select(0, rows) for name, tensor in state.rnn.items()}
+        document = state.document.index_select(0, rows)
+        return replace(state, rnn=rnn, memory=state.memory.rows(rows), document=document)
 
-    def _look(self, states: Tensor, keys: Seen, mask: Mask, weights: bool) -> Attended:
+    def _attend(self, states: Tensor, keys: StateMemory, mask: Mask, weights: bool) -> Attended:
         observe = Observe(weights=weights)
         got: Attended = self.past(states, keys.states, score=self.score, mask=mask, observe=observe)
         return got
 
-    def _too_many(self, states: Tensor, keys: Seen) -> bool:
-        """Whether the weights had better not be held: there are many, of a score that can do without, and nobody
-        may replace them."""
-        many = states.size(0) * states.size(1) * keys.tokens.size(1) > most_held(states.device)
-        return many and isinstance(as_score(self.score), Dot) and not self.past.replaceable
+    def _too_many(self, states: Tensor, keys: StateMemory) -> bool:
+        """Whether the weights are too many to store, and need not be stored: a dot-product score, and no listener
+        that replaces weights."""
+        many = states.size(0) * states.size(1) * keys.tokens.size(1) > max_materialized(states.device)
+        return many and isinstance(as_score(self.score), Dot) and not self.past.is_replaceable
 
-    def _said(
-        self, states: Tensor, got: Attended, keys: Seen, texts: Documents | None = None
+    def _predict(
+        self, states: Tensor, got: Attended, keys: StateMemory, same: Documents | None = None
     ) -> tuple[Prediction, Tensor]:
-        """The prediction, and the vectors (B, T, D) that the softmax saw. `texts`: who sees whom, without weights."""
+        """The prediction, and the inputs (B, T, D) of the softmax. `same`: the document mask, for lazy weights."""
         hidden = self.dropout(self.join(torch.cat((states, got.output), -1)).tanh())
         logits = self.softmax(hidden)
         if self.copy is None:
             return Logits(logits), hidden
-        share, rest = self.copy(states, got)
+        p_gen, p_copy = self.copy(states, got)
         if got.weights is not None:
-            return Mixture(logits, share, got.weights * rest.unsqueeze(-1), keys.tokens), hidden
+            return Mixture(logits, p_gen, got.weights * p_copy.unsqueeze(-1), keys.tokens), hidden
         score = as_score(self.score)
-        assert isinstance(score, Dot), "other scores hold their weights"
-        return Mixture(logits, share, Looked.by(score, states, keys.states, rest, texts), keys.tokens), hidden
+        assert isinstance(score, Dot), "other scores store their weights"
+        weights = LazyCopyWeights.from_score(score, states, keys.states, p_copy, same)
+        return Mixture(logits, p_gen, weights, keys.tokens), hidden
 
-    def _wide(self, width: int, tokens: Tensor) -> int:
-        """How many columns a distribution needs after these tokens."""
+    def _width(self, width: int, tokens: Tensor) -> int:
+        """The width of a distribution that covers these tokens."""
         return max(width, int(tokens.max()) + 1) if self.copies and tokens.numel() else width

@@ -1,7 +1,7 @@
-"""What tells the Transformer of 2017 from BERT, GPT-2 and Llama: a handful of values, and stacks built with them.
+"""Transformer blocks: the choices that distinguish Vaswani et al. 2017, BERT, GPT-2 and Llama; SwiGLU; embeddings.
 
-Style()                                    # norms after the sum, ReLU: Vaswani et al. 2017
-Style(order="pre", norm=nn.RMSNorm, feed=Gated, bias=False, key_heads=2)     # norms before, SwiGLU, grouped heads
+BlockConfig()                                                            # post-norm, ReLU: Vaswani et al. 2017
+BlockConfig(order="pre", norm=nn.RMSNorm, feedforward=SwiGLU, bias=False, key_heads=2)    # pre-norm, grouped-query
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from regard.attention.layers import (
     Dropout,
     EncoderBlock,
     FeedForward,
-    Fused,
+    FusedQKV,
     MultiHead,
-    Separate,
+    SeparateQKV,
 )
 from regard.attention.positions import Rotary
 from regard.errors import SettingError
-from regard.models.fused_gelu import GeluFeed
+from regard.models.fused_gelu import GeluFeedForward
 
 
-class Gated(nn.Module):
-    """A feed-forward layer whose bend is a product: outer(silu(gate x) * inner x), SwiGLU (Shazeer 2020)."""
+class SwiGLU(nn.Module):
+    """SwiGLU, a gated feed-forward layer (Shazeer 2020): outer(silu(gate x) * inner x)."""
 
     def __init__(self, dim: int, hidden: int, activation: nn.Module | None = None, bias: bool = False) -> None:
         super().__init__()
@@ -44,84 +44,84 @@ class Gated(nn.Module):
 
 
 @dataclass(frozen=True)
-class Style:
+class BlockConfig:
     """The choices in which blocks differ, each a value.
 
-    `feed` makes the feed-forward layer of (width, hidden), `norm` the norm of a width. `bias`: of the attention's
-    matrices. `key_heads`: fewer heads for keys and values, shared in groups. `head`: how wide one is, if it is not
-    width / heads. `dropout` falls on what is added to the stream, `attention_dropout` on the weights (which then cannot
-    take the fused kernels of every device).
+    `order`: post-norm or pre-norm. `feedforward` makes the feed-forward layer of (width, hidden), `norm` the norm of a
+    width. `bias`: of the attention's linear layers. `key_heads`: fewer heads for keys and values (grouped-query
+    attention). `head_dim`: where it is not width / heads. `dropout` applies to each residual branch,
+    `attention_dropout` to the attention weights (which rules out the fused kernels of some devices).
     """
 
     order: Literal["post", "pre"] = "post"
     norm: Callable[[int], nn.Module] = nn.LayerNorm
-    feed: Callable[[int, int], nn.Module] = FeedForward
+    feedforward: Callable[[int, int], nn.Module] = FeedForward
     bias: bool = True
     key_heads: int | None = None
-    head: int | None = None
+    head_dim: int | None = None
     dropout: float = 0.0
     attention_dropout: float = 0.0
 
-    def itself(self, width: int, heads: int, rotary: Rotary | None = None) -> MultiHead:
-        """Heads that look at their own stream: one product for queries, keys and values."""
-        joint = Fused(width, heads, key_heads=self.key_heads, width=self.head, bias=self.bias)
+    def self_attention(self, width: int, heads: int, rotary: Rotary | None = None) -> MultiHead:
+        """Self-attention: one projection for queries, keys and values together."""
+        joint = FusedQKV(width, heads, key_heads=self.key_heads, width=self.head_dim, bias=self.bias)
         return MultiHead(width, joint, rotary=rotary, dropout=self.attention_dropout)
 
-    def across(self, width: int, heads: int) -> MultiHead:
-        """Heads that look at another stream."""
-        parts = Separate(width, heads, key_heads=self.key_heads, width=self.head, bias=self.bias)
+    def cross_attention(self, width: int, heads: int) -> MultiHead:
+        """Cross-attention to the encoder's states."""
+        parts = SeparateQKV(width, heads, key_heads=self.key_heads, width=self.head_dim, bias=self.bias)
         return MultiHead(width, parts, dropout=self.attention_dropout)
 
     def add_norm(self, width: int) -> AddNorm:
         return AddNorm(width, self.order, self.dropout, self.norm)
 
-    def last(self, width: int) -> nn.Module:
-        """What comes after the last block: a norm where blocks norm what goes in, nothing where they norm the sum."""
+    def final_norm(self, width: int) -> nn.Module:
+        """The norm after the last block: of pre-norm blocks alone."""
         return self.norm(width) if self.order == "pre" else nn.Identity()
 
 
-def gelu(width: int, hidden: int, approximate: str = "none", bias: bool = True) -> FeedForward:
-    """BERT's feed-forward layer; GPT-2's with approximate="tanh"."""
-    return GeluFeed(width, hidden, approximate, bias)
+def gelu_feedforward(width: int, hidden: int, approximate: str = "none", bias: bool = True) -> FeedForward:
+    """A feed-forward layer with GELU: BERT's; GPT-2's with approximate="tanh"."""
+    return GeluFeedForward(width, hidden, approximate, bias)
 
 
-PUBLISHED = Style()
-BERT = Style(norm=partial(nn.LayerNorm, eps=1e-12), feed=gelu)
-GPT2 = Style(order="pre", feed=partial(gelu, approximate="tanh"))
-MODERN = Style(order="pre", norm=nn.RMSNorm, feed=Gated, bias=False)
+VASWANI_2017 = BlockConfig()
+BERT = BlockConfig(norm=partial(nn.LayerNorm, eps=1e-12), feedforward=gelu_feedforward)
+GPT2 = BlockConfig(order="pre", feedforward=partial(gelu_feedforward, approximate="tanh"))
+LLAMA = BlockConfig(order="pre", norm=nn.RMSNorm, feedforward=SwiGLU, bias=False)
 
 
-def readers(
-    layers: int, width: int, heads: int, hidden: int, style: Style, rotary: Rotary | None = None
+def encoder_blocks(
+    layers: int, width: int, heads: int, hidden: int, block: BlockConfig, rotary: Rotary | None = None
 ) -> nn.ModuleList:
-    """Blocks whose tokens look at one another; with a causal mask they are GPT's."""
-    _expect_some(layers)
+    """Blocks of self-attention and feed-forward layer; with a causal mask they are GPT's."""
+    _expect_layers(layers)
     return nn.ModuleList(
-        EncoderBlock(style.itself(width, heads, rotary), style.feed(width, hidden), style.add_norm)
+        EncoderBlock(block.self_attention(width, heads, rotary), block.feedforward(width, hidden), block.add_norm)
         for _ in range(layers)
     )
 
 
-def writers(
-    layers: int, width: int, heads: int, hidden: int, style: Style, rotary: Rotary | None = None
+def decoder_blocks(
+    layers: int, width: int, heads: int, hidden: int, block: BlockConfig, rotary: Rotary | None = None
 ) -> nn.ModuleList:
-    """Blocks that look back at themselves, then across at what was read."""
-    _expect_some(layers)
+    """Blocks of self-attention, cross-attention and feed-forward layer."""
+    _expect_layers(layers)
     return nn.ModuleList(
         DecoderBlock(
-            style.itself(width, heads, rotary),
-            style.across(width, heads),
-            style.feed(width, hidden),
-            style.add_norm,
+            block.self_attention(width, heads, rotary),
+            block.cross_attention(width, heads),
+            block.feedforward(width, hidden),
+            block.add_norm,
         )
         for _ in range(layers)
     )
 
 
-class Embedded(nn.Module):
-    """Tokens as vectors that know where they stand: scale * embedding + position (+ segment), normed, dropped.
+class InputEmbedding(nn.Module):
+    """Input embedding: scale * token embedding + position (+ segment), then norm and dropout.
 
-    `positions` are added (Sinusoidal, Learned), or None where queries and keys are turned instead. `segments`: how many
+    `positions` are added (Sinusoidal, Learned); None where queries and keys are rotated instead. `segments`: how many
     there are. `norm`: of the sum, where there is one.
     """
 
@@ -144,7 +144,7 @@ class Embedded(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, ids: Tensor, offset: int | Tensor = 0, segments: Tensor | None = None) -> Tensor:
-        """ids (B, T), the first of which stands at `offset`; segments (B, T), all 0 if not told: (B, T, width)."""
+        """ids (B, T), the first at position `offset`; segments (B, T), by default 0: (B, T, width)."""
         x = self.tokens(ids)
         x = x if self.scale == 1.0 else x * self.scale
         if self.segments is not None:
@@ -155,6 +155,6 @@ class Embedded(nn.Module):
         return found
 
 
-def _expect_some(layers: int) -> None:
+def _expect_layers(layers: int) -> None:
     if layers < 1:
         raise SettingError(f"layers={layers}", "at least 1", where="blocks")

@@ -1,6 +1,6 @@
-"""One step of a recurrent network at a time, for loops that nothing can undo: where each step needs the one before.
+"""Recurrent cells (RNN, GRU, LSTM) run step by step, for decoders whose next step needs the attention of the last.
 
-What a step takes from its input is computed for all steps at once (`inputs`); the loop adds what it only then knows.
+The input's part of the gates is computed for all steps at once (`inputs`); the loop adds what is known only then.
 Everything else runs in one call of torch.nn.RNN, GRU or LSTM.
 """
 
@@ -14,38 +14,38 @@ from torch import Tensor, nn
 from regard.errors import unknown
 
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
-State = tuple[Tensor, ...]
-"""What a cell hands to its next step: (h,), or (h, c) of an LSTM, each (B, H). The first one is what others see."""
+CellState = tuple[Tensor, ...]
+"""The state of a cell: (h,), or (h, c) of an LSTM, each (B, H). h is its output."""
 
 
-def recurrent(
-    kind: str, width: int, hidden: int, layers: int = 1, both: bool = False, dropout: float = 0.0
+def build_rnn(
+    kind: str, width: int, hidden: int, layers: int = 1, bidirectional: bool = False, dropout: float = 0.0
 ) -> nn.RNNBase:
-    """torch's own recurrent layers by name, rows first; `dropout` falls between layers."""
-    makers: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
-    if kind not in makers:
-        raise unknown(kind, makers, kind="cell", where="recurrent")
+    """torch's RNN, GRU or LSTM by name, batch first; `dropout` applies between layers."""
+    kinds: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+    if kind not in kinds:
+        raise unknown(kind, kinds, kind="cell", where="build_rnn")
     between = dropout if layers > 1 else 0.0
-    return makers[kind](width, hidden, layers, batch_first=True, bidirectional=both, dropout=between)
+    return kinds[kind](width, hidden, layers, batch_first=True, bidirectional=bidirectional, dropout=between)
 
 
-class Cell(nn.Module):
-    """A layer of kind "rnn", "gru" or "lstm", step by step, with a second input that each step learns only then.
+class RecurrentCell(nn.Module):
+    """One layer of kind "rnn", "gru" or "lstm", step by step, with a second input that is known only at its step.
 
     gates = cell.inputs(x)                      # (B, T, G H): for all steps at once
-    state = cell(gates[:, t], state, fed)       # one step; fed (B, F) or None
+    state = cell(gates[:, t], state, extra)     # one step; extra (B, F) or None, such as a context vector
 
     The formulas and the order of the gates are torch's, so that its weights fit.
     """
 
-    def __init__(self, kind: str, width: int, hidden: int, fed: int = 0) -> None:
+    def __init__(self, kind: str, width: int, hidden: int, step_input: int = 0) -> None:
         super().__init__()
         if kind not in GATES:
-            raise unknown(kind, GATES, kind="cell", where="Cell")
+            raise unknown(kind, GATES, kind="cell", where="RecurrentCell")
         self.kind, self.hidden = kind, hidden
         gates = GATES[kind] * hidden
         self.input = nn.Linear(width, gates)
-        self.fed = nn.Linear(fed, gates, bias=False) if fed else None
+        self.step_input = nn.Linear(step_input, gates, bias=False) if step_input else None
         self.state = nn.Linear(hidden, gates)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -(hidden**-0.5), hidden**-0.5)
@@ -55,10 +55,10 @@ class Cell(nn.Module):
         gates: Tensor = self.input(x)
         return gates
 
-    def forward(self, gates: Tensor, state: State, fed: Tensor | None = None) -> State:
+    def forward(self, gates: Tensor, state: CellState, extra: Tensor | None = None) -> CellState:
         h = state[0]
-        if self.fed is not None and fed is not None:
-            gates = torch.addmm(gates, fed, self.fed.weight.t())
+        if self.step_input is not None and extra is not None:
+            gates = torch.addmm(gates, extra, self.step_input.weight.t())
         if self.kind == "gru":
             return (self._gru(gates, self.state(h), h),)
         gates = gates + self.state(h)
@@ -70,7 +70,7 @@ class Cell(nn.Module):
         new = torch.tanh(torch.addcmul(x[:, split:], reset, s[:, split:]))
         return torch.lerp(new, h, update)
 
-    def _lstm(self, gates: Tensor, c: Tensor) -> State:
+    def _lstm(self, gates: Tensor, c: Tensor) -> CellState:
         enter, forget, new, leave = gates.chunk(4, -1)
         c = torch.addcmul(torch.sigmoid(forget) * c, torch.sigmoid(enter), torch.tanh(new))
         return torch.sigmoid(leave) * torch.tanh(c), c

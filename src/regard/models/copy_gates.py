@@ -1,9 +1,9 @@
-"""Copying: attention's weights as a distribution over the tokens that were seen, beside the softmax over all words.
+"""Copy gates: how probability is split between the softmax and copying with the attention weights.
 
-p(w) = share softmax(w) + rest (the sum of the weights of the seen tokens that are w)
+p(w) = p_generate softmax(w) + p_copy (the sum of the attention weights of the tokens that are w)
 
-The three ways differ in who decides how much is copied: nobody (Average), a gate that looks at what was found (Gate),
-or attention itself, for which "I look at nothing" is one more thing to look at (Sentinel).
+The three gates differ in what decides the split: a constant (Average), a learned gate on state and context (Gate), or
+a sentinel that competes with the keys in the attention softmax (Sentinel, the pointer sentinel).
 """
 
 from __future__ import annotations
@@ -17,60 +17,60 @@ from regard.attention import Attended
 from regard.errors import SettingError
 
 
-class Shares(NamedTuple):
-    """How the mass is dealt out: share (B, T) to the softmax, the rest (B, T) to the seen tokens; together 1."""
+class CopyShares(NamedTuple):
+    """The split: generate (B, T) for the softmax, copy (B, T) for the attended tokens; together 1."""
 
-    share: Tensor
-    rest: Tensor
+    generate: Tensor
+    copy: Tensor
 
 
-class Copy(Protocol):
-    """A way to share: from the states (B, T, D) that asked, and what they attended to.
+class CopyGate(Protocol):
+    """A split from the query states (B, T, D) and what they attended to.
 
-    Where nothing was seen, the softmax gets everything.
+    Where there is nothing to attend to, the softmax gets everything.
     """
 
-    def __call__(self, states: Tensor, got: Attended) -> Shares: ...
+    def __call__(self, states: Tensor, got: Attended) -> CopyShares: ...
 
 
 class Average(nn.Module):
-    """Half and half."""
+    """One half each."""
 
-    def forward(self, states: Tensor, got: Attended) -> Shares:
-        return _dealt(torch.full_like(got.lse, 0.5), got)
+    def forward(self, states: Tensor, got: Attended) -> CopyShares:
+        return _split_mass(torch.full_like(got.lse, 0.5), got)
 
 
 class Gate(nn.Module):
-    """share = sigmoid(w.[state, context] + b): learned, of what is known and of what was found (See et al. 2017)."""
+    """p_generate = sigmoid(w.[state, context] + b), a learned gate (See et al. 2017)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.gate = nn.Linear(2 * _width(width, "Gate"), 1)
 
-    def forward(self, states: Tensor, got: Attended) -> Shares:
-        open_ = self.gate(torch.cat((states, got.output), -1)).squeeze(-1).sigmoid()
-        return _dealt(open_.to(got.lse.dtype), got)
+    def forward(self, states: Tensor, got: Attended) -> CopyShares:
+        p_generate = self.gate(torch.cat((states, got.output), -1)).squeeze(-1).sigmoid()
+        return _split_mass(p_generate.to(got.lse.dtype), got)
 
 
 class Sentinel(nn.Module):
-    """A learned vector s joins the softmax over the scores with a score q.s, and its weight is the softmax's share.
+    """The pointer sentinel (Merity et al. 2016): a learned vector s with score q.s, whose weight is p_generate.
 
-    Merity et al. 2016: softmax([scores, q.s]). The scores' own log-sum-exp says all that is needed of them.
+    softmax([scores, q.s]); of the scores, their log-sum-exp is all that it needs.
     """
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.vector = nn.Parameter(torch.zeros(_width(width, "Sentinel")))
 
-    def forward(self, states: Tensor, got: Attended) -> Shares:
-        own = (states @ self.vector.to(states.dtype)).to(got.lse.dtype)  # (B, T)
-        total = torch.logaddexp(got.lse, own)
-        return Shares((own - total).exp(), (got.lse - total).exp())
+    def forward(self, states: Tensor, got: Attended) -> CopyShares:
+        score = (states @ self.vector.to(states.dtype)).to(got.lse.dtype)  # (B, T)
+        total = torch.logaddexp(got.lse, score)
+        return CopyShares((score - total).exp(), (got.lse - total).exp())
 
 
-def _dealt(share: Tensor, got: Attended) -> Shares:
-    share = torch.where(got.lse == -torch.inf, 1.0, share)
-    return Shares(share, 1 - share)
+def _split_mass(generate: Tensor, got: Attended) -> CopyShares:
+    generate = torch.where(got.lse == -torch.inf, 1.0, generate)
+    return CopyShares(generate, 1 - generate)
 
 
 def _width(width: int, where: str) -> int:

@@ -1,8 +1,8 @@
-"""ELMo: words that have read their neighbours, from the left and from the right, layer upon layer.
+"""ELMo: contextual word vectors from a deep bidirectional language model (BiLSTM), and a tagger on them.
 
-Peters et al. 2018. Two language models share the words below and the softmax above: one reads forth and predicts the
-next word, one reads back and predicts the one before. What they have in mind at a word, in all their layers, is the
-word's vector in this place; a task mixes the layers to its liking (equation 1).
+Peters et al. 2018. Two language models share the word vectors and the softmax: the forward one predicts the next word,
+the backward one the word before. Their states at a word, in all layers, are the word's contextual vectors; a task
+learns a weighted average of the layers (scalar mix, equation 1).
 """
 
 from __future__ import annotations
@@ -14,81 +14,82 @@ from torch import Tensor, nn
 
 from regard.errors import SettingError, ShapeError
 from regard.models.char_cnn import WordVectors
-from regard.models.rnn import turned
+from regard.models.rnn import reverse_padded
 
 
-class DeepReader(nn.Module):
-    """Words and two stacks of LSTMs over them, which never see each other.
+class BiLSTMStack(nn.Module):
+    """Word vectors and two stacks of LSTMs over them, forward and backward, independent of each other.
 
-    DeepReader(Looked(8000, 64, unknown=1), layers=2)
+    BiLSTMStack(WordTable(8000, 64, unknown=1), layers=2)
 
-    From the second layer on, a layer adds to what it reads. A reader of no layers knows words by themselves.
+    Layers from the second on have a residual connection. With no layers the states are the word vectors themselves.
     """
 
     def __init__(self, words: WordVectors, layers: int, dropout: float = 0.0) -> None:
         super().__init__()
         if layers < 0:
-            raise SettingError(f"layers={layers}", "0 or more", where="DeepReader")
+            raise SettingError(f"layers={layers}", "0 or more", where="BiLSTMStack")
         self.words = cast(nn.Module, words)
         self.vocabulary, self.width, self.layers = words.vocabulary, words.width, layers
-        self.forth = nn.ModuleList(nn.LSTM(words.width, words.width, batch_first=True) for _ in range(layers))
-        self.back = nn.ModuleList(nn.LSTM(words.width, words.width, batch_first=True) for _ in range(layers))
+        self.forward_rnn = nn.ModuleList(nn.LSTM(words.width, words.width, batch_first=True) for _ in range(layers))
+        self.backward_rnn = nn.ModuleList(nn.LSTM(words.width, words.width, batch_first=True) for _ in range(layers))
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, inputs: Tensor, lengths: Tensor, spellings: Tensor | None = None) -> Tensor:
         """inputs (B, T), of which the first `lengths` (B,) are real: states (B, layers + 1, T, 2 x width).
 
-        The first half of a state has read all up to its word, the second half all from the last word back to it; in
-        layer 0 both are the word itself. `spellings` (E, C): of the words whose ids are the vocabulary's size or more.
+        The first half of a state is of the forward LSTM, the second of the backward one; in layer 0 both are the word
+        vector. `spellings` (E, C): of the words whose ids are the vocabulary's size or more.
         """
         x = self.words(inputs, spellings)
-        forth = self._read(self.forth, x)
-        back = [turned(layer, lengths) for layer in self._read(self.back, turned(x, lengths))]
-        return torch.stack([torch.cat(both, -1) for both in zip(forth, back, strict=True)], 1)
+        forward = self._run(self.forward_rnn, x)
+        reversed_x = reverse_padded(x, lengths)
+        backward = [reverse_padded(layer, lengths) for layer in self._run(self.backward_rnn, reversed_x)]
+        return torch.stack([torch.cat(both, -1) for both in zip(forward, backward, strict=True)], 1)
 
-    def _read(self, stack: nn.ModuleList, x: Tensor) -> list[Tensor]:
-        """x (B, T, width), and what each layer makes of it."""
+    def _run(self, stack: nn.ModuleList, x: Tensor) -> list[Tensor]:
+        """x (B, T, width), and the output of each layer."""
         layers = [x]
         for number, lstm in enumerate(stack):
-            read, _ = lstm(self.dropout(layers[-1]))
-            layers.append(read + layers[-1] if number else read)
+            states, _ = lstm(self.dropout(layers[-1]))
+            layers.append(states + layers[-1] if number else states)
         return layers
 
 
-class Neighbours(NamedTuple):
-    """Logits (B, T, V) of the token after each place, and of the one before it."""
+class BiLMLogits(NamedTuple):
+    """Logits (B, T, V) of the forward language model (of the next token) and of the backward one (of the previous)."""
 
-    after: Tensor
-    before: Tensor
+    forward: Tensor
+    backward: Tensor
 
 
 class ELMo(nn.Module):
-    """Two language models over one reader, one softmax for both.
+    """A bidirectional language model: the BiLSTM stack and one softmax for both directions.
 
-    ELMo(Looked(8000, 64, unknown=1), layers=2)
-    ELMo(Spelled(spelled_vocabulary(tokenizer), 64, unknown=1), layers=2)      # by letters: no word is unknown
+    ELMo(WordTable(8000, 64, unknown=1), layers=2)
+    ELMo(CharCNN(spelled_vocabulary(tokenizer), 64, unknown=1), layers=2)      # from characters: no word is unknown
     """
 
     def __init__(self, words: WordVectors, layers: int, dropout: float = 0.0) -> None:
         super().__init__()
         if layers < 1:
             raise SettingError(f"layers={layers}", "at least 1", where="ELMo")
-        self.reader = DeepReader(words, layers, dropout)
+        self.encoder = BiLSTMStack(words, layers, dropout)
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(words.width, words.vocabulary)
 
-    def forward(self, inputs: Tensor, lengths: Tensor, spellings: Tensor | None = None) -> Neighbours:
-        """inputs (B, T), of which the first `lengths` (B,) are real: what each place says about its neighbours."""
-        forth, back = self.dropout(self.states(inputs, lengths, spellings)[:, -1]).chunk(2, -1)
-        return Neighbours(self.output(forth), self.output(back))
+    def forward(self, inputs: Tensor, lengths: Tensor, spellings: Tensor | None = None) -> BiLMLogits:
+        """inputs (B, T), of which the first `lengths` (B,) are real: the logits of next and previous tokens."""
+        forward, backward = self.dropout(self.states(inputs, lengths, spellings)[:, -1]).chunk(2, -1)
+        return BiLMLogits(self.output(forward), self.output(backward))
 
     def states(self, inputs: Tensor, lengths: Tensor, spellings: Tensor | None = None) -> Tensor:
-        """(B, layers + 1, T, 2 x width), as DeepReader gives them."""
-        return cast(Tensor, self.reader(inputs, lengths, spellings))
+        """(B, layers + 1, T, 2 x width), as BiLSTMStack gives them."""
+        return cast(Tensor, self.encoder(inputs, lengths, spellings))
 
 
 class ScalarMix(nn.Module):
-    """gamma sum_j softmax(s)_j h_j: one number for each of `count` layers, and one for all; it begins as their mean."""
+    """Scalar mix: gamma sum_j softmax(s)_j h_j, a learned average of `count` layers; initially their mean."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -108,18 +109,18 @@ class ScalarMix(nn.Module):
 
 
 class Tagger(nn.Module):
-    """A tag for each word: the layers of a reader, mixed, and a linear classifier.
+    """Sequence tagging: a scalar mix of the layers of a BiLSTM stack, and a linear classifier of each word.
 
-    Tagger(DeepReader(Looked(8000, 64, unknown=1), layers=2), 17)
-    Tagger(elmo.reader, 17, tuned=False)               # what ELMo knows stays as it is; mix and classifier are learned
+    Tagger(BiLSTMStack(WordTable(8000, 64, unknown=1), layers=2), 17)
+    Tagger(elmo.encoder, 17, finetune=False)           # ELMo is frozen; mix and classifier are learned
     """
 
-    def __init__(self, reader: DeepReader, classes: int, dropout: float = 0.0, tuned: bool = True) -> None:
+    def __init__(self, encoder: BiLSTMStack, classes: int, dropout: float = 0.0, finetune: bool = True) -> None:
         super().__init__()
-        self.reader, self.tuned = reader.requires_grad_(tuned), tuned
-        self.mix = ScalarMix(reader.layers + 1)
+        self.encoder, self.finetune = encoder.requires_grad_(finetune), finetune
+        self.mix = ScalarMix(encoder.layers + 1)
         self.dropout = nn.Dropout(dropout)
-        self.classes = nn.Linear(2 * reader.width, classes)
+        self.classes = nn.Linear(2 * encoder.width, classes)
 
     def forward(self, inputs: Tensor, lengths: Tensor, spellings: Tensor | None = None) -> Tensor:
         """inputs (B, T), of which the first `lengths` (B,) are real: logits (B, T, C)."""
@@ -127,12 +128,12 @@ class Tagger(nn.Module):
         return cast(Tensor, self.classes(self.dropout(mixed)))
 
     def states(self, inputs: Tensor, lengths: Tensor, spellings: Tensor | None = None) -> Tensor:
-        """(B, layers + 1, T, 2 x width), as DeepReader gives them."""
-        with torch.set_grad_enabled(self.tuned and torch.is_grad_enabled()):
-            return cast(Tensor, self.reader(inputs, lengths, spellings))
+        """(B, layers + 1, T, 2 x width), as BiLSTMStack gives them."""
+        with torch.set_grad_enabled(self.finetune and torch.is_grad_enabled()):
+            return cast(Tensor, self.encoder(inputs, lengths, spellings))
 
     def train(self, mode: bool = True) -> Tagger:
-        """A reader that is not tuned is not dropped out either: its states are features."""
+        """A frozen encoder has no dropout either: its states are features."""
         super().train(mode)
-        self.reader.train(mode and self.tuned)
+        self.encoder.train(mode and self.finetune)
         return self

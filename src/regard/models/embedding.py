@@ -1,4 +1,4 @@
-"""Words in and words out: an embedding that copes with ids beyond the vocabulary, and a softmax that may share it."""
+"""Word embedding and output projection (softmax layer), which may be tied; sampled softmax for training."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import SettingError
-from regard.models.predictions import Sampled
+from regard.models.cross_entropy import SampledSoftmax
 
 
-class Words(nn.Module):
-    """Vectors of tokens. An id beyond the vocabulary is read as `unknown`, a negative one is no token: zeros.
+class WordEmbedding(nn.Module):
+    """Token embeddings. An id beyond the vocabulary gets the vector of `unknown`, a negative one (no token) zeros.
 
-    The vectors are `scale` times the embedding, by default sqrt(width) times (Vaswani et al. 2017, 3.4), so that what
-    is read has numbers of size 1, and a softmax that shares the embedding starts with logits of size 1.
+    The vectors are `scale` times the embedding, by default sqrt(width) times (Vaswani et al. 2017, 3.4): the inputs
+    then have unit variance, and a softmax tied to the embedding starts with logits of size 1.
     """
 
     def __init__(self, vocabulary: int, width: int, unknown: int | None = None, scale: float | None = None) -> None:
         super().__init__()
         if unknown is not None and not 0 <= unknown < vocabulary:
-            raise SettingError(f"unknown={unknown}", f"an id from 0 to {vocabulary - 1}", where="Words")
+            raise SettingError(f"unknown={unknown}", f"an id from 0 to {vocabulary - 1}", where="WordEmbedding")
         self.unknown = unknown
         self.scale = width**0.5 if scale is None else scale
         self.embedding = nn.Embedding(vocabulary, width)
@@ -38,30 +38,30 @@ class Words(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         """ids (...): (..., width)."""
         known = ids if self.unknown is None else ids.where(ids < self.embedding.num_embeddings, self.unknown)
-        there = known >= 0
-        vectors = cast(Tensor, self.embedding(known.where(there, 0)))
-        return torch.where(there.unsqueeze(-1), vectors * self.scale, 0.0)
+        is_token = known >= 0
+        vectors = cast(Tensor, self.embedding(known.where(is_token, 0)))
+        return torch.where(is_token.unsqueeze(-1), vectors * self.scale, 0.0)
 
 
-class Softmax(nn.Module):
-    """Logits of every word from a vector: hidden W + b; with `tied`, the rows of W are the words' own embedding.
+class OutputProjection(nn.Module):
+    """Logits of every word: hidden W + b. With `tied`, W is the embedding matrix (weight tying).
 
-    Where that is of another width than the vectors, or where `project` is told, a projection comes between. `gain`
-    multiplies the vectors: with a larger one each occurrence of a word teaches the softmax more, so that rare words are
-    learned in fewer of them.
+    Where the embedding has another width than the vectors, or where `project` is given, a projection comes between.
+    `scale` multiplies the vectors: with a larger one each occurrence of a word changes its logit more, so that rare
+    words are learned from fewer of them.
     """
 
     def __init__(
         self,
         hidden: int,
         vocabulary: int,
-        tied: Words | nn.Embedding | None = None,
-        gain: float = 1.0,
+        tied: WordEmbedding | nn.Embedding | None = None,
+        scale: float = 1.0,
         project: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        self.gain = gain
-        shared = tied.embedding if isinstance(tied, Words) else tied
+        self.scale = scale
+        shared = tied.embedding if isinstance(tied, WordEmbedding) else tied
         weight = nn.Parameter(torch.empty(vocabulary, hidden)) if shared is None else shared.weight
         if project is None and weight.size(1) != hidden:
             project = nn.Linear(hidden, weight.size(1), bias=False)
@@ -73,20 +73,20 @@ class Softmax(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """hidden (..., D): logits (..., V)."""
-        return nn.functional.linear(self._ready(hidden), self.weight, self.bias)
+        return nn.functional.linear(self._projected(hidden), self.weight, self.bias)
 
-    def among(self, hidden: Tensor, surely: Tensor, count: int) -> Sampled:
-        """The softmax over these words and about `count` others, drawn evenly."""
+    def sampled(self, hidden: Tensor, targets: Tensor, num_sampled: int) -> SampledSoftmax:
+        """Sampled softmax: over these words (the targets) and about `num_sampled` others, drawn uniformly."""
         size = len(self.weight)
         known = torch.zeros(size, dtype=torch.bool, device=hidden.device)
-        known[surely] = True
-        share = min(1.0, count / size)
+        known[targets] = True
+        share = min(1.0, num_sampled / size)
         ids = (known | (torch.rand(size, device=hidden.device) < share)).nonzero().squeeze(-1)
-        rarity = -math.log(share) if share else 0.0  # of those that were drawn
-        bias = self.bias[ids] + torch.where(known[ids], 0.0, rarity)
-        return Sampled(nn.functional.linear(self._ready(hidden), self.weight[ids], bias), ids, size)
+        correction = -math.log(share) if share else 0.0  # for words that were drawn
+        bias = self.bias[ids] + torch.where(known[ids], 0.0, correction)
+        return SampledSoftmax(nn.functional.linear(self._projected(hidden), self.weight[ids], bias), ids, size)
 
-    def _ready(self, hidden: Tensor) -> Tensor:
+    def _projected(self, hidden: Tensor) -> Tensor:
         if self.project is not None:
             hidden = self.project(hidden)
-        return hidden if self.gain == 1.0 else hidden * self.gain
+        return hidden if self.scale == 1.0 else hidden * self.scale

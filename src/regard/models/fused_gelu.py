@@ -1,7 +1,7 @@
-"""The feed-forward layers of GPT and BERT, whose bend costs no more than its memory where a GPU's code is compiled.
+"""Feed-forward layers with GELU (GPT, BERT), fused with the bias into one kernel where a GPU's code is compiled.
 
-Compilers bend with erf or tanh as libraries compute them, which takes longer than reading and writing the numbers; and
-they read the gradient a second time to sum it for the bias. Here one operator takes the product and the bias.
+torch.compile uses the libraries' erf or tanh, which take longer than reading and writing the numbers, and reads the
+gradient a second time to sum it for the bias. Here one operator takes the product and the bias.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from regard.attention import compiled_half
+from regard.attention import is_compiled_half_cuda
 from regard.attention.layers import FeedForward
 
 
-class GeluFeed(FeedForward):
-    """Two matrices with a GELU between them, "none" or "tanh" as torch has it; on a GPU, compiled for half precision,
-    by kernels of our own."""
+class GeluFeedForward(FeedForward):
+    """Two linear layers with GELU between them, approximate "none" or "tanh" as in torch; in compiled half precision on
+    a GPU by our own kernels."""
 
     activation: nn.GELU
 
@@ -26,45 +26,46 @@ class GeluFeed(FeedForward):
         super().__init__(dim, hidden, nn.GELU(approximate), bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        if not compiled_half(x):
+        if not is_compiled_half_cuda(x):
             return super().forward(x)
-        bent: Tensor = _bent(linear(x, self.inner.weight), self.inner.bias, self.activation.approximate == "tanh")
-        return self.outer(self.dropout(bent))
+        product = linear(x, self.inner.weight)
+        activated: Tensor = _gelu_bias(product, self.inner.bias, self.activation.approximate == "tanh")
+        return self.outer(self.dropout(activated))
 
 
-@torch.library.custom_op("regard::bent", mutates_args=())
-def _bent(product: Tensor, bias: Tensor | None, tanh: bool) -> Tensor:
-    from regard.models.gelu_triton import bent
+@torch.library.custom_op("regard::gelu_bias", mutates_args=())
+def _gelu_bias(product: Tensor, bias: Tensor | None, tanh: bool) -> Tensor:
+    from regard.models.gelu_triton import gelu_bias
 
-    return bent(product, bias, tanh)
+    return gelu_bias(product, bias, tanh)
 
 
-@_bent.register_fake
+@_gelu_bias.register_fake
 def _(product: Tensor, bias: Tensor | None, tanh: bool) -> Tensor:
     return product.new_empty(product.shape)
 
 
-@torch.library.custom_op("regard::bent_back", mutates_args=())
-def _bent_back(towards: Tensor, product: Tensor, bias: Tensor | None, tanh: bool) -> tuple[Tensor, Tensor]:
-    from regard.models.gelu_triton import bent_back
+@torch.library.custom_op("regard::gelu_bias_backward", mutates_args=())
+def _gelu_bias_backward(grad: Tensor, product: Tensor, bias: Tensor | None, tanh: bool) -> tuple[Tensor, Tensor]:
+    from regard.models.gelu_triton import gelu_bias_backward
 
-    return bent_back(towards, product, bias, tanh)
+    return gelu_bias_backward(grad, product, bias, tanh)
 
 
-@_bent_back.register_fake
-def _(towards: Tensor, product: Tensor, bias: Tensor | None, tanh: bool) -> tuple[Tensor, Tensor]:
+@_gelu_bias_backward.register_fake
+def _(grad: Tensor, product: Tensor, bias: Tensor | None, tanh: bool) -> tuple[Tensor, Tensor]:
     return product.new_empty(product.shape), product.new_empty(product.size(-1), dtype=torch.float32)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     product, bias, ctx.tanh = inputs
     ctx.save_for_backward(product, bias)
 
 
-def _backward(ctx: Any, towards: Tensor) -> tuple[Tensor | None, ...]:
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     product, bias = ctx.saved_tensors
-    slope, total = _bent_back(towards, product, bias, ctx.tanh)
-    return slope, None if bias is None else total.to(bias.dtype), None
+    product_grad, bias_grad = _gelu_bias_backward(grad, product, bias, ctx.tanh)
+    return product_grad, None if bias is None else bias_grad.to(bias.dtype), None
 
 
-_bent.register_autograd(_backward, setup_context=_remember)
+_gelu_bias.register_autograd(_backward, setup_context=_save_inputs)

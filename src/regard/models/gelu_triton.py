@@ -1,7 +1,7 @@
-"""GELU of a product and its bias, and back, in as much time as reading and writing the numbers takes on a GPU.
+"""Triton kernels for GELU of a product plus bias, and its backward, as fast as memory is read and written.
 
-Phi(-u) = 2^p(u), and p is so smooth that a polynomial does: one exponential where erf takes two dozen instructions.
-Gradients are summed down each column on the way, so that nobody reads them again for the bias.
+Phi(-u) = 2^p(u), and p is smooth enough for a polynomial: one exponential where erf takes two dozen instructions.
+The backward also sums the gradients of each column, which is the gradient of the bias.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import triton.language as tl  # type: ignore[import-untyped]
 from torch import Tensor
 
 from regard.attention.kernels.devices import on_device
-from regard.attention.kernels.triton.reduce import down
+from regard.attention.kernels.triton.reduce import reduce_rows
 
 COLS, WARPS = 256, 4  # a row of a warp: 32 x 16 bytes
-FORTH, BACK = 16, 8  # rows at a time
+FORWARD_ROWS, BACKWARD_ROWS = 16, 8  # at a time
 PROGRAMS = 1056  # 8 for each of an H200's 132 processors
 
 
-def bent(product: Tensor, bias: Tensor | None, tanh: bool) -> Tensor:
-    """GELU of product (..., D) + bias (D,), in float32 in between; `tanh`: as it was approximated in 2016."""
+def gelu_bias(product: Tensor, bias: Tensor | None, tanh: bool) -> Tensor:
+    """GELU of product (..., D) + bias (D,), computed in float32; `tanh`: by the tanh approximation."""
     product = product.contiguous()
-    found, (grid, rows, width) = torch.empty_like(product), _walks(product, FORTH)
+    found, (grid, rows, width) = torch.empty_like(product), _launch_grid(product, FORWARD_ROWS)
     if product.numel():
         with on_device(product):
-            _bend[grid](
+            _gelu_kernel[grid](
                 product,
                 product if bias is None else bias,
                 found,
@@ -33,46 +33,46 @@ def bent(product: Tensor, bias: Tensor | None, tanh: bool) -> Tensor:
                 width,
                 BIASED=bias is not None,
                 TANH=tanh,
-                ROWS=FORTH,
+                ROWS=FORWARD_ROWS,
                 COLS=COLS,
                 num_warps=WARPS,
             )
     return found
 
 
-def bent_back(towards: Tensor, product: Tensor, bias: Tensor | None, tanh: bool) -> tuple[Tensor, Tensor]:
-    """From the gradient (..., D) of what is bent to that of the product, and its sum (D,) in float32."""
-    product, towards = product.contiguous(), towards.contiguous()
-    slope, (grid, rows, width) = torch.empty_like(product), _walks(product, BACK)
+def gelu_bias_backward(grad: Tensor, product: Tensor, bias: Tensor | None, tanh: bool) -> tuple[Tensor, Tensor]:
+    """From the gradient (..., D) of the output: that of the product, and its sum (D,) in float32 for the bias."""
+    product, grad = product.contiguous(), grad.contiguous()
+    product_grad, (grid, rows, width) = torch.empty_like(product), _launch_grid(product, BACKWARD_ROWS)
     sums = torch.empty(grid[1], width, dtype=torch.float32, device=product.device)
     if product.numel():
         with on_device(product):
-            _bend_back[grid](
-                towards,
+            _gelu_backward_kernel[grid](
+                grad,
                 product,
                 product if bias is None else bias,
-                slope,
+                product_grad,
                 sums,
                 rows,
                 width,
                 BIASED=bias is not None,
                 TANH=tanh,
-                ROWS=BACK,
+                ROWS=BACKWARD_ROWS,
                 COLS=COLS,
                 num_warps=WARPS,
             )
-    return slope, down(sums)
+    return product_grad, reduce_rows(sums)
 
 
-def _walks(x: Tensor, at_once: int) -> tuple[tuple[int, int], int, int]:
-    """How many programs walk side by side and below one another over x (..., D), its rows, and D."""
+def _launch_grid(x: Tensor, at_once: int) -> tuple[tuple[int, int], int, int]:
+    """The grid of programs (across columns, down rows) for x (..., D), the number of rows, and D."""
     width = x.size(-1)
     rows, across = x.numel() // max(1, width), max(1, triton.cdiv(width, COLS))
     return (across, min(triton.cdiv(rows, at_once), max(1, PROGRAMS // across))), rows, width
 
 
 @triton.jit
-def _bend(  # type: ignore[no-untyped-def]
+def _gelu_kernel(  # type: ignore[no-untyped-def]
     product,
     bias,
     found,
@@ -83,7 +83,7 @@ def _bend(  # type: ignore[no-untyped-def]
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
-    """A program walks down its columns with their bias in hand."""
+    """Each program goes down its columns, whose bias it loads once."""
     cols = tl.program_id(0) * COLS + tl.arange(0, COLS)
     shift = _shift(bias, cols, width, BIASED)
     for start in range(tl.program_id(1) * ROWS, rows, tl.num_programs(1) * ROWS):
@@ -95,11 +95,11 @@ def _bend(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _bend_back(  # type: ignore[no-untyped-def]
-    towards,
+def _gelu_backward_kernel(  # type: ignore[no-untyped-def]
+    grad,
     product,
     bias,
-    slope,
+    product_grad,
     sums,
     rows,
     width,
@@ -108,25 +108,27 @@ def _bend_back(  # type: ignore[no-untyped-def]
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
-    """As _bend; sums (programs below one another, width): what each of them met."""
+    """As _gelu_kernel; sums (programs down rows, width): the partial sums of the gradient."""
     cols = tl.program_id(0) * COLS + tl.arange(0, COLS)
     shift = _shift(bias, cols, width, BIASED)
-    met = tl.zeros((ROWS, COLS), tl.float32)
+    column_sum = tl.zeros((ROWS, COLS), tl.float32)
     for start in range(tl.program_id(1) * ROWS, rows, tl.num_programs(1) * ROWS):
         at = start + tl.arange(0, ROWS)
         here, inside = at.to(tl.int64)[:, None] * width + cols, (at < rows)[:, None] & (cols < width)
         x = tl.load(product + here, mask=inside, other=0.0).to(tl.float32) + shift
-        wanted = tl.load(towards + here, mask=inside, other=0.0).to(tl.float32)
+        out_grad = tl.load(grad + here, mask=inside, other=0.0).to(tl.float32)
         far, tail = _tail(x, TANH)
         if TANH:
             steep = 1.5957691216 + 0.2140644488 * far * far  # 2 sqrt(2 / pi) (1 + 3 x 0.044715 u^2)
             low = tail - far * tail * (1 - tail) * steep
         else:
-            low = tail - far * tl.exp2(-0.7213475204 * far * far - 1.3257480647)  # the bell, log2(e) / 2 and its height
-        wanted *= tl.where(x < 0, low, 1 - low)  # slopes at u and -u are 1 in sum
-        met += wanted
-        tl.store(slope + here, wanted.to(slope.dtype.element_ty), mask=inside)
-    tl.store(sums + tl.program_id(1) * width + cols, tl.sum(met, 0), mask=cols < width)
+            low = tail - far * tl.exp2(
+                -0.7213475204 * far * far - 1.3257480647
+            )  # the normal density: log2(e) / 2 and its height
+        out_grad *= tl.where(x < 0, low, 1 - low)  # the derivatives at u and -u sum to 1
+        column_sum += out_grad
+        tl.store(product_grad + here, out_grad.to(product_grad.dtype.element_ty), mask=inside)
+    tl.store(sums + tl.program_id(1) * width + cols, tl.sum(column_sum, 0), mask=cols < width)
 
 
 @triton.jit
@@ -138,7 +140,7 @@ def _shift(bias, cols, width, BIASED: tl.constexpr):  # type: ignore[no-untyped-
 
 @triton.jit
 def _tail(x, TANH: tl.constexpr):  # type: ignore[no-untyped-def]
-    """u = |x|, where the tail is long gone no more, and Phi(-u): to 2^-18 of it, of the approximation to 2^-13."""
+    """u = |x|, at most 16, and Phi(-u) with relative error 2^-18 (of the tanh approximation 2^-13)."""
     u = tl.minimum(tl.abs(x), 16.0, propagate_nan=tl.PropagateNan.ALL)
     if TANH:
         p = 0.0010612273 - 4.5664411e-05 * u

@@ -1,4 +1,4 @@
-"""A look back whose weights nobody holds: what it gives to one token can be asked for, and so can all of it."""
+"""Copy weights that are computed on demand: the mass of one token, or all weights, without storing the matrix."""
 
 from __future__ import annotations
 
@@ -8,47 +8,49 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention import Grid, Prepared, log_mass, own_precision, whole_map
+from regard.attention import AttentionInputs, Grid, autocast_disabled, full_map, log_mass
 from regard.attention.masks import Documents, Mask, Past
 from regard.attention.scores import Dot, ScaledDot
 
 
-class Looked(NamedTuple):
-    """Queries (B, T, D) that looked strictly back at keys (B, S, D), by dot products times `scale`, in the same text.
+class LazyCopyWeights(NamedTuple):
+    """The weights of queries (B, T, D) over earlier keys (B, S, D) of the same document: dot products times `scale`.
 
-    `part` (B, T): what the weights of a query are multiplied with. `texts` (B, T) of the queries and `among` (B, S) of
-    the keys; None: there is one text. The score's own weights have done their work: nothing here but tensors and a
-    number, so that it may be asked outside of the model that made it.
+    `p_copy` (B, T) multiplies the weights of a query. `query_documents` (B, T) and `key_documents` (B, S); None: there
+    is one document. Queries and keys are prepared by the score already, so nothing here but tensors and a number: it
+    can be evaluated outside of the model that made it.
     """
 
     queries: Tensor
     keys: Tensor
     scale: float
-    part: Tensor
-    texts: Tensor | None = None
-    among: Tensor | None = None
+    p_copy: Tensor
+    query_documents: Tensor | None = None
+    key_documents: Tensor | None = None
 
     @classmethod
-    def by(cls, score: Dot, states: Tensor, keys: Tensor, part: Tensor, same: Documents | None = None) -> Looked:
-        """What attend(states, keys, score=score, mask=Past() & same) looks at, `part` of it."""
+    def from_score(
+        cls, score: Dot, states: Tensor, keys: Tensor, p_copy: Tensor, same: Documents | None = None
+    ) -> LazyCopyWeights:
+        """The weights of attend(states, keys, score=score, mask=Past() & same), times `p_copy`."""
         precise = states.dtype in (torch.float32, torch.float64)  # as `attend` prepares them, autocast or not
-        with own_precision(states) if precise else nullcontext():
-            asking, asked = score.prepare(states, keys)
-        scale = score.scale(asked.size(-1))
-        return cls(asking, asked, scale, part, *(None, None) if same is None else (same.queries, same.ids))
+        with autocast_disabled(states) if precise else nullcontext():
+            prepared, prepared_keys = score.prepare(states, keys)
+        scale = score.scale(prepared_keys.size(-1))
+        return cls(prepared, prepared_keys, scale, p_copy, *(None, None) if same is None else (same.queries, same.ids))
 
-    def mass(self, seen: Tensor, targets: Tensor) -> Tensor:
-        """(B, T): the weight of all keys whose token, of `seen` (B, S), is the target (B, T); linear in memory."""
-        return log_mass(self._prepared(), Documents(seen, targets)).exp() * self.part
+    def mass(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        """(B, T): the weight of all keys whose token, of `tokens` (B, S), is the target (B, T); linear in memory."""
+        return log_mass(self._prepared(), Documents(tokens, targets)).exp() * self.p_copy
 
     def weights(self) -> Tensor:
-        """All of them, (B, T, S)."""
-        return whole_map(self._prepared())[0] * self.part.unsqueeze(-1)
+        """All weights, (B, T, S)."""
+        return full_map(self._prepared())[0] * self.p_copy.unsqueeze(-1)
 
-    def _prepared(self) -> Prepared:
+    def _prepared(self) -> AttentionInputs:
         (B, T, _), S = self.queries.shape, self.keys.size(1)
         mask: Mask = Past()
-        if self.among is not None:
-            mask = mask & Documents(self.among, self.texts)
+        if self.key_documents is not None:
+            mask = mask & Documents(self.key_documents, self.query_documents)
         grid = Grid((B,), T, S, self.queries.device)
-        return Prepared(ScaledDot(self.scale), self.queries, self.keys, mask, None, None, None, grid)
+        return AttentionInputs(ScaledDot(self.scale), self.queries, self.keys, mask, None, None, None, grid)

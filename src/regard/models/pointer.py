@@ -1,9 +1,9 @@
-"""The pointer-generator: a translator that can also point at a word of the source and say it (See, Liu & Manning 2017).
+"""The pointer-generator (See, Liu & Manning 2017): a translator that can also copy words of the source; coverage loss.
 
     p(w) = g_t softmax(W v_t)(w) + (1 - g_t) sum of the attention to every w in the source,   g_t = sigmoid(u [h; c; y])
 
-So it says names that it has never seen. With coverage it remembers what it has looked at, and is charged for looking
-there again: sum_i min(a_i, c_i).
+So it can output names that are in no vocabulary. The coverage vector c sums the attention of the steps before; the
+coverage loss sum_i min(a_i, c_i) penalises attending to the same words again.
 """
 
 from __future__ import annotations
@@ -14,65 +14,69 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import SettingError
-from regard.models.decoders import WEIGHTS, Bahdanau, Decoded
-from regard.models.embedding import Words
-from regard.models.predictions import Mixture, Prediction
-from regard.models.rnn_encoder import Reader
-from regard.models.seq2seq import Seq2Seq, Standing
+from regard.models.cross_entropy import Mixture, Prediction
+from regard.models.decoders import OBSERVE_WEIGHTS, Bahdanau, DecoderOutput
+from regard.models.embedding import WordEmbedding
+from regard.models.rnn_encoder import BiRNNEncoder
+from regard.models.seq2seq import Seq2Seq, Seq2SeqState
 
 
 class PointerGenerator(Seq2Seq):
-    """Seq2Seq with one more choice at each step: make a word, or take one.
+    """Seq2Seq that generates a word or copies one from the source at each step.
 
-    Sources and targets may hold ids beyond the vocabulary (regard.text.tokenizers.oov); `words` read them as unknown.
-    A word has one number on both sides, so the reader's words are as many. `charge`: what looking again costs, where
-    the decoder has coverage.
+    Sources and targets may hold ids beyond the vocabulary (regard.text.tokenizers.oov), which embed as unknown. Both
+    sides share one vocabulary. `coverage_weight`: of the coverage loss, where the decoder has coverage.
     """
 
     copies = True
 
     def __init__(
-        self, reader: Reader, decoder: Bahdanau, words: Words, dropout: float = 0.0, charge: float = 1.0
+        self,
+        encoder: BiRNNEncoder,
+        decoder: Bahdanau,
+        words: WordEmbedding,
+        dropout: float = 0.0,
+        coverage_weight: float = 1.0,
     ) -> None:
-        super().__init__(reader, decoder, words, dropout)
-        if len(reader.words) != len(words) or words.unknown is None or reader.words.unknown is None:
+        super().__init__(encoder, decoder, words, dropout)
+        if len(encoder.words) != len(words) or words.unknown is None or encoder.words.unknown is None:
             raise SettingError(
-                f"{len(reader.words)} words to read and {len(words)} to write with",
-                "as many of both, with an unknown token in each",
+                f"{len(encoder.words)} source words and {len(words)} target words",
+                "one vocabulary for both, with an unknown token",
                 where="PointerGenerator",
             )
-        self.charge = charge
-        self.generate = nn.Linear(decoder.parts, 1)
+        self.coverage_weight = coverage_weight
+        self.p_gen = nn.Linear(decoder.feature_dim, 1)
 
     def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> tuple[Prediction, Tensor | None]:
         rows = len(source)
         if not rows:
             source, lengths, target = source.new_zeros(1, 1), lengths.new_ones(1), target.new_zeros(1, 1)
-        read = self.reader(source, lengths)
+        encoded = self.encoder(source, lengths)
         words = self.dropout(self.words(target))
-        found = self.decoder.run(words, self.decoder.begin(read), WEIGHTS)
-        said = self._mixed(found, source)
-        mixture = Mixture(said.logits[:rows], said.share[:rows], said.weights()[:rows], said.seen[:rows])
-        return mixture, self._again(found)[:rows] if self.charged else None
+        found = self.decoder(words, self.decoder.initial_state(encoded), OBSERVE_WEIGHTS)
+        full = self._mixture(found, source)
+        mixture = Mixture(full.logits[:rows], full.p_gen[:rows], full.weights()[:rows], full.copy_tokens[:rows])
+        return mixture, self._coverage_loss(found)[:rows] if self.has_coverage_loss else None
 
     @property
-    def charged(self) -> bool:
-        return isinstance(self.decoder, Bahdanau) and self.decoder.coverage is not None and self.charge > 0
+    def has_coverage_loss(self) -> bool:
+        return isinstance(self.decoder, Bahdanau) and self.decoder.coverage is not None and self.coverage_weight > 0
 
-    def step(self, state: Standing, tokens: Tensor) -> tuple[Tensor, Tensor | None, Standing]:
-        """ln p (B, V + extra): ids from V on are those of the source, which count from V without gaps."""
-        found, writing = self.decoder.step(self.words(tokens), state.writing)
+    def step(self, state: Seq2SeqState, tokens: Tensor) -> tuple[Tensor, Tensor | None, Seq2SeqState]:
+        """ln p (B, V + extra): ids from V on are the unknown words of the source, numbered from V without gaps."""
+        found, decoder = self.decoder.step(self.words(tokens), state.decoder)
         assert found.weights is not None
-        logs = self._mixed(found, state.source).log_probs().squeeze(1)
-        return logs, found.weights.squeeze(1), replace(state, writing=writing)
+        logs = self._mixture(found, state.source).log_probs().squeeze(1)
+        return logs, found.weights.squeeze(1), replace(state, decoder=decoder)
 
-    def _mixed(self, found: Decoded, source: Tensor) -> Mixture:
+    def _mixture(self, found: DecoderOutput, source: Tensor) -> Mixture:
         assert found.weights is not None
-        share = torch.sigmoid(self.generate(found.parts)).squeeze(-1)
-        return Mixture(self.logits(found), share, found.weights * (1 - share).unsqueeze(-1), source)
+        p_gen = torch.sigmoid(self.p_gen(found.features)).squeeze(-1)
+        return Mixture(self.logits(found), p_gen, found.weights * (1 - p_gen).unsqueeze(-1), source)
 
-    def _again(self, found: Decoded) -> Tensor:
-        """(B, T): what each step looks at again, as far as it had been looked at before."""
+    def _coverage_loss(self, found: DecoderOutput) -> Tensor:
+        """(B, T): sum_i min(a_i, c_i) of each step, times the weight."""
         assert found.weights is not None
-        before = found.weights.cumsum(1) - found.weights
-        return self.charge * torch.minimum(found.weights, before).sum(-1)
+        coverage = found.weights.cumsum(1) - found.weights
+        return self.coverage_weight * torch.minimum(found.weights, coverage).sum(-1)

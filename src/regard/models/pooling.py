@@ -1,6 +1,6 @@
-"""A text classifier with one question: a learned query looks over the text, and the average of what it sees decides.
+"""Text classification by attention pooling: one learned query averages the states, a linear layer classifies.
 
-weights = softmax(score(question, states)),    logits = W sum_t weights_t states_t + b
+weights = softmax(score(query, states)),    logits = W sum_t weights_t states_t + b
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from regard.attention import AttentionPooling
 from regard.attention.masks import Padding
 from regard.attention.scores import Score
 from regard.errors import SettingError
-from regard.models.cells import recurrent
-from regard.models.rnn import turned
+from regard.models.cells import build_rnn
+from regard.models.rnn import reverse_padded
 
 
 class PoolingClassifier(nn.Module):
-    """Words, what each of them means in its place, an average by attention, a class.
+    """Word embedding, an encoder, attention pooling, a linear classifier.
 
-    PoolingClassifier(8000, 2, 64)                                 # of the words themselves: it knows no order
-    PoolingClassifier(8000, 2, 64, states=BothWays(64))            # of words that have read the others
-    PoolingClassifier(8000, 2, 300, states=BothWays(300, 256, "lstm"))
+    PoolingClassifier(8000, 2, 64)                                 # pools the embeddings: ignores word order
+    PoolingClassifier(8000, 2, 64, encoder=BiRNN(64))              # pools contextual states
+    PoolingClassifier(8000, 2, 300, encoder=BiRNN(300, 256, "lstm"))
 
-    `states`: a module (x (B, T, width), lengths (B,)) -> (B, T, states.width); by default the words stand for
-    themselves. The score compares vectors of that width.
+    `encoder`: a module (x (B, T, width), lengths (B,)) -> (B, T, encoder.width); None: the embeddings are pooled. The
+    score compares vectors of that width.
     """
 
     def __init__(
@@ -36,57 +36,57 @@ class PoolingClassifier(nn.Module):
         width: int,
         score: Score | None = None,
         dropout: float = 0.0,
-        states: BothWays | Alone | None = None,
+        encoder: BiRNN | Positionwise | None = None,
     ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, width)
-        self.states = states
-        seen = width if states is None else states.width
-        self.pooling = AttentionPooling(seen, score)
+        self.encoder = encoder
+        dim = width if encoder is None else encoder.width
+        self.pooling = AttentionPooling(dim, score)
         self.dropout = nn.Dropout(dropout)
-        self.classes = nn.Linear(seen, classes)
+        self.classes = nn.Linear(dim, classes)
 
     def forward(self, inputs: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
         """inputs (B, T) of which the first `lengths` (B,) are real: logits (B, C).
 
-        It reads a second text as the first one, whatever `segments` say.
+        `segments` are ignored: a second text is encoded like the first.
         """
         x = self.dropout(self.embedding(inputs))
-        if self.states is not None:
-            x = self.dropout(self.states(x, lengths))
+        if self.encoder is not None:
+            x = self.dropout(self.encoder(x, lengths))
         return cast(Tensor, self.classes(self.pooling(x, mask=Padding(lengths))))
 
 
-class BothWays(nn.Module):
-    """Two recurrent readers, one from the left and one from the right; a state holds half of its width from each.
+class BiRNN(nn.Module):
+    """A bidirectional RNN (BiLSTM, BiGRU): half of each state comes from each direction.
 
-    `states`: how wide that is, by default as wide as the words; `cell`: "rnn", "gru" or "lstm". The second one reads
-    every row from its own last word, so that padding comes after the text for both of them.
+    `dim`: the width of a state, by default that of the embeddings; `cell`: "rnn", "gru" or "lstm". Each row is
+    reversed within its length, so that padding comes last in both directions.
     """
 
-    def __init__(self, width: int, states: int | None = None, cell: str = "gru") -> None:
+    def __init__(self, width: int, dim: int | None = None, cell: str = "gru") -> None:
         super().__init__()
-        self.width = width if states is None else states
+        self.width = width if dim is None else dim
         if self.width < 2 or self.width % 2:
-            raise SettingError(f"width={self.width}", "an even width, half of it for each way", where="BothWays")
-        self.forth = recurrent(cell, width, self.width // 2)
-        self.back = recurrent(cell, width, self.width // 2)
+            raise SettingError(f"width={self.width}", "an even width, half of it for each direction", where="BiRNN")
+        self.forward_rnn = build_rnn(cell, width, self.width // 2)
+        self.backward_rnn = build_rnn(cell, width, self.width // 2)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """x (B, T, words' width), of which the first `lengths` (B,) are real: (B, T, width)."""
-        forth, _ = self.forth(x)
-        back, _ = self.back(turned(x, lengths))
-        return torch.cat((forth, turned(back, lengths)), -1)
+        """x (B, T, embedding width), of which the first `lengths` (B,) are real: (B, T, width)."""
+        forward, _ = self.forward_rnn(x)
+        backward, _ = self.backward_rnn(reverse_padded(x, lengths))
+        return torch.cat((forward, reverse_padded(backward, lengths)), -1)
 
 
-class Alone(nn.Module):
-    """Each word through the same layer, h = tanh(W x + b): it reads none of the others."""
+class Positionwise(nn.Module):
+    """A position-wise layer, h = tanh(W x + b): no word sees another."""
 
-    def __init__(self, width: int, states: int | None = None) -> None:
+    def __init__(self, width: int, dim: int | None = None) -> None:
         super().__init__()
-        self.width = width if states is None else states
+        self.width = width if dim is None else dim
         self.layer = nn.Linear(width, self.width)
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """x (B, T, words' width): (B, T, width)."""
+        """x (B, T, embedding width): (B, T, width)."""
         return torch.tanh(self.layer(x))

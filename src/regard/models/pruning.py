@@ -1,4 +1,4 @@
-"""Heads cut out for good: smaller matrices, which say what the whole ones say while those heads are silent."""
+"""Head pruning: removes attention heads for good; the smaller matrices compute what masked heads would."""
 
 from __future__ import annotations
 
@@ -9,66 +9,70 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from regard.attention.layers import Fused, MultiHead, Separate
-from regard.errors import PlaceError, SettingError
+from regard.attention.layers import FusedQKV, MultiHead, SeparateQKV
+from regard.errors import PlaceError, SettingError, unknown
 
 M = TypeVar("M", bound=nn.Module)
 
 
-def without(model: M, heads: Mapping[str, Sequence[int]]) -> M:
-    """The model itself, changed: it has lost these heads at these places, such as {"encoder.blocks.0.self": [1, 3]}."""
-    found = multi_heads(model)
+def prune_heads(model: M, heads: Mapping[str, Sequence[int]]) -> M:
+    """The model itself, without these heads at these places, such as {"encoder.blocks.0.self": [1, 3]}."""
+    found = find_multi_heads(model)
     for place in heads:
         if place not in found:
-            known = ", ".join(found) or "none of which this model has"
-            raise PlaceError(f"place {place!r}", f"a place with several heads: {known}", where="pruned")
+            if not found:
+                raise PlaceError("The model has no multi-head attention to prune", where="pruned")
+            raise unknown(place, found, kind="multi-head attention", where="pruned", error=PlaceError)
     for place, some in heads.items():
-        _cut(found[place], some, place)
+        _remove_heads(found[place], some, place)
     return model
 
 
-def multi_heads(model: nn.Module) -> dict[str, MultiHead]:
-    """The places of a model that have heads which can be cut."""
+def find_multi_heads(model: nn.Module) -> dict[str, MultiHead]:
+    """The multi-head attention modules of a model by place: those whose heads can be pruned."""
     return {name: module for name, module in model.named_modules() if isinstance(module, MultiHead)}
 
 
-def group_of(attention: MultiHead) -> int:
-    """How many query heads share each key head."""
-    project = _known(attention)
+def query_group_size(attention: MultiHead) -> int:
+    """How many query heads share a key head (grouped-query attention)."""
+    project = _projections_of(attention)
     return project.heads // project.key_heads
 
 
 @torch.no_grad()
-def _cut(attention: MultiHead, heads: Sequence[int], place: str) -> None:
-    project, group = _known(attention), group_of(attention)
-    kept = [head for head in range(project.heads) if head not in set(heads)]
-    if len(kept) + len(heads) != project.heads:
-        raise SettingError(f"heads {list(heads)} at {place}", f"different ones of {project.heads}", where="pruned")
-    readers = Counter(head // group for head in kept)  # query heads that each key head still has
-    if not kept or len(set(readers.values())) > 1:
-        came = f"heads {list(heads)} of {project.heads} at {place}"
-        wanted = "one that stays" if not kept else f"as many of each {group} that share a key, or all {group}"
-        raise SettingError(came, wanted, where="pruned")
-    queries, keys = (_numbers(some, project.width) for some in (kept, sorted(readers)))
-    if isinstance(project, Fused):
+def _remove_heads(attention: MultiHead, heads: Sequence[int], place: str) -> None:
+    project, group = _projections_of(attention), query_group_size(attention)
+    left = [head for head in range(project.heads) if head not in set(heads)]
+    if len(left) + len(heads) != project.heads:
+        raise SettingError(
+            f"heads {list(heads)} at {place}", f"different heads from 0 to {project.heads - 1}", where="pruned"
+        )
+    if not left:
+        raise SettingError(f"All {project.heads} heads at {place!r} are pruned; keep at least one", where="pruned")
+    queries_left = Counter(head // group for head in left)  # query heads that each key head still has
+    if len(set(queries_left.values())) > 1:
+        given = f"heads {list(heads)} of {project.heads} at {place}"
+        raise SettingError(given, f"as many of each {group} that share a key head, or all {group}", where="pruned")
+    queries, keys = (_head_columns(some, project.width) for some in (left, sorted(queries_left)))
+    if isinstance(project, FusedQKV):
         first, second = project.heads * project.width, (project.heads + project.key_heads) * project.width
         project.joint = _rows(project.joint, torch.cat((queries, first + keys, second + keys)))
     else:
         project.query = _rows(project.query, queries)
         project.key, project.value = _rows(project.key, keys), _rows(project.value, keys)
-    project.heads, project.key_heads = len(kept), len(readers)
+    project.heads, project.key_heads = len(left), len(queries_left)
     attention.out = _columns(attention.out, queries)
 
 
-def _known(attention: MultiHead) -> Separate | Fused:
+def _projections_of(attention: MultiHead) -> SeparateQKV | FusedQKV:
     project = attention.project
-    if not isinstance(project, Separate | Fused):
-        raise SettingError(f"projections of type {type(project).__name__}", "Separate or Fused", where="pruned")
+    if not isinstance(project, SeparateQKV | FusedQKV):
+        raise SettingError(f"projections of type {type(project).__name__}", "SeparateQKV or FusedQKV", where="pruned")
     return project
 
 
-def _numbers(heads: Sequence[int], width: int) -> Tensor:
-    """Where the numbers of these heads stand in a vector of all of them."""
+def _head_columns(heads: Sequence[int], width: int) -> Tensor:
+    """The positions of these heads' features in a vector of all heads."""
     return (torch.tensor(heads).unsqueeze(-1) * width + torch.arange(width)).flatten()
 
 
@@ -81,7 +85,7 @@ def _columns(matrix: nn.Linear, columns: Tensor) -> nn.Linear:
 
 
 def _linear(weight: Tensor, bias: Tensor | None, like: nn.Linear) -> nn.Linear:
-    """A layer of these numbers, which learns where the one before did."""
+    """A linear layer with these weights, trainable where the given one is."""
     made = nn.utils.skip_init(nn.Linear, weight.size(1), weight.size(0), bias=bias is not None, device=weight.device)
     made.weight = nn.Parameter(weight.clone(), requires_grad=like.weight.requires_grad)
     if bias is not None:

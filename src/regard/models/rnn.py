@@ -1,4 +1,4 @@
-"""Recurrent layers that language models and encoders share, and sequences reversed within their padding."""
+"""Recurrent layers (RNN, GRU, LSTM) of language models and encoders, and sequences reversed within their padding."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.errors import SettingError
-from regard.models.cells import recurrent
+from regard.models.cells import build_rnn
 
 
-def turned(x: Tensor, lengths: Tensor) -> Tensor:
-    """x (B, T, D) with the first `lengths` (B,) places of each row in reverse, the others where they are.
+def reverse_padded(x: Tensor, lengths: Tensor) -> Tensor:
+    """x (B, T, D) with the first `lengths` (B,) positions of each row in reverse order, padding left in place.
 
-    Its own inverse: turned(turned(x, lengths), lengths) is x.
+    Its own inverse: reverse_padded(reverse_padded(x, lengths), lengths) is x.
     """
-    here = torch.arange(x.size(1), device=x.device)
+    position = torch.arange(x.size(1), device=x.device)
     last = lengths.unsqueeze(-1) - 1
-    there = torch.where(here <= last, last - here, here)  # (B, T)
-    return x.gather(1, there.unsqueeze(-1).expand_as(x))
+    source = torch.where(position <= last, last - position, position)  # (B, T)
+    return x.gather(1, source.unsqueeze(-1).expand_as(x))
 
 
-Cell = Literal["rnn", "gru", "lstm"]
+CellKind = Literal["rnn", "gru", "lstm"]
 Carry = Mapping[str, Tensor]
-"""What a model takes along: tensors (B, ...), each row with what belongs to it."""
+"""The state of a language model between segments (truncated backpropagation): tensors (B, ...)."""
 
 
-class Recurrence(nn.Module):
-    """Layers of one kind of cell, the states of each being read by the next, with dropout between them.
+class RecurrentLayers(nn.Module):
+    """A stack of recurrent layers of one kind of cell, with dropout between them.
 
-    Recurrence("lstm", 64, 128, layers=2)         # vectors of 64, states of 128
+    RecurrentLayers("lstm", 64, 128, layers=2)         # inputs of width 64, states of 128
     """
 
-    def __init__(self, cell: Cell, width: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> None:
+    def __init__(self, cell: CellKind, width: int, hidden: int, layers: int = 1, dropout: float = 0.0) -> None:
         super().__init__()
         if layers < 1:
-            raise SettingError(f"layers={layers}", "at least 1", where="Recurrence")
+            raise SettingError(f"layers={layers}", "at least 1", where="RecurrentLayers")
         self.names = ("hidden", "cell") if cell == "lstm" else ("hidden",)
-        self.layers = recurrent(cell, width, hidden, layers, dropout=dropout)
+        self.layers = build_rnn(cell, width, hidden, layers, dropout=dropout)
         if cell == "lstm":
-            _remember(self.layers)
+            _open_forget_gates(self.layers)
 
     @property
     def hidden(self) -> int:
@@ -52,16 +52,16 @@ class Recurrence(nn.Module):
     def forward(
         self, x: Tensor, carry: Carry | None = None, lengths: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """x (B, T, width): the states of the last layer (B, T, hidden), and what to go on with, cut from its past.
+        """x (B, T, width): the states of the last layer (B, T, hidden), and the detached final state as a new carry.
 
-        `carry`: what an earlier call gave; without it the cells remember nothing. Rows of which only the first
-        `lengths` (B,) vectors are real are left where those end; their other states are zeros.
+        `carry`: the one an earlier call returned; without it the initial state is zero. With `lengths` (B,) the final
+        state of a row is the one after its last real vector, and the states of padding are zeros.
         """
-        before = self._fresh(x) if carry is None else {name: carry[name] for name in self.names}
-        if not x.size(1):  # torch reads no empty texts
+        before = self._zeros(x) if carry is None else {name: carry[name] for name in self.names}
+        if not x.size(1):  # torch refuses empty sequences
             return x.new_zeros(len(x), 0, self.hidden), {name: one.detach() for name, one in before.items()}
-        told = tuple(one.to(x.dtype).transpose(0, 1).contiguous() for one in before.values())  # torch: layers first
-        start = told if len(told) > 1 else told[0]
+        initial = tuple(one.to(x.dtype).transpose(0, 1).contiguous() for one in before.values())  # torch: layers first
+        start = initial if len(initial) > 1 else initial[0]
         if lengths is None:
             states, after = self.layers(x, start)
         else:
@@ -69,19 +69,19 @@ class Recurrence(nn.Module):
             packed_states, after = self.layers(packed, start)
             states, _ = pad_packed_sequence(packed_states, batch_first=True, total_length=x.size(1))
         parts = after if isinstance(after, tuple) else (after,)
-        ended = dict(zip(self.names, (one.transpose(0, 1) for one in parts), strict=True))
-        if lengths is not None:  # torch packs no empty rows either: they have read one vector too many
-            some = (lengths > 0).view(-1, 1, 1)
-            ended = {name: torch.where(some, one, before[name]) for name, one in ended.items()}
-            states = torch.where(some, states, 0.0)
-        return states, {name: one.detach() for name, one in ended.items()}
+        final = dict(zip(self.names, (one.transpose(0, 1) for one in parts), strict=True))
+        if lengths is not None:  # torch packs no empty rows either: those were given one vector too many
+            nonempty = (lengths > 0).view(-1, 1, 1)
+            final = {name: torch.where(nonempty, one, before[name]) for name, one in final.items()}
+            states = torch.where(nonempty, states, 0.0)
+        return states, {name: one.detach() for name, one in final.items()}
 
-    def _fresh(self, x: Tensor) -> dict[str, Tensor]:
+    def _zeros(self, x: Tensor) -> dict[str, Tensor]:
         return {name: x.new_zeros(len(x), self.layers.num_layers, self.hidden) for name in self.names}
 
 
-def _remember(layers: nn.RNNBase) -> None:
-    """Forget gates that start open (Jozefowicz et al. 2015): torch adds two biases, so one of them becomes 1."""
+def _open_forget_gates(layers: nn.RNNBase) -> None:
+    """Forget-gate bias 1 (Jozefowicz et al. 2015): torch adds two biases, so one of them becomes 1."""
     for name, bias in layers.named_parameters():
         if name.startswith("bias_ih"):
             nn.init.ones_(bias.data[layers.hidden_size : 2 * layers.hidden_size])

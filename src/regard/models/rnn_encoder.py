@@ -1,4 +1,4 @@
-"""The reading half of a translator: every word of the source as a state that knows its neighbours on both sides."""
+"""The bidirectional RNN (BiLSTM) encoder of a translator: a state for every source word, from both directions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import SettingError
-from regard.models.cells import recurrent
-from regard.models.embedding import Words
-from regard.models.rnn import turned
+from regard.models.cells import build_rnn
+from regard.models.embedding import WordEmbedding
+from regard.models.rnn import reverse_padded
 
 
-class Source(NamedTuple):
-    """What was read: a state for each word, by which it is found; what it then has to tell, the state with the word
-    itself; how many are real; and the two last states, one of each way, end to end."""
+class EncoderOutput(NamedTuple):
+    """The encoded source: attention keys (states), values (states plus projected word embeddings), the number of real
+    words, and the final states of both directions, concatenated."""
 
     states: Tensor  # (B, S, M)
     values: Tensor  # (B, S, M)
@@ -23,38 +23,40 @@ class Source(NamedTuple):
     last: Tensor  # (B, M)
 
 
-class Reader(nn.Module):
-    """Layers of two recurrent readers, from the left and from the right; half of each state comes from each.
+class BiRNNEncoder(nn.Module):
+    """Layers of two RNNs, one in each direction; half of each state comes from each (a BiLSTM by default).
 
-    Reader(Words(8000, 128), 256)               # 8000 words of width 128, states of width 256
+    BiRNNEncoder(WordEmbedding(8000, 128), 256)         # 8000 words of width 128, states of width 256
 
-    What attention brings back is the state with its word added, so that it has something to tell before the recurrent
-    part has learned to hand words on. The last states have no such help: what they hold is what a fixed vector holds.
+    The values that attention averages are the states plus the projected word embeddings (a residual connection), so
+    that they carry the words before the RNN has learned to pass them on. The final states have no such connection.
     """
 
-    def __init__(self, words: Words, states: int, layers: int = 1, cell: str = "lstm", dropout: float = 0.0) -> None:
+    def __init__(
+        self, words: WordEmbedding, dim: int, layers: int = 1, cell: str = "lstm", dropout: float = 0.0
+    ) -> None:
         super().__init__()
-        if states < 2 or states % 2:
-            raise SettingError(f"states={states}", "an even width, half of it for each way", where="Reader")
+        if dim < 2 or dim % 2:
+            raise SettingError(f"dim={dim}", "an even width, half of it for each direction", where="BiRNNEncoder")
         self.words = words
-        widths = [words.width, *[states] * (layers - 1)]
-        self.forth = nn.ModuleList(recurrent(cell, width, states // 2) for width in widths)
-        self.back = nn.ModuleList(recurrent(cell, width, states // 2) for width in widths)
-        self.word = nn.Linear(words.width, states, bias=False)
-        nn.init.normal_(self.word.weight, std=(3 / words.width) ** 0.5)  # a word is to be heard beside its state
+        widths = [words.width, *[dim] * (layers - 1)]
+        self.forward_rnn = nn.ModuleList(build_rnn(cell, width, dim // 2) for width in widths)
+        self.backward_rnn = nn.ModuleList(build_rnn(cell, width, dim // 2) for width in widths)
+        self.word_projection = nn.Linear(words.width, dim, bias=False)
+        nn.init.normal_(self.word_projection.weight, std=(3 / words.width) ** 0.5)  # words weigh as much as states
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, source: Tensor, lengths: Tensor) -> Source:
+    def forward(self, source: Tensor, lengths: Tensor) -> EncoderOutput:
         """source (B, S), of which the first `lengths` (B,) are real, one at least."""
         words = self.dropout(self.words(source))
-        # each row is turned about its own last word, so that padding comes after the text for both of them; torch's
-        # packed sequences would do the same, at half the speed on a CPU
+        # each row is reversed within its length, so that padding comes last in both directions; torch's packed
+        # sequences would do the same, at half the speed on a CPU
         last = (lengths - 1).view(-1, 1, 1)
         states, ends = words, []
-        for forth, back in zip(self.forth, self.back, strict=True):
-            right, _ = forth(states)
-            left, _ = back(turned(states, lengths))
-            ends = [way.gather(1, last.expand(-1, 1, way.size(-1))).squeeze(1) for way in (right, left)]
-            states = self.dropout(torch.cat((right, turned(left, lengths)), -1))
-        values = states + self.dropout(self.word(words))
-        return Source(states, values, lengths, torch.cat(ends, -1))
+        for forward_rnn, backward_rnn in zip(self.forward_rnn, self.backward_rnn, strict=True):
+            right, _ = forward_rnn(states)
+            left, _ = backward_rnn(reverse_padded(states, lengths))
+            ends = [one.gather(1, last.expand(-1, 1, one.size(-1))).squeeze(1) for one in (right, left)]
+            states = self.dropout(torch.cat((right, reverse_padded(left, lengths)), -1))
+        values = states + self.dropout(self.word_projection(words))
+        return EncoderOutput(states, values, lengths, torch.cat(ends, -1))

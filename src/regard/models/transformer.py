@@ -1,9 +1,9 @@
-"""The Transformer: attention alone. Read a sentence, then write another one, each word looking at all it may see.
+"""The Transformer: an encoder-decoder translator of attention alone, with a KV cache for decoding.
 
-    memory = encoder(source);   x = blocks(embedded(target), memory);   p(y_t+1) = softmax(W x_t)
+    memory = encoder(source);   x = blocks(embedding(target), memory);   p(y_t+1) = softmax(W x_t)
 
-Vaswani et al. 2017 by default. Norms before the work, turned positions, grouped heads, SwiGLU and RMSNorm are another
-Style and other positions: models/blocks.py.
+Vaswani et al. 2017 by default. Pre-norm, rotary positions, grouped-query attention, SwiGLU and RMSNorm are another
+BlockConfig and other positions: models/blocks.py.
 """
 
 from __future__ import annotations
@@ -16,167 +16,174 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Attended, Cache, Listener, Observe, listening
-from regard.attention.layers import DecoderBlock, FeedForward, Fused, MultiHead, Projections, Separate
+from regard.attention import Attended, KVCache, Observe, TapListener, listen
+from regard.attention.layers import DecoderBlock, FeedForward, FusedQKV, MultiHead, Projections, SeparateQKV
 from regard.attention.masks import Causal, Padding
 from regard.attention.positions import Learned, Rotary, Sinusoidal
 from regard.errors import SettingError
-from regard.models.blocks import Embedded, Gated, Style, readers, writers
-from regard.models.embedding import Softmax
+from regard.models.blocks import BlockConfig, InputEmbedding, SwiGLU, decoder_blocks, encoder_blocks
+from regard.models.cross_entropy import Logits, Prediction
+from regard.models.embedding import OutputProjection
 from regard.models.encoder import Encoder
-from regard.models.predictions import Logits, Prediction
 
 Positions = Sinusoidal | Learned | Rotary
 
 
 @dataclass(frozen=True, eq=False)
-class Written:
-    """What was read and written so far: for each block the keys and values of the target, and those of the source.
+class TransformerState:
+    """The decoding state: for each block a KV cache of the target so far, and one of the source.
 
-    `memory` (B, S, D) of which `lengths` (B,) are real; `sentence` (B,): which of the sources a row reads.
+    `memory` (B, S, D) of which `lengths` (B,) are real; `source_rows` (B,): which of the sources each row has.
     """
 
     memory: Tensor
     lengths: Tensor
-    sentence: Tensor
-    caches: tuple[tuple[Cache, Cache], ...]
+    source_rows: Tensor
+    caches: tuple[tuple[KVCache, KVCache], ...]
 
     @property
     def length(self) -> int:
-        """How many words were written."""
+        """The number of target words so far."""
         return self.caches[0][0].length
 
-    def rows(self, rows: Tensor) -> Written:
-        """The same for these rows, in caches of its own."""
-        sentence = self.sentence.index_select(0, rows)
-        same = torch.equal(sentence, self.sentence)  # survivors of a beam mostly stay with their source
-        caches = tuple((_moved(own, rows), other if same else _moved(other, rows)) for own, other in self.caches)
+    def rows(self, rows: Tensor) -> TransformerState:
+        """The state of these rows, with caches of its own."""
+        source_rows = self.source_rows.index_select(0, rows)
+        same = torch.equal(source_rows, self.source_rows)  # in a beam mostly so: then the source is not copied
+        caches = tuple(
+            (_reordered(own, rows), source if same else _reordered(source, rows)) for own, source in self.caches
+        )
         if same:
             return replace(self, caches=caches)
-        return Written(self.memory.index_select(0, rows), self.lengths.index_select(0, rows), sentence, caches)
+        return TransformerState(
+            self.memory.index_select(0, rows), self.lengths.index_select(0, rows), source_rows, caches
+        )
 
 
 class Transformer(nn.Module):
-    """An encoder, blocks that look back at themselves and across at what was read, and a softmax.
+    """An encoder, decoder blocks with self-attention and cross-attention, and a softmax.
 
-    Transformer(encoder, embedded, writers(6, 512, 8, 2048, Style()))   # or all at once: build_transformer(37_000)
+    Transformer(encoder, embedding, decoder_blocks(6, 512, 8, 2048, BlockConfig()))   # or build_transformer(37_000)
 
-    `embedded`: the target's words; where it is the encoder's own, both sides share one vocabulary. `output` says words:
-    by default its vectors are those of `embedded`. `negatives` and `end`: in training the softmax is taken over the
-    words of the batch and about so many others; `end` is the word that targets end with.
+    `embedding`: of the target; where it is the encoder's own, both sides share one vocabulary. `output`: the softmax
+    layer, by default tied to `embedding`. `num_sampled` and `eos`: training uses a sampled softmax, over the words of
+    the batch and about so many others; `eos` is the token that targets end with.
 
     It is a Stepper: `start`, `step`, `reorder`. The attention that a step reports is the mean over the heads of the
-    block `looks`.
+    cross-attention of block `alignment_layer`.
     """
 
-    copies = False  # whether it can say words that are in no vocabulary
+    copies = False  # whether it can output words outside the vocabulary
 
     def __init__(
         self,
         encoder: Encoder,
-        embedded: Embedded,
+        embedding: InputEmbedding,
         blocks: nn.ModuleList,
-        last: nn.Module | None = None,
-        output: Softmax | None = None,
+        final_norm: nn.Module | None = None,
+        output: OutputProjection | None = None,
         *,
-        looks: int = -1,
-        negatives: int = 0,
-        end: int | None = None,
+        alignment_layer: int = -1,
+        num_sampled: int = 0,
+        eos: int | None = None,
     ) -> None:
         super().__init__()
-        if not -len(blocks) <= looks < len(blocks):
-            raise SettingError(f"looks={looks}", f"one of the {len(blocks)} blocks that write", where="Transformer")
-        if negatives and end is None:
-            raise SettingError("negatives without an end", "the id that targets end with", where="Transformer")
-        self.looks, self.negatives, self.end = looks, negatives, end
-        self.encoder, self.embedded, self.decoder = encoder, embedded, blocks
-        self.last = nn.Identity() if last is None else last
-        tokens = embedded.tokens
-        self.output = Softmax(tokens.embedding_dim, tokens.num_embeddings, tokens) if output is None else output
+        if not -len(blocks) <= alignment_layer < len(blocks):
+            given, known = f"alignment_layer={alignment_layer}", f"one of the {len(blocks)} decoder blocks"
+            raise SettingError(given, known, where="Transformer")
+        if num_sampled and eos is None:
+            raise SettingError("num_sampled needs eos, the id that targets end with", where="Transformer")
+        self.alignment_layer, self.num_sampled, self.eos = alignment_layer, num_sampled, eos
+        self.encoder, self.embedding, self.decoder = encoder, embedding, blocks
+        self.final_norm = nn.Identity() if final_norm is None else final_norm
+        tokens = embedding.tokens
+        self.output = (
+            OutputProjection(tokens.embedding_dim, tokens.num_embeddings, tokens) if output is None else output
+        )
 
     def forward(self, source: Tensor, lengths: Tensor, target: Tensor) -> tuple[Prediction, None]:
-        """source (B, S) of which `lengths` (B,) are real, target (B, T): what comes after each word of the target."""
+        """source (B, S) of which `lengths` (B,) are real, target (B, T): the prediction after each target word."""
         rows = len(source)
-        if not rows:  # a rank without rows: one that does not count, so that the weights take part all the same
+        if not rows:  # a rank without rows runs a dummy row, so that all parameters take part
             source, lengths, target = source.new_zeros(1, 1), lengths.new_ones(1), target.new_zeros(1, 1)
-        memory, across = self.encoder(source, lengths), Padding(lengths)
-        x = self.embedded(target)
+        memory, padding = self.encoder(source, lengths), Padding(lengths)
+        x = self.embedding(target)
         for block in self.decoder:
-            x = block(x, memory, mask=Causal(), memory_mask=across)
-        vectors = self.last(x)[:rows]
-        if self.negatives and self.training:
-            # what comes after a word of a target is another one of them, or its end
-            surely = nn.functional.pad(target.flatten(), (0, 1), value=self.end)
-            return self.output.among(vectors, surely, self.negatives), None
+            x = block(x, memory, mask=Causal(), memory_mask=padding)
+        vectors = self.final_norm(x)[:rows]
+        if self.num_sampled and self.training:
+            # the next word is another word of the targets, or eos
+            targets = nn.functional.pad(target.flatten(), (0, 1), value=self.eos)
+            return self.output.sampled(vectors, targets, self.num_sampled), None
         return Logits(self.output(vectors)), None
 
-    def start(self, inputs: Tensor, lengths: Tensor) -> Written:
-        """The state before the first word, of sources (B, S): they are read, and every block has its keys of them."""
+    def start(self, inputs: Tensor, lengths: Tensor) -> TransformerState:
+        """The state before the first word: sources (B, S) are encoded, and every block caches their keys and values."""
         memory = self.encoder(inputs, lengths)
-        caches = tuple((Cache(), _of_memory(block, memory)) for block in self.decoder)
-        return Written(memory, lengths, torch.arange(len(inputs), device=inputs.device), caches)
+        caches = tuple((KVCache(), _memory_cache(block, memory)) for block in self.decoder)
+        return TransformerState(memory, lengths, torch.arange(len(inputs), device=inputs.device), caches)
 
-    def step(self, state: Written, tokens: Tensor) -> tuple[Tensor, Tensor, Written]:
-        """After these words (B,): ln p of the next (B, V), the attention to the source (B, S), and the state to go on
-        from, which owns the caches now."""
-        heard: list[Tensor] = []
+    def step(self, state: TransformerState, tokens: Tensor) -> tuple[Tensor, Tensor, TransformerState]:
+        """After these words (B,): ln p of the next (B, V), the attention to the source (B, S), and the new state, which
+        owns the caches now."""
+        alignment: list[Tensor] = []
 
-        def hear(place: str, got: Attended) -> None:
+        def on_attention(place: str, got: Attended) -> None:
             assert got.weights is not None
-            heard.append(got.weights.mean(1).squeeze(1))
+            alignment.append(got.weights.mean(1).squeeze(1))
 
-        across = Padding(state.lengths)
-        x = self.embedded(tokens.unsqueeze(1), state.length)
-        with listening(Listener({self._looking.tap: "looks"}, Observe(weights=True), hear)):
+        padding = Padding(state.lengths)
+        x = self.embedding(tokens.unsqueeze(1), state.length)
+        with listen(TapListener({self._alignment_attention.tap: "alignment"}, Observe(weights=True), on_attention)):
             for block, caches in zip(self.decoder, state.caches, strict=True):
-                x = block(x, state.memory, mask=Causal(), memory_mask=across, caches=caches)
-        return Logits(self.output(self.last(x).squeeze(1))).log_probs(), heard[0], state
+                x = block(x, state.memory, mask=Causal(), memory_mask=padding, caches=caches)
+        return Logits(self.output(self.final_norm(x).squeeze(1))).log_probs(), alignment[0], state
 
-    def reorder(self, state: Written, rows: Tensor) -> Written:
+    def reorder(self, state: TransformerState, rows: Tensor) -> TransformerState:
         return state.rows(rows)
 
     @property
-    def _looking(self) -> MultiHead:
-        """Whose attention to the source is told."""
-        block = self.decoder[self.looks]
+    def _alignment_attention(self) -> MultiHead:
+        """The cross-attention whose weights a step reports."""
+        block = self.decoder[self.alignment_layer]
         assert isinstance(block, DecoderBlock)
         return block.cross
 
 
-class Size(NamedTuple):
-    """How large a Transformer is: `layers` that read and as many that write, `hidden` of the feed-forward ones."""
+class TransformerSize(NamedTuple):
+    """The size of a Transformer: `layers` of the encoder and as many of the decoder."""
 
     layers: int
     width: int
     heads: int
-    hidden: int
+    feedforward_dim: int
 
 
-BASE, BIG = Size(6, 512, 8, 2048), Size(6, 1024, 16, 4096)  # Vaswani et al. 2017, table 3
-PUBLISHED = Style(dropout=0.1)
+BASE, BIG = TransformerSize(6, 512, 8, 2048), TransformerSize(6, 1024, 16, 4096)  # Vaswani et al. 2017, table 3
+VASWANI_2017 = BlockConfig(dropout=0.1)
 
 
 def build_transformer(
     vocabulary: int | tuple[int, int],
-    size: Size = BASE,
-    style: Style = PUBLISHED,
+    size: TransformerSize = BASE,
+    block: BlockConfig = VASWANI_2017,
     positions: Positions | Sequence[Positions] | None = None,
     *,
-    gain: float = 1.0,
+    embedding_lr_scale: float = 1.0,
     project: nn.Module | None = None,
-    looks: int = -1,
-    negatives: int = 0,
-    end: int | None = None,
+    alignment_layer: int = -1,
+    num_sampled: int = 0,
+    eos: int | None = None,
 ) -> Transformer:
-    """A fresh one: one vocabulary for source, target and output, or (source, target), the latter the output's too.
+    """A Transformer with fresh weights; `vocabulary`: one size for both sides, or (source, target).
 
-    build_transformer(37_000)                                                         # Transformer-base
-    build_transformer(8000, Size(3, 256, 4, 700), replace(MODERN, key_heads=2), Rotary(256 // 4))   # a modern one
+    build_transformer(37_000)                                                                     # Transformer-base
+    build_transformer(8000, TransformerSize(3, 256, 4, 700), replace(LLAMA, key_heads=2), Rotary(256 // 4))   # modern
 
-    `positions`: sinusoidal ones by default. Rotary ones tell places within a side alone; (Sinusoidal(256), Rotary(64))
-    tells them across too, which finds out sooner where to look. `gain`: words are kept so many times smaller and
-    multiplied by it where they are read and said; it changes nothing but how fast they learn beside the matrices, which
-    matters where half of them come up a few times only. `project`: what comes before the softmax, see there.
+    `positions`: sinusoidal by default. Rotary ones give cross-attention no positions; (Sinusoidal(256), Rotary(64))
+    does, and learns alignments sooner. `embedding_lr_scale`: embeddings are stored so many times smaller and multiplied
+    by it where they are used, which changes nothing but their learning rate relative to the matrices; it helps where
+    half of the words are rare. `project`: the projection before the softmax, see OutputProjection.
     """
     layers, width, heads, hidden = size
     given = (Sinusoidal(width),) if positions is None else positions
@@ -184,35 +191,45 @@ def build_transformer(
     rotary = next((one for one in kinds if isinstance(one, Rotary)), None)
     added = next((one for one in kinds if not isinstance(one, Rotary)), None)
 
-    def embedded(words: int) -> Embedded:
-        made = Embedded(words, width, added, scale=gain * width**0.5, dropout=style.dropout)
-        nn.init.normal_(made.tokens.weight, std=1 / made.scale)  # what is read has numbers of size 1
+    def embedding(words: int) -> InputEmbedding:
+        made = InputEmbedding(words, width, added, scale=embedding_lr_scale * width**0.5, dropout=block.dropout)
+        nn.init.normal_(made.tokens.weight, std=1 / made.scale)  # inputs have unit variance
         return made
 
     source, target = vocabulary if isinstance(vocabulary, tuple) else (vocabulary, None)
-    read = embedded(source)
-    written = read if target is None else embedded(target)
-    encoder = Encoder(read, readers(layers, width, heads, hidden, style, rotary), style.last(width))
-    blocks = writers(layers, width, heads, hidden, style, rotary)
+    source_embedding = embedding(source)
+    target_embedding = source_embedding if target is None else embedding(target)
+    stack = encoder_blocks(layers, width, heads, hidden, block, rotary)
+    encoder = Encoder(source_embedding, stack, block.final_norm(width))
+    blocks = decoder_blocks(layers, width, heads, hidden, block, rotary)
     for half in (encoder.blocks, blocks):
-        _begin(half)
-    output = Softmax(width, target or source, written.tokens, gain, project)
-    return Transformer(encoder, written, blocks, style.last(width), output, looks=looks, negatives=negatives, end=end)
+        _init_blocks(half)
+    output = OutputProjection(width, target or source, target_embedding.tokens, embedding_lr_scale, project)
+    return Transformer(
+        encoder,
+        target_embedding,
+        blocks,
+        block.final_norm(width),
+        output,
+        alignment_layer=alignment_layer,
+        num_sampled=num_sampled,
+        eos=eos,
+    )
 
 
-def _begin(blocks: nn.ModuleList) -> None:
-    """Glorot's numbers for all matrices, and queries begin as keys: what is alike, such as two places equally far from
-    the beginning, then looks at each other from the start, and where to look is found in fewer steps."""
+def _init_blocks(blocks: nn.ModuleList) -> None:
+    """Glorot (Xavier) initialisation, and query projections equal to key projections: similar vectors, such as equal
+    positions of source and target, then attend to each other from the start, and alignments are learned sooner."""
     for module in blocks.modules():
         if isinstance(module, MultiHead):
-            _alike(module.project)
-            _fresh(module.out)
-        elif isinstance(module, FeedForward | Gated):
+            _init_queries_as_keys(module.project)
+            _init_linear(module.out)
+        elif isinstance(module, FeedForward | SwiGLU):
             for matrix in module.children():
-                _fresh(matrix)
+                _init_linear(matrix)
 
 
-def _fresh(matrix: nn.Module) -> None:
+def _init_linear(matrix: nn.Module) -> None:
     if isinstance(matrix, nn.Linear):
         nn.init.xavier_uniform_(matrix.weight)
         if matrix.bias is not None:
@@ -220,27 +237,27 @@ def _fresh(matrix: nn.Module) -> None:
 
 
 @torch.no_grad()
-def _alike(project: Projections) -> None:
-    """Give queries the matrix of the keys that they look at."""
-    if isinstance(project, Fused):
+def _init_queries_as_keys(project: Projections) -> None:
+    """Initialise the query projection with the key projection."""
+    if isinstance(project, FusedQKV):
         sizes = [heads * project.width for heads in (project.heads, project.key_heads, project.key_heads)]
         queries, keys, _ = project.joint.weight.split(sizes)
     else:
-        assert isinstance(project, Separate)
+        assert isinstance(project, SeparateQKV)
         queries, keys = project.query.weight, project.key.weight
     group = project.heads // project.key_heads
     queries.copy_(keys.unflatten(0, (project.key_heads, -1)).repeat_interleave(group, 0).flatten(0, 1))
 
 
-def _of_memory(block: nn.Module, memory: Tensor) -> Cache:
-    """The keys and values that a block will look at, filled once."""
+def _memory_cache(block: nn.Module, memory: Tensor) -> KVCache:
+    """A KV cache of the encoder's states for the cross-attention of a block, filled once."""
     assert isinstance(block, DecoderBlock)
-    cache = Cache()
+    cache = KVCache()
     cache.extend(*block.cross.project.keys_values(memory))
     return cache
 
 
-def _moved(cache: Cache, rows: Tensor) -> Cache:
-    own = copy(cache)
-    own.reorder(rows)
-    return own
+def _reordered(cache: KVCache, rows: Tensor) -> KVCache:
+    reordered = copy(cache)
+    reordered.reorder(rows)
+    return reordered

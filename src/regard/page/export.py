@@ -1,4 +1,4 @@
-"""A record as files for other programs: a still picture, JSON, or NumPy's npz."""
+"""Export of a record: a picture (SVG, PNG), JSON, or NumPy arrays (.npz)."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ import torch
 from torch import Tensor
 
 from regard.errors import RecordError
-from regard.files import write_whole
-from regard.inspection import SETTINGS, Place, Record, draw_map
+from regard.files import write_atomic
+from regard.inspection import MATPLOTLIB_SETTINGS, PlaceRecord, Record, draw_map
 
-LABELLED = 60  # tokens, up to which a map has a word at every row and column
-DOTS = 512  # rows and columns of a map that is drawn without words
-WHOLE = 2**22  # weights that a file holds whole; of longer texts it has the statistics, and says so
+MAX_LABELLED = 60  # tokens a side, up to which rows and columns are labelled
+MAX_DRAWN = 512  # tokens a side, beyond which means are drawn
+MAX_WEIGHTS = 2**22  # of all maps in one file; beyond them it has statistics only
 
 
-def draw(record: Record, path: Path, place: str | None = None, head: int | None = None) -> Path:
-    """The map of a place, of one head or the mean over those that were kept; without a place, what the text is about:
-    a translation's last look across, or every head."""
-    across = [one for one in record.places if one.kind == "cross"]
-    if place is None and head is None and not across:
-        return _all_heads(record, path)
-    chosen = record.place(place) if place is not None else (across or record.places)[-1]
-    matrix, shown = _map(chosen, head)
+def save_figure(record: Record, path: Path, place: str | None = None, head: int | None = None) -> Path:
+    """Draw the map of a place, of one head or the mean over the stored heads. The default place is the last one with
+    cross-attention; a model without draws a grid of all heads."""
+    cross = [one for one in record.places if one.kind == "cross"]
+    if place is None and head is None and not cross:
+        return _draw_all_heads(record, path)
+    chosen = record.place(place) if place is not None else (cross or record.places)[-1]
+    matrix, shown = _matrix(chosen, head)
     title = f"{chosen.name}, {shown}"
-    if max(chosen.T, chosen.S) <= LABELLED:
-        rows, columns = record.sides[chosen.queries].tokens, record.sides[chosen.keys].tokens
-        return draw_map(matrix, [_plain(one) for one in columns], [_plain(one) for one in rows], path, title=title)
-    return _unlabelled(matrix, path, title)
+    if max(chosen.T, chosen.S) <= MAX_LABELLED:
+        rows, columns = record.axes[chosen.queries].tokens, record.axes[chosen.keys].tokens
+        return draw_map(
+            matrix, [_printable(one) for one in columns], [_printable(one) for one in rows], path, title=title
+        )
+    return _draw_unlabelled(matrix, path, title)
 
 
-def _map(place: Place, head: int | None) -> tuple[Tensor, str]:
-    """The weights (T, S), or their means where there are too many to draw."""
-    if place.kept is None:
+def _matrix(place: PlaceRecord, head: int | None) -> tuple[Tensor, str]:
+    """The weights (T, S), or the thumbnail where there are too many to draw."""
+    if place.stored is None:
         if place.statistics.thumbnail is None:
-            raise RecordError(
-                f"a picture of {place.name}", "a place that kept its maps", where="draw", advice=place.why
-            )
+            raise RecordError(f"{place.name} has neither maps nor a thumbnail", where="save", advice=place.why)
         small = place.statistics.thumbnail
         return (small.mean(0), "all heads") if head is None else (small[head], f"head {head}")
-    heads = place.kept.heads if head is None else (head,)
+    heads = place.stored.heads if head is None else (head,)
     shown = f"mean of {len(heads)} heads" if len(heads) > 1 else f"head {heads[0]}"
-    if max(place.T, place.S) <= DOTS:
+    if max(place.T, place.S) <= MAX_DRAWN:
         return torch.stack([place.tile(one) for one in heads]).mean(0), shown
     assert place.statistics.thumbnail is not None, "one call, or few tokens"
     return place.statistics.thumbnail[list(heads)].mean(0), shown
 
 
-def _unlabelled(matrix: Tensor, path: Path, title: str) -> Path:
+def _draw_unlabelled(matrix: Tensor, path: Path, title: str) -> Path:
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(SETTINGS):
+    with matplotlib.rc_context(MATPLOTLIB_SETTINGS):
         figure = Figure(figsize=(7, 7 * matrix.size(0) / matrix.size(1) + 0.5), layout="constrained")
         axes = figure.subplots()
         axes.imshow(matrix.sqrt().numpy(), cmap="Blues", interpolation="nearest", aspect="auto")
@@ -67,16 +67,16 @@ def _unlabelled(matrix: Tensor, path: Path, title: str) -> Path:
     return path
 
 
-def _all_heads(record: Record, path: Path) -> Path:
-    """A row for each place, a column for each head; brighter maps are brought up, since a square root is drawn."""
+def _draw_all_heads(record: Record, path: Path) -> Path:
+    """A grid of thumbnails, a row for each place and a column for each head, on a square-root scale."""
     import matplotlib
     from matplotlib.figure import Figure
 
     places = [place for place in record.places if place.statistics.thumbnail is not None]
     if not places:
-        raise RecordError("a record without thumbnails", "one with some", where="draw")
+        raise RecordError("This record has no thumbnails to draw", where="save")
     columns = max(place.heads for place in places)
-    with matplotlib.rc_context(SETTINGS):
+    with matplotlib.rc_context(MATPLOTLIB_SETTINGS):
         figure = Figure(figsize=(1.6 + 1.1 * columns, 0.6 + 1.15 * len(places)), layout="constrained")
         grid: Any = figure.subplots(len(places), columns, squeeze=False)
         for row, place in zip(grid, places, strict=True):
@@ -96,54 +96,57 @@ def _save(figure: Any, path: Path) -> None:
     figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=150)
 
 
-def _plain(token: str) -> str:
-    """A token as a label: no signs that matplotlib reads as formulas or that have no shape."""
+def _printable(token: str) -> str:
+    """A token as a label: without unprintable characters, and with $ escaped for matplotlib."""
     shown = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in token).replace("$", r"\$")
     return shown if len(shown) <= 24 else f"{shown[:23]}…"
 
 
 def save_json(record: Record, path: Path) -> None:
-    """Sides, steps, and for each place its statistics and, of each head, the weights rounded to 4 places."""
-    whole = _fits(record)
-    told = record.told()
-    places = [{**about, **_numbers(place, whole)} for about, place in zip(told["places"], record.places, strict=True)]
-    told |= {"places": places, "whole": whole}
+    """Write sides, steps, and for each place its statistics and the weights of each head, rounded to 4 decimals."""
+    with_weights = _weights_fit(record)
+    data = record.to_dict()
+    places = [
+        {**about, **_place_numbers(place, with_weights)}
+        for about, place in zip(data["places"], record.places, strict=True)
+    ]
+    data |= {"places": places, "weights_included": with_weights}
     if record.measures:
-        told["measures"] = [one.described() | {"values": one.values.tolist()} for one in record.measures]
-    write_whole(path, json.dumps(told, ensure_ascii=False).encode())
+        data["measures"] = [one.header() | {"values": one.values.tolist()} for one in record.measures]
+    write_atomic(path, json.dumps(data, ensure_ascii=False).encode())
 
 
 def save_arrays(record: Record, path: Path) -> None:
-    """The tensors of the record by their names, the rest of it as JSON in "record", "N.weights" of each place, and the
-    values of its measures as "measures.N"."""
+    """Write the tensors of the record by name, the rest as JSON in "record", the weights of place N as "N.weights", and
+    the values of measure N as "measures.N"."""
     arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in record.tensors().items()}
-    arrays["record"] = np.frombuffer(json.dumps(record.told(), ensure_ascii=False).encode(), dtype=np.uint8)
-    if _fits(record):
+    arrays["record"] = np.frombuffer(json.dumps(record.to_dict(), ensure_ascii=False).encode(), dtype=np.uint8)
+    if _weights_fit(record):
         for number, place in enumerate(record.places):
-            if place.kept is not None:
-                arrays[f"{number}.weights"] = np.stack([place.tile(head).numpy() for head in place.kept.heads])
+            if place.stored is not None:
+                arrays[f"{number}.weights"] = np.stack([place.tile(head).numpy() for head in place.stored.heads])
     file = io.BytesIO()
     arrays |= {f"measures.{number}": one.values for number, one in enumerate(record.measures)}
     np.savez_compressed(file, **arrays)
-    write_whole(path, file.getvalue())
+    write_atomic(path, file.getvalue())
 
 
-def _fits(record: Record) -> bool:
-    return sum(place.heads * place.T * place.S for place in record.places) <= WHOLE
+def _weights_fit(record: Record) -> bool:
+    return sum(place.heads * place.T * place.S for place in record.places) <= MAX_WEIGHTS
 
 
-def _numbers(place: Place, whole: bool) -> dict[str, Any]:
-    seen = place.statistics
+def _place_numbers(place: PlaceRecord, with_weights: bool) -> dict[str, Any]:
+    statistics = place.statistics
     found: dict[str, Any] = {
-        "entropy": _rounded(seen.entropy),
-        "received": _rounded(seen.received),
-        "top": {"weights": _rounded(seen.top_values), "keys": seen.top_indices.tolist()},
+        "entropy": _rounded(statistics.entropy),
+        "received": _rounded(statistics.received),
+        "top": {"weights": _rounded(statistics.top_values), "keys": statistics.top_indices.tolist()},
     }
-    if whole and place.kept is not None:
-        found["weights"] = {str(head): _rounded(place.tile(head)) for head in place.kept.heads}
+    if with_weights and place.stored is not None:
+        found["weights"] = {str(head): _rounded(place.tile(head)) for head in place.stored.heads}
     return found
 
 
 def _rounded(tensor: Any) -> Any:
-    """Nested lists, 4 places behind the point."""
+    """As nested lists, with 4 decimals."""
     return np.round(tensor.double().numpy(), 4).tolist()

@@ -1,5 +1,4 @@
-"""The page of a record as one HTML file that needs no network, with style, script and numbers inside; and a gallery of
-such pages."""
+"""The page of a record as one offline HTML file, with style, script and payload inside; and a gallery of such pages."""
 
 from __future__ import annotations
 
@@ -14,15 +13,15 @@ from pathlib import Path
 
 from regard import html
 from regard.errors import RecordError
-from regard.files import write_whole
+from regard.files import write_atomic
 from regard.inspection import Record
-from regard.page.payload import payload
+from regard.page.payload import pack_payload
 
-MOST = 256_000_000  # bytes of a payload; a browser that unfolds more than this may run out of memory
+MAX_PAYLOAD = 256_000_000  # bytes; a larger payload may exceed the memory of a browser
 
 HEAD = '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
-ROOT = """<div id="regard-root" class="regard"><p class="note">Opening the record …</p></div>
-<noscript>This page computes what it shows in the browser, so it needs JavaScript.</noscript>
+ROOT = """<div id="regard-root" class="regard"><p class="note">Loading the record …</p></div>
+<noscript>This page computes attention maps in the browser and needs JavaScript.</noscript>
 """
 GALLERY_STYLE = f"""{html.BASE_STYLE}
 h2 {{ margin-top: 2.5rem; font-size: 1.1rem }}
@@ -31,7 +30,7 @@ li {{ border-top: 1px solid var(--line); padding: 1rem 0; overflow-wrap: anywher
 p {{ margin: .2rem 0; unicode-bidi: isolate }}
 """
 
-# the page's modules, of which a bundle makes one script
+# bundling of the page's ES modules into one script
 IMPORT = re.compile(r'^import\s+\{[^}]*\}\s+from\s+"\./([a-z0-9_]+\.js)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async function|function|class|const|let)\b)", re.MULTILINE)
 DECLARED = re.compile(
@@ -39,21 +38,21 @@ DECLARED = re.compile(
 )
 
 
-def page(record: Record, title: str | None = None, most: int = MOST) -> str:
+def render_record(record: Record, title: str | None = None, max_bytes: int = MAX_PAYLOAD) -> str:
     """The HTML file as text."""
-    content = payload(record)
-    if len(content) > most:
+    content = pack_payload(record)
+    if len(content) > max_bytes:
         raise RecordError(
             f"a record of {len(content):,} bytes",
-            f"at most {most:,} for one file",
+            f"at most {max_bytes:,} for one file",
             where="page",
-            advice="Choose fewer heads or places, or use `regard serve`, which sends the page only what it shows.",
+            advice="Store fewer heads or places, or use `regard serve`, which sends the page only what it shows.",
         )
-    return html.page(
-        title if title is not None else named(record),
-        ROOT + html.data_block("regard-payload", content),
-        style=static("page.css"),
-        script=bundle(),
+    return html.render_page(
+        title if title is not None else page_title(record),
+        ROOT + html.embed_bytes("regard-payload", content),
+        style=read_static("page.css"),
+        script=bundle_modules(),
         script_type="module",
         images="data: blob:",
         head=HEAD,
@@ -61,54 +60,57 @@ def page(record: Record, title: str | None = None, most: int = MOST) -> str:
     )
 
 
-def served_page() -> str:
-    """The same page for the server, which gives out its style, its modules and its records one by one."""
+def render_served_page() -> str:
+    """The page for the server, which serves style, modules and records one by one."""
     head = f'{HEAD}<link rel="stylesheet" href="static/page.css">'
     script = '<script type="module" src="static/main.js"></script>'
-    return html.shell("regard", ROOT + script, head=head, body_class="regard-page")
+    return html.render_shell("regard", ROOT + script, head=head, body_class="regard-page")
 
 
 def save_page(record: Record, path: str | os.PathLike[str], title: str | None = None) -> None:
-    """Write the page, whole or not at all."""
-    write_whole(Path(path), page(record, title).encode("utf-8"))
+    """Write the page atomically."""
+    write_atomic(Path(path), render_record(record, title).encode("utf-8"))
 
 
-def named(record: Record) -> str:
-    """A title: the model, and how the text begins."""
-    text = record.sides[0].text if record.sides else ""
-    begins = " ".join(text.split())[:60]
-    parts = (str(record.facts.get("model", "regard")), "".join(sign for sign in begins if sign.isprintable()))
+def page_title(record: Record) -> str:
+    """The model and the beginning of the text."""
+    text = record.axes[0].text if record.axes else ""
+    start = " ".join(text.split())[:60]
+    parts = (
+        str(record.facts.get("model", "regard")),
+        "".join(character for character in start if character.isprintable()),
+    )
     return ": ".join(part for part in parts if part)
 
 
 @cache
-def static(name: str) -> str:
-    """A file of the page."""
+def read_static(name: str) -> str:
+    """The text of a file of the page."""
     return files("regard.page").joinpath("static", name).read_text(encoding="utf-8")
 
 
-def bundle(entry: str = "main.js") -> str:
-    """One script that does what the module `entry` does; `export default` of the entry stays."""
-    sources = {name: static(name) for name in reached(entry)}
-    return "\n".join(EXPORT.sub("", IMPORT.sub("", sources[name])) for name in order(sources, entry))
+def bundle_modules(entry: str = "main.js") -> str:
+    """One script from the module `entry` and all its imports; an `export default` of the entry stays."""
+    sources = {name: read_static(name) for name in reachable_modules(entry)}
+    return "\n".join(EXPORT.sub("", IMPORT.sub("", sources[name])) for name in import_order(sources, entry))
 
 
-def reached(entry: str) -> list[str]:
-    """The module and all that it needs."""
+def reachable_modules(entry: str) -> list[str]:
+    """The module and all that it imports, directly or not."""
     found, waiting = {entry}, [entry]
     while waiting:
-        new = set(IMPORT.findall(static(waiting.pop()))) - found
+        new = set(IMPORT.findall(read_static(waiting.pop()))) - found
         found |= new
         waiting += sorted(new)
     return sorted(found)
 
 
-def order(sources: Mapping[str, str], entry: str) -> list[str]:
-    """Names of modules, each after those that it imports; a circle is an error of whoever wrote it."""
+def import_order(sources: Mapping[str, str], entry: str) -> list[str]:
+    """Module names in topological order: each after those that it imports."""
     done: list[str] = []
 
     def visit(name: str, above: tuple[str, ...]) -> Iterator[str]:
-        assert name not in above, f"a circle of imports: {' -> '.join((*above, name))}"
+        assert name not in above, f"circular imports: {' -> '.join((*above, name))}"
         for needed in IMPORT.findall(sources[name]):
             if needed not in done:
                 yield from visit(needed, (*above, name))
@@ -118,33 +120,33 @@ def order(sources: Mapping[str, str], entry: str) -> list[str]:
     return list(visit(entry, ()))
 
 
-def declared(source: str) -> list[str]:
-    """The names that a module declares at its top level."""
+def declared_names(source: str) -> list[str]:
+    """The names that a module declares at top level."""
     return DECLARED.findall(source)
 
 
 @dataclass(frozen=True)
-class Exhibit:
-    """A record, and the lines that stand beside it: the first is what one clicks on."""
+class GalleryItem:
+    """A record of a gallery, and its lines of text: the first is the link."""
 
     record: Record
     lines: Sequence[str]
 
 
-def save_gallery(groups: Sequence[tuple[str, Sequence[Exhibit]]], folder: Path, title: str) -> Path:
-    """Write the pages and the contents that lead to them, each group under its name; returns the contents page."""
+def save_gallery(groups: Sequence[tuple[str, Sequence[GalleryItem]]], folder: Path, title: str) -> Path:
+    """Write the pages and an index of them, each group under its name; returns the path of the index."""
     folder.mkdir(parents=True, exist_ok=True)
     parts, number = [], 0
-    for name, exhibits in groups:
+    for name, group in groups:
         items = []
-        for exhibit in exhibits:
+        for item in group:
             number += 1
-            save_page(exhibit.record, folder / f"{number}.html")
-            first, *more = exhibit.lines
+            save_page(item.record, folder / f"{number}.html")
+            first, *more = item.lines
             shown = "".join(f'<p dir="auto" class="faint">{escape(line)}</p>' for line in more)
             items.append(f'<li><p dir="auto"><a href="{number}.html">{escape(first)}</a></p>{shown}</li>')
         parts.append(f"<h2>{escape(name)}</h2><ol>{''.join(items)}</ol>")
     path = folder / "index.html"
     body = f"<h1>{escape(title)}</h1>{''.join(parts)}"
-    write_whole(path, html.page(title, body, style=GALLERY_STYLE).encode())
+    write_atomic(path, html.render_page(title, body, style=GALLERY_STYLE).encode())
     return path

@@ -1,4 +1,4 @@
-"""What one looks at: `regard.look(model, "text")`, which shows itself in a notebook and saves itself as a file.
+"""`regard.look(model, "text")`: a view of attention that displays itself in notebooks and saves itself to files.
 
 view = regard.look("runs/bert", "Even though she did not win the award , she was satisfied .")
 view.save("page.html")          # or .svg, .png, .json, .npz, and .regard for the record itself
@@ -24,24 +24,24 @@ from regard.inspection import (
     Record,
     RecordSpec,
     Rerun,
+    all_head_statistics,
     collect,
-    every_head,
     expect_measures,
+    find_head_labels,
     measure,
-    noted,
-    notes_of,
-    pooled,
+    pool_map_to_words,
+    with_head_labels,
 )
 from regard.inspection.atlas import Atlas
-from regard.page.payload import payload
-from regard.page.render import bundle, page, save_page, static
+from regard.page.payload import pack_payload
+from regard.page.render import bundle_modules, read_static, render_record, save_page
 
-ENDINGS = (".html", ".svg", ".png", ".json", ".npz", ".regard")
+SUFFIXES = (".html", ".svg", ".png", ".json", ".npz", ".regard")
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A record with ways to see it; `rerun`: its model, for the measures that run it again."""
+    """A record of attention to display, save or measure; `rerun` runs its model again, for measures that need it."""
 
     record: Record
     rerun: Rerun | None = None
@@ -55,25 +55,25 @@ class View:
         >>> view.measure("rollout")[0].values         # doctest: +SKIP
         """
         found = [one for one in self.record.measures if one.name == name] or measure(name, self.record, self.rerun)
-        return [pooled(one, self.record.sides) for one in found] if words else found
+        return [pool_map_to_words(one, self.record.axes) for one in found] if words else found
 
     def statistics(self, place: str) -> list[HeadStatistics]:
         """Every head of a place in a few numbers: entropy, mean distance, shares on the first token and neighbours."""
-        return every_head(self.record.place(place))
+        return all_head_statistics(self.record.place(place))
 
     def save(self, path: str | os.PathLike[str], *, place: str | None = None, head: int | None = None) -> Path:
-        """Write a file; its ending says what it is.
+        """Write a file: .html, .svg, .png, .json, .npz or .regard.
 
-        `place` and `head`: what a picture shows; by default one map for each head of every place, or for a translation
-        the last place that looks across, the mean of its heads.
+        `place` and `head`: the map that a picture shows; by default thumbnails of all heads, or with cross-attention
+        the last such place, the mean of its heads.
         """
         from regard.page import export
 
-        path = expect_ending(Path(path))
+        path = expect_suffix(Path(path))
         writers: dict[str, Callable[[Path], object]] = {
             ".html": lambda path: save_page(self.record, path),
-            ".svg": lambda path: export.draw(self.record, path, place, head),
-            ".png": lambda path: export.draw(self.record, path, place, head),
+            ".svg": lambda path: export.save_figure(self.record, path, place, head),
+            ".png": lambda path: export.save_figure(self.record, path, place, head),
             ".json": lambda path: export.save_json(self.record, path),
             ".npz": lambda path: export.save_arrays(self.record, path),
             ".regard": self.record.save,
@@ -82,27 +82,28 @@ class View:
         return path
 
     def widget(self) -> Any:
-        """A live view for notebooks, of anywidget."""
-
+        """A live notebook widget (needs anywidget)."""
         return AttentionWidget(self.record)
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own, which may run its script and nothing else."""
-        inside = escape(page(self.record), quote=True)
+        """The page in a sandboxed frame."""
+        inside = escape(render_record(self.record), quote=True)
         frame = 'sandbox="allow-scripts allow-downloads" style="width: 100%; height: 680px; border: 0"'
         return f'<iframe title="attention" {frame} srcdoc="{inside}"></iframe>'
 
     def __repr__(self) -> str:
-        text = " ".join(self.record.sides[0].text.split())
-        return f"View({text[:60]!r}, {len(self.record.places)} places)"
+        text = " ".join(self.record.axes[0].text.split())
+        shown = text if len(text) <= 60 else f"{text[:59]}…"
+        heads = sum(place.heads for place in self.record.places)
+        return f"View({shown!r}, {len(self.record.axes[0])} tokens, {len(self.record.places)} places, {heads} heads)"
 
 
-def expect_ending(path: Path) -> Path:
-    """The same path, if its ending is one that a view can be saved with, and its folder is there."""
-    if path.suffix not in ENDINGS:
-        raise unknown(path.suffix or path.name, ENDINGS, kind="an ending", where="save")
+def expect_suffix(path: Path) -> Path:
+    """The same path, if a view can be saved there: a known suffix, an existing folder."""
+    if path.suffix not in SUFFIXES:
+        raise unknown(path.suffix or path.name, SUFFIXES, kind="file suffix", where="save")
     if not path.parent.is_dir():
-        raise SettingError(f"{path}", f"a folder that is there; {path.parent} is not", where="save")
+        raise SettingError(f"Cannot write {path}: there is no folder {path.parent}", where="save")
     return path
 
 
@@ -114,49 +115,50 @@ def look(
     tokenizer: Any = None,
     places: str | Sequence[str] = "*",
     heads: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
-    writes: int = 0,
+    max_new_tokens: int = 0,
     gradient: bool = False,
     atlas: Atlas | str | os.PathLike[str] | None = None,
     measures: Sequence[str] = (),
 ) -> View:
-    """What a model attends to in a text: of this library, of transformers, or any that calls torch's attention.
+    """The attention to a text, of a model of this library, of transformers, or any that calls torch's attention.
 
-    `model`: itself, or the folder of a run or checkpoint. `text2`: a second text, or the translation to be read instead
-    of one that the model writes. `places`, `heads`: what the maps are kept of, for long texts in large models; heads=()
-    keeps statistics alone. `writes`: how many tokens a language model adds. `gradient`: keep how each weight matters to
-    ln p of what the model says. `atlas`: the names of the heads, an Atlas or a
-    file of one; atlas.json and audit.json in the folder of the model are found by themselves.
-    `measures`: attribution maps, by name, to be stored and saved with the record, as `View.measure` gives them.
+    model            a model, or the folder of a run or checkpoint
+    text2            a second text, or a translation, instead of the one that the model generates
+    places, heads    whose maps to store, for long texts and large models; heads=() stores statistics only
+    max_new_tokens   tokens that a language model generates
+    gradient         also store the gradient of the output with respect to each attention weight
+    atlas            labels of the heads: an Atlas or its file; by default atlas.json in the folder of the model
+    measures         attribution maps to store, by name, as `View.measure` gives them
     """
-    found = adapter(model, tokenizer, writes)
+    found = adapter(model, tokenizer, max_new_tokens)
     expect_measures(measures)
-    notes = notes_of(found, atlas)
+    notes = find_head_labels(found, atlas)
     spec = RecordSpec(places, heads, gradient)
-    record = noted(collect(found, text, text2, spec=spec), notes)
-    view = View(record, None if writes else _rerun(found, text, text2, record))
+    record = with_head_labels(collect(found, text, text2, spec=spec), notes)
+    view = View(record, None if max_new_tokens else _make_rerun(found, text, text2, record))
     if not measures:
         return view
     return replace(view, record=replace(record, measures=tuple(one for name in measures for one in view.measure(name))))
 
 
-def _rerun(found: ModelAdapter, text: Any, text2: str | None, record: Record) -> Rerun:
-    """One run of the model over a text, and over what it wrote when it was looked at."""
-    written = [step.token for step in record.steps] if found.kind == "translates" else None
+def _make_rerun(found: ModelAdapter, text: Any, text2: str | None, record: Record) -> Rerun:
+    """Runs the model again on a text, and on the translation that it generated."""
+    generated = [step.token for step in record.steps] if found.kind == "translates" else None
 
     def target() -> Tensor | None:
-        said: list[Tensor | None] = []
-        collect(found, text, text2, prefix=written, spec=RecordSpec(heads=(), said=said.append))
-        return said[0]
+        targets: list[Tensor | None] = []
+        collect(found, text, text2, prefix=generated, spec=RecordSpec(heads=(), on_target=targets.append))
+        return targets[0]
 
     return Rerun(found.model, target)
 
 
 class AttentionWidget:
-    """AttentionWidget(record) makes an anywidget.AnyWidget with two traits: `payload`, what the page reads, and `hash`,
-    what it shows (as in the address of the offline page), which can be read and set from Python."""
+    """AttentionWidget(record) returns an anywidget.AnyWidget with two traits: `payload`, what the page reads, and
+    `hash`, its state (the URL fragment of the offline page), which can be read and set from Python."""
 
     def __new__(cls, record: Record) -> Any:
-        return _widget_class()(payload=payload(record))
+        return _widget_class()(payload=pack_payload(record))
 
 
 @cache
@@ -166,15 +168,12 @@ def _widget_class() -> Any:
         import traitlets
     except ImportError:
         raise RegardError(
-            "a notebook without anywidget",
-            "the package anywidget",
-            where="AttentionWidget",
-            advice="pip install 'regard[notebook]'",
+            "The package anywidget is not installed", where="AttentionWidget", advice="pip install 'regard[notebook]'"
         ) from None
 
     class Widget(anywidget.AnyWidget):
-        _esm = bundle("widget.js")
-        _css = static("page.css")
+        _esm = bundle_modules("widget.js")
+        _css = read_static("page.css")
         payload = traitlets.Bytes().tag(sync=True)
         hash = traitlets.Unicode("").tag(sync=True)
 

@@ -1,4 +1,4 @@
-"""Runs: the folder of a training, read once, with what inference needs and nothing of training.
+"""Runs: trained models on disk (recipe, tokenizers, weights), read once, for inference without the training package.
 
 run = Run.open("runs/translator")        # recipe.toml is parsed here, once
 run.tokenizer, run.labels, run.model()   # each loaded on first use
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         files_in as files_in,
         steps_in as steps_in,
     )
+    from regard.runs.renamed_settings import renamed_setting as renamed_setting
     from regard.runs.run import (
         RECIPE as RECIPE,
         VERSION as VERSION,
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
     )
     from regard.runs.weights import (
         FILE as FILE,
-        fill as fill,
+        copy_weights as copy_weights,
+        expect_same_shape as expect_same_shape,
         load_weights as load_weights,
-        same_shape as same_shape,
         save_weights as save_weights,
         weights_of as weights_of,
     )
@@ -51,7 +52,8 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "": ("toml",),
         "build": ("TARGET_TOKENIZER", "TOKENIZER", "build_model", "load_tokenizers"),
         "checkpoint": ("AVERAGE", "Checkpoint", "FORMAT", "WEIGHTS", "checkpoint_at", "files_in", "steps_in"),
+        "renamed_settings": ("renamed_setting",),
         "run": ("Provenance", "RECIPE", "Run", "VERSION", "expect_version", "is_run", "open_run", "parse_settings"),
-        "weights": ("FILE", "fill", "load_weights", "same_shape", "save_weights", "weights_of"),
+        "weights": ("FILE", "copy_weights", "load_weights", "expect_same_shape", "save_weights", "weights_of"),
     },
 )

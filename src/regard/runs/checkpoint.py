@@ -1,12 +1,12 @@
-"""Checkpoints of a training, as they are read: a folder for each, and a manifest that vouches for every byte.
+"""Reading training checkpoints: a folder for each, and a manifest with a checksum of every file.
 
     state/step-00000200/
       manifest.json                 sizes and checksums of the files below; written last
-      scalars.json                  everything that is no tensor
-      tensors/*.safetensors         what all ranks share, a file from each (torch.distributed.checkpoint)
-      ranks/0.json, 0.safetensors   what is one rank's own: random states, what a recurrent model carries
+      scalars.json                  everything that is not a tensor
+      tensors/*.safetensors         tensors of all ranks, a file from each (torch.distributed.checkpoint)
+      ranks/0.json, 0.safetensors   the state of each rank: RNG states, the carry of a recurrent model
 
-They are read with safetensors alone, so that inference needs no torch.distributed. Nothing here is ever unpickled.
+They are read with safetensors alone, so that inference needs no torch.distributed. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from regard.errors import CheckpointError
-from regard.files import Print, print_of
+from regard.files import FileDigest, digest_of
 
 FORMAT = 1
-WEIGHTS, AVERAGE = "weights.", "average."  # what the names of tensors begin with: the model's, and their moving average
+WEIGHTS, AVERAGE = "weights.", "average."  # prefixes of tensor names: the model's weights, and their moving average
 _NAME = re.compile(r"step-(\d+)")
-_OFFSETS = "DCP_SHARDING_INFO"  # where torch.distributed.checkpoint says which part of a tensor a file holds
+_OFFSETS = "DCP_SHARDING_INFO"  # metadata of torch.distributed.checkpoint: which part of a tensor a file holds
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,20 @@ class Checkpoint:
     folder: Path
     step: int
 
-    def complaint(self) -> str | None:
-        """What is wrong with it, in words; None if every byte is as it was written."""
+    def damage(self) -> str | None:
+        """What is damaged; None if every byte is as it was written."""
         try:
             manifest = json.loads((self.folder / "manifest.json").read_bytes())
             if manifest["format"] != FORMAT:
                 return f"format {manifest['format']!r} instead of {FORMAT}"
-            kept = [Print(**one) for one in manifest["files"]]
+            kept = [FileDigest(**one) for one in manifest["files"]]
             found = files_in(self.folder)
             if {one.path for one in kept} != found.keys():
-                return f"other files than its manifest lists: {_differing({one.path for one in kept}, set(found))}"
+                return (
+                    f"other files than its manifest lists: {_list_differences({one.path for one in kept}, set(found))}"
+                )
             for one in kept:
-                if found[one.path].stat().st_size != one.size or print_of(found[one.path], one.path) != one:
+                if found[one.path].stat().st_size != one.size or digest_of(found[one.path], one.path) != one:
                     return f"a damaged {one.path}"
         except OSError as error:
             return f"{Path(error.filename or '').name}: {error.strerror}"
@@ -59,13 +61,13 @@ class Checkpoint:
         return None
 
     def scalars(self) -> dict[str, Any]:
-        with _in_words(self.folder):
+        with _read_errors(self.folder):
             return dict(json.loads((self.folder / "scalars.json").read_bytes()))
 
     def tensors(self, prefix: str) -> dict[str, Tensor]:
-        """The tensors whose names begin with `prefix`, by the rest of their names; shards are joined."""
+        """The tensors whose names start with `prefix`, by the rest of their names; shards are joined."""
         shards: dict[str, list[tuple[list[int], Tensor]]] = {}
-        with _in_words(self.folder):
+        with _read_errors(self.folder):
             for path in sorted((self.folder / "tensors").glob("*.safetensors")):
                 with safe_open(path, framework="pt") as file:
                     places = json.loads((file.metadata() or {}).get(_OFFSETS, "{}"))
@@ -73,20 +75,20 @@ class Checkpoint:
                         tensor = file.get_tensor(name)
                         offsets = places.get(name, {}).get("saved_offsets", [0] * tensor.dim())
                         shards.setdefault(name.removeprefix(prefix), []).append((offsets, tensor))
-        return {name: self._joined(name, parts) for name, parts in shards.items()}
+        return {name: self._join(name, parts) for name, parts in shards.items()}
 
-    def _joined(self, name: str, parts: list[tuple[list[int], Tensor]]) -> Tensor:
-        """One tensor of its shards, each with the place of its first element."""
+    def _join(self, name: str, parts: list[tuple[list[int], Tensor]]) -> Tensor:
+        """A tensor from its shards, each with the offsets of its first element."""
         first = parts[0][1]
         shape = [max(at[dim] + part.size(dim) for at, part in parts) for dim in range(first.dim())]
         if len(parts) == 1 and shape == list(first.shape):
             return first
-        whole = torch.empty(shape, dtype=first.dtype)
-        if sum(part.numel() for _, part in parts) != whole.numel():
-            raise CheckpointError(f"only some shards of {name}", "all of them", where=f"{self.folder}")
+        tensor = torch.empty(shape, dtype=first.dtype)
+        if sum(part.numel() for _, part in parts) != tensor.numel():
+            raise CheckpointError(f"Some shards of {name} are missing", where=f"{self.folder}")
         for at, part in parts:
-            whole[tuple(slice(begin, begin + size) for begin, size in zip(at, part.shape, strict=True))] = part
-        return whole
+            tensor[tuple(slice(begin, begin + size) for begin, size in zip(at, part.shape, strict=True))] = part
+        return tensor
 
 
 def steps_in(folder: Path) -> list[int]:
@@ -98,34 +100,34 @@ def steps_in(folder: Path) -> list[int]:
 
 
 def checkpoint_at(folder: Path, step: int) -> Checkpoint:
-    """The checkpoint of a step, which may be there or not."""
+    """The checkpoint of a step, which need not exist."""
     return Checkpoint(folder / f"step-{step:08d}", step)
 
 
-def newest_whole(folder: Path) -> Checkpoint | None:
-    """The newest checkpoint in which every byte is as it was written; nothing is moved or removed."""
+def newest_intact(folder: Path) -> Checkpoint | None:
+    """The newest undamaged checkpoint; nothing is moved or removed."""
     found = (checkpoint_at(folder, step) for step in reversed(steps_in(folder)))
-    return next((one for one in found if one.complaint() is None), None)
+    return next((one for one in found if one.damage() is None), None)
 
 
 def files_in(folder: Path) -> dict[str, Path]:
-    """Every file below a folder but the manifest, by its path in it."""
+    """All files below a folder except the manifest, by relative path."""
     found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if not path.is_dir()}
     return {name: path for name, path in found.items() if name != "manifest.json"}
 
 
-def _differing(kept: set[str], found: set[str]) -> str:
-    lacks, has = sorted(kept - found), sorted(found - kept)
-    return "; ".join([*(f"no {name}" for name in lacks[:3]), *(f"a strange {name}" for name in has[:3])])
+def _list_differences(listed: set[str], found: set[str]) -> str:
+    missing, extra = sorted(listed - found), sorted(found - listed)
+    return "; ".join([*(f"no {name}" for name in missing[:3]), *(f"an unknown {name}" for name in extra[:3])])
 
 
 @contextmanager
-def _in_words(folder: Path) -> Iterator[None]:
-    """What cannot be read, as an error of ours."""
+def _read_errors(folder: Path) -> Iterator[None]:
+    """Turns errors of reading into CheckpointErrors."""
     try:
         yield
     except (OSError, ValueError, TypeError, SafetensorError) as error:
         if isinstance(error, CheckpointError):
             raise
-        said = error.strerror if isinstance(error, OSError) and error.strerror else f"{error}".partition("\n")[0]
-        raise CheckpointError(f"a checkpoint that could not be read ({said})", "one", where=f"{folder}") from error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else f"{error}".partition("\n")[0]
+        raise CheckpointError(f"Could not read the checkpoint: {reason}", where=f"{folder}") from error

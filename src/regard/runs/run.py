@@ -1,4 +1,4 @@
-"""A run: the folder of a training, read once and passed along.
+"""A run: the folder of a trained model, opened once and passed along.
 
 RUN/recipe.toml  tokenizer.json  model.safetensors  state/  log.jsonl
 """
@@ -20,9 +20,10 @@ from torch import nn
 from regard.errors import CheckpointError, RunError, RunWarning, SettingError
 from regard.runs import toml
 from regard.runs.build import Settings, Where, build_model, load_tokenizers, section
-from regard.runs.checkpoint import AVERAGE, WEIGHTS, Checkpoint, newest_whole, steps_in
+from regard.runs.checkpoint import AVERAGE, WEIGHTS, Checkpoint, newest_intact, steps_in
+from regard.runs.renamed_settings import RENAMED
 from regard.runs.toml import NONE, Keys
-from regard.runs.weights import FILE as WEIGHT_FILE, fill, load_weights
+from regard.runs.weights import FILE as WEIGHT_FILE, copy_weights, load_weights
 from regard.text import Tokenizer
 
 if TYPE_CHECKING:
@@ -37,11 +38,11 @@ RECIPE, STATE = "recipe.toml", "state"
 class Provenance:
     """Which weights the model of a run has.
 
-    kind    "final": those that training kept; "averaged": their average; "checkpoint": those of a checkpoint, since
-            training had not finished
+    kind    "final": those at the end of training; "averaged": a weight average; "checkpoint": of a checkpoint, since
+            training has not finished
     path    the file, or the folder of the checkpoint
     step    of the checkpoint
-    note    for a person, where the weights are not those that training was to end with
+    note    for the user, where training has not finished
     """
 
     kind: Literal["final", "averaged", "checkpoint"]
@@ -53,35 +54,40 @@ class Provenance:
 class Run(os.PathLike[str]):
     """A run folder. Its recipe is parsed when it is opened; tokenizers and weights are loaded on first use.
 
-    Whatever takes the folder of a run takes an open one as well, and then does not read it again.
+    Functions that take the folder of a run also take an open Run, and then do not read it again.
 
     >>> run = Run.open("runs/translator")                # doctest: +SKIP
     >>> run.task, run.model(), run.tokenizer             # doctest: +SKIP
     """
 
     def __init__(self, path: Path, text: str, settings: Settings) -> None:
-        """`text` and `settings`: recipe.toml as it is written, and as plain data."""
+        """`text` and `settings`: recipe.toml as text, and as plain data."""
         self.path, self.text, self.settings = path, text, settings
         self._model: ReferenceType[nn.Module] | None = None
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Run:
-        """The run in a folder; a run that is open already is returned as it is."""
+        """The run in a folder; an open Run is returned unchanged."""
         if isinstance(folder, Run):
             return folder
         path = Path(folder)
         if not is_run(path):
-            raise RunError(f"{path}, which is no run", "a folder that `regard train` has made")
+            raise RunError(f"{path} is not a run", advice="A run is a folder that `regard train` writes.")
         try:
             content = (path / RECIPE).read_bytes()
         except OSError as error:
-            raise RunError(f"{path / RECIPE} ({error.strerror})", "a recipe that can be read") from error
+            raise RunError(f"Could not read {path / RECIPE}: {error.strerror}") from error
         run = cls(path, *parse_settings(content, str(path / RECIPE)))
         expect_version(run.settings.get("version"), run.where)
+        for name in RENAMED.keys() & run.settings.keys():
+            raise SettingError(f"Section [{name}] was renamed to [{RENAMED[name][0]}]", where=run.where((name,)))
         return run
 
     def __fspath__(self) -> str:
         return str(self.path)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}, task={self.task!r})"
 
     @property
     def task(self) -> str:
@@ -89,7 +95,7 @@ class Run(os.PathLike[str]):
 
     @property
     def name(self) -> str:
-        """As the recipe is called."""
+        """The name of the recipe."""
         return str(self.settings.get("name", ""))
 
     @property
@@ -97,66 +103,68 @@ class Run(os.PathLike[str]):
         return str(self.settings.get("description", ""))
 
     def section(self, name: str) -> Settings:
-        """The settings of a section of recipe.toml, as they are written there; none where it is left out."""
+        """The settings of a section of recipe.toml; empty where it is missing."""
         return section(self.settings, name, self.where)
 
     def where(self, keys: Keys) -> str:
-        """The file and line of a setting, or of the last of its sections that is there."""
-        known = next((keys[:count] for count in range(len(keys), 0, -1) if toml.has(self.settings, keys[:count])), ())
+        """The file and line of a setting, or of the innermost of its sections that exists."""
+        known = next(
+            (keys[:count] for count in range(len(keys), 0, -1) if toml.has_key(self.settings, keys[:count])), ()
+        )
         file = str(self.path / RECIPE)
-        return f"{file}:{toml.line_of(self.text, known)}" if known else file
+        return f"{file}:{toml.find_line(self.text, known)}" if known else file
 
     def expect_task(self, *tasks: str) -> None:
-        """Refuse a run that is for none of these tasks."""
+        """Refuse a run of another task."""
         if self.task not in tasks:
-            wanted = f"one of task {' or '.join(map(repr, tasks))}"
-            raise RunError(f"{self.path}, a run of task {self.task!r}", wanted)
+            expected = f"a run of task {' or '.join(map(repr, tasks))}"
+            raise RunError(f"{self.path}, a run of task {self.task!r}", expected)
 
-    def expect_whole(self, where: str) -> None:
-        """Refuse a run that lacks heads, where layers must have as many as their width has room for."""
+    def expect_unpruned(self, where: str) -> None:
+        """Refuse a run with pruned heads, for formats that need the full number of heads."""
         if self.section("pruned"):
             advice = "Export the run that it was pruned from; --to onnx takes any number of heads."
-            raise RunError(f"{self.path}, which lacks heads", "a model with all its heads", where=where, advice=advice)
+            raise RunError(f"Heads of {self.path} were pruned", where=where, advice=advice)
 
     @cached_property
     def tokenizers(self) -> tuple[Tokenizer, ...]:
-        """The one tokenizer of the run, or that of the source and that of the target."""
+        """The tokenizer of the run, or those of source and target."""
         return load_tokenizers(self.settings, self.path)
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What the run reads with."""
+        """The tokenizer of the inputs."""
         return self.tokenizers[0]
 
     @property
     def target_tokenizer(self) -> Tokenizer:
-        """What a translator writes with, which may be what it reads with."""
+        """The tokenizer of a translator's targets, which may be that of its sources."""
         return self.tokenizers[-1]
 
     @cached_property
     def labels(self) -> Labels | Scale | None:
-        """What the outputs of a classifier stand for: classes, or a number on a scale; None for other tasks."""
+        """The labels of a classifier, or the scale of a regression model; None for other tasks."""
         if self.task != "classification":
             return None
         from regard.text import Labels, Scale
 
         known = self.section("data").get("labels", NONE)
         if isinstance(known, Mapping):
-            return Scale(known["center"], known["spread"])
+            return Scale(known["mean"], known["std"])
         return Labels(() if known == NONE else tuple(known))
 
     def model(self) -> nn.Module:
-        """The trained model, in eval mode; the same one as long as anybody uses it."""
+        """The trained model, in eval mode; the same object as long as it is referenced."""
         made = None if self._model is None else self._model()
         if made is None:
-            with torch.random.fork_rng(devices=[]):  # fresh weights are drawn, and then replaced
+            with torch.random.fork_rng(devices=[]):  # random weights are drawn, and then replaced
                 made = build_model(self.settings, self.tokenizers, self.where)
             self._load(made)
             self._model = ref(made.eval())
         return made
 
     def translator(self) -> Translator:
-        """The model of a translation run with its tokenizers, ready for text."""
+        """The translator of a translation run: the model with its tokenizers."""
         from regard.decoding import Translator
 
         self.expect_task("translation")
@@ -164,16 +172,15 @@ class Run(os.PathLike[str]):
 
     @cached_property
     def provenance(self) -> Provenance:
-        """Which weights `model()` takes: those that training kept, or else those of its newest whole checkpoint."""
+        """Which weights `model()` loads: the final ones, or else those of the newest undamaged checkpoint."""
         if (self.path / WEIGHT_FILE).exists():
             return Provenance("averaged" if self._average != NONE else "final", self.path / WEIGHT_FILE)
         state = self.path / STATE
-        found = newest_whole(state)
+        found = newest_intact(state)
         if found is None:
-            advice = "Training has not written a checkpoint yet; `regard train --resume` goes on with it."
+            advice = "Training has not written a checkpoint yet; `regard train --resume` continues it."
             raise CheckpointError(
-                f"no {WEIGHT_FILE} and no whole checkpoint",
-                "a run with weights",
+                f"The run has neither {WEIGHT_FILE} nor an undamaged checkpoint",
                 where=f"{self.path}",
                 advice=advice if (self.path / "log.jsonl").exists() else "",
             )
@@ -187,42 +194,42 @@ class Run(os.PathLike[str]):
 
     @property
     def _average(self) -> str:
-        return str(self.section("average").get("kind", NONE))
+        return str(self.section("weight_average").get("kind", NONE))
 
     def _load(self, model: nn.Module) -> None:
         """Fill a model with the weights of the run."""
-        taken = self.provenance
-        if taken.step is None:
-            load_weights(model, taken.path)
+        provenance = self.provenance
+        if provenance.step is None:
+            load_weights(model, provenance.path)
             return
         prefix = AVERAGE if self._average == "ema" else WEIGHTS
-        fill(model, Checkpoint(taken.path, taken.step).tensors(prefix), f"{taken.path}")
-        warnings.warn(f"{self.path}: {taken.note}", RunWarning, stacklevel=3)
+        copy_weights(model, Checkpoint(provenance.path, provenance.step).tensors(prefix), f"{provenance.path}")
+        warnings.warn(f"{self.path}: {provenance.note}", RunWarning, stacklevel=3)
 
 
 def is_run(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder is a run; others may be Hugging Face checkpoints."""
+    """Whether a folder is a run; other folders may be Hugging Face checkpoints."""
     return isinstance(folder, Run) or (Path(folder) / RECIPE).exists()
 
 
 def open_run(folder: str | os.PathLike[str]) -> Run | None:
-    """The run in a folder; None where the folder is something else."""
+    """The run in a folder; None if it is not a run."""
     return Run.open(folder) if is_run(folder) else None
 
 
 def parse_settings(content: bytes, name: str) -> tuple[str, dict[str, Any]]:
-    """The bytes of a recipe's file: its text, and its plain data; `name` is what mistakes are told of."""
+    """The text and the plain data of a recipe file; errors are reported as `name`:line."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        came = f"byte 0x{content[error.start]:02x} ({error.reason})"
-        raise SettingError(came, "UTF-8", where=f"{name}:{line}") from error
-    return text, toml.parsed(text, name)
+        problem = f"The file is not UTF-8: byte 0x{content[error.start]:02x} ({error.reason})"
+        raise SettingError(problem, where=f"{name}:{line}") from error
+    return text, toml.parse(text, name)
 
 
 def expect_version(version: object, where: Where) -> None:
-    """Refuse a recipe of another version of the format; `where` says where a setting was written."""
+    """Refuse a recipe of another version of the format; `where`: the file and line of a setting."""
     if version is None or (type(version) is int and version == VERSION):
         return
     newer = isinstance(version, int) and version > VERSION
@@ -230,5 +237,5 @@ def expect_version(version: object, where: Where) -> None:
         f"version {version!r}",
         f"version {VERSION}",
         where=where(("version",)),
-        advice="A newer regard wrote it: read it with that one." if newer else "",
+        advice="A newer version of regard wrote it: upgrade regard." if newer else "",
     )

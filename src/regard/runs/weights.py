@@ -1,4 +1,4 @@
-"""The weights of a model as one file, model.safetensors: each tensor once, checked against the model that takes it."""
+"""The weights of a model in one file, model.safetensors: tied tensors once, names and shapes checked on loading."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
-from regard.files import write_whole
+from regard.files import write_atomic
 
 FILE = "model.safetensors"
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """The tensors that make a model what it is, by name: parameters (tied ones once) and what else its state keeps."""
-    kept = model.state_dict()
-    buffers = {name: buffer for name, buffer in model.named_buffers() if name in kept}
+    """The tensors of a model by name: parameters (tied ones once) and persistent buffers."""
+    state = model.state_dict()
+    buffers = {name: buffer for name, buffer in model.named_buffers() if name in state}
     return {name: tensor.detach() for name, tensor in (*model.named_parameters(), *buffers.items())}
 
 
 def save_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write weights to a file that is there as a whole or not at all."""
-    write_whole(path, save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, {"format": "pt"}))
+    """Write weights to a file atomically."""
+    write_atomic(path, save({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, {"format": "pt"}))
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
@@ -34,40 +34,41 @@ def load_weights(model: nn.Module, path: Path) -> None:
         tensors = load_file(file)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
-            f"no weights that can be read ({error})",
-            "a safetensors file, or a run folder with one",
+            f"Could not read the weights: {error}",
             where=f"{file}",
-            advice="Pickled weights (.pt, .bin) are never opened: they can run code." if _pickled(file) else "",
+            advice="Pickled weights (.pt, .bin) are never opened: they can run code." if _is_pickled(file) else "",
         ) from error
-    fill(model, tensors, f"{file}")
+    copy_weights(model, tensors, f"{file}")
 
 
-def fill(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
-    """Copy weights into a model, whose names and shapes must be theirs."""
-    wanted = weights_of(model)
-    missing, strange = sorted(wanted.keys() - tensors), sorted(tensors.keys() - wanted)
-    if missing or strange:
-        came = f"weights without {_some(missing)}" if missing else f"weights with {_some(strange)}"
-        raise CheckpointError(came, "those of this model", where=where, advice="Is it another kind or size of model?")
-    for name, target in wanted.items():
-        same_shape(name, tuple(tensors[name].shape), tuple(target.shape), where)
-    for name, target in wanted.items():
+def copy_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
+    """Copy weights into a model with the same names and shapes."""
+    weights = weights_of(model)
+    missing, extra = sorted(weights.keys() - tensors), sorted(tensors.keys() - weights)
+    if missing or extra:
+        problem = (
+            f"Weights are missing: {_list_names(missing)}" if missing else f"Unknown weights: {_list_names(extra)}"
+        )
+        raise CheckpointError(problem, where=where, advice="Is it another kind or size of model?")
+    for name, target in weights.items():
+        expect_same_shape(name, tuple(tensors[name].shape), tuple(target.shape), where)
+    for name, target in weights.items():
         target.copy_(tensors[name])
 
 
-def same_shape(name: str, came: tuple[int, ...], wanted: tuple[int, ...], where: str) -> None:
-    """Refuse a tensor of another size than the model's."""
-    if came == wanted:
+def expect_same_shape(name: str, given: tuple[int, ...], expected: tuple[int, ...], where: str) -> None:
+    """Refuse a tensor of another shape than the model's."""
+    if given == expected:
         return
     why = "They belong to a model of another size."
-    if len(came) == len(wanted) == 2 and came[0] != wanted[0] and came[1] == wanted[1]:
-        why = f"They belong to a vocabulary of {came[0]}, the tokenizer of this model has {wanted[0]}."
-    raise CheckpointError(f"weights with {name} of shape {came}", f"{wanted}", where=where, advice=why)
+    if len(given) == len(expected) == 2 and given[0] != expected[0] and given[1] == expected[1]:
+        why = f"They belong to a vocabulary of {given[0]}, the tokenizer of this model has {expected[0]}."
+    raise CheckpointError(f"weights with {name} of shape {given}", f"{expected}", where=where, advice=why)
 
 
-def _some(names: list[str]) -> str:
+def _list_names(names: list[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
-def _pickled(file: Path) -> bool:
+def _is_pickled(file: Path) -> bool:
     return file.suffix in (".pt", ".pth", ".bin", ".ckpt", ".pkl")

@@ -1,8 +1,8 @@
-"""Text on its way to the models: files -> examples -> ids -> batches. Public names load on first use.
+"""Text processing: corpora, tokenizers, token stores, batches and the built-in corpus. Public names load on first use.
 
-`examples` and `words` say what there is; `corpora` read it from files; `tokenizers` and `store` turn it into ids;
-`batches` feeds it to models. Each imports only what stands before it in this sentence; `grammar`, the built-in corpus,
-needs `examples` alone.
+`examples` and `words` define the values; `corpora` reads them from files; `tokenizers` and `store` turn them into ids;
+`batches` makes padded tensors. Each imports only from those before it in this sentence; `grammar`, the built-in corpus,
+imports `examples` alone.
 """
 
 from typing import TYPE_CHECKING
@@ -24,36 +24,51 @@ if TYPE_CHECKING:
         TranslationBatch as TranslationBatch,
     )
     from regard.text.batches.buckets import Buckets as Buckets
-    from regard.text.batches.collate import Answer as Answer, Label as Label, Tag as Tag, Translate as Translate
-    from regard.text.batches.layout import pad_rows as pad_rows
-    from regard.text.batches.lm_batches import Blocks as Blocks, Lanes as Lanes, Read as Read, Stream as Stream
-    from regard.text.batches.masking import Fill as Fill, Masking as Masking, Pieces as Pieces, WholeWords as WholeWords
-    from regard.text.batches.packing import Pack as Pack, Packing as Packing
-    from regard.text.batches.pairs import (
-        A_STOP as A_STOP,
-        B_STOP as B_STOP,
-        A as A,
-        B as B,
-        FillPairs as FillPairs,
-        Pairs as Pairs,
+    from regard.text.batches.collate import (
+        AnswerCollator as AnswerCollator,
+        LabelCollator as LabelCollator,
+        TagCollator as TagCollator,
+        TranslationCollator as TranslationCollator,
     )
-    from regard.text.batches.plain import Plain as Plain, TagSpelled as TagSpelled
-    from regard.text.batches.plan import Batches as Batches, Plan as Plan
+    from regard.text.batches.layout import pad_rows as pad_rows
+    from regard.text.batches.lm_batches import (
+        BlockCollator as BlockCollator,
+        Blocks as Blocks,
+        Lanes as Lanes,
+        TokenStream as TokenStream,
+    )
+    from regard.text.batches.masking import (
+        Masking as Masking,
+        MaskingCollator as MaskingCollator,
+        Pieces as Pieces,
+        WholeWords as WholeWords,
+    )
+    from regard.text.batches.next_sentence import (
+        FIRST as FIRST,
+        FIRST_STOP as FIRST_STOP,
+        SECOND as SECOND,
+        SECOND_STOP as SECOND_STOP,
+        NextSentenceCollator as NextSentenceCollator,
+        NextSentencePairs as NextSentencePairs,
+    )
+    from regard.text.batches.packing import Packing as Packing, PackingCollator as PackingCollator
+    from regard.text.batches.plain import PlainCollator as PlainCollator, SpelledTagCollator as SpelledTagCollator
+    from regard.text.batches.plan import Batches as Batches, BatchPlan as BatchPlan
     from regard.text.batches.seeded_rng import Epoch as Epoch
-    from regard.text.corpora.answers import Answers as Answers
+    from regard.text.corpora.answers import AnswerRows as AnswerRows
     from regard.text.corpora.corpus import Chain as Chain, Corpus as Corpus
     from regard.text.corpora.labels import (
-        Classified as Classified,
+        LabelledRows as LabelledRows,
         Labels as Labels,
         Scale as Scale,
         TagFile as TagFile,
     )
-    from regard.text.corpora.lines import Lines as Lines, Skipped as Skipped
-    from regard.text.corpora.raw_text import Documents as Documents, Running as Running
-    from regard.text.corpora.tables import Rows as Rows, Table as Table
+    from regard.text.corpora.lines import Lines as Lines, SkippedLines as SkippedLines
+    from regard.text.corpora.raw_text import RawText as RawText, TextDocuments as TextDocuments
+    from regard.text.corpora.tables import DictRows as DictRows, TableFile as TableFile
     from regard.text.corpora.translations import (
-        Parallel as Parallel,
-        Translations as Translations,
+        ParallelCorpus as ParallelCorpus,
+        TranslationRows as TranslationRows,
         parse_links as parse_links,
     )
     from regard.text.examples import (
@@ -66,7 +81,7 @@ if TYPE_CHECKING:
         Tagged as Tagged,
         Translation as Translation,
     )
-    from regard.text.store.columns import Columns as Columns, Flat as Flat
+    from regard.text.store.columns import Columns as Columns, RaggedArray as RaggedArray
     from regard.text.store.fields import (
         AnsweredFields as AnsweredFields,
         DocumentFields as DocumentFields,
@@ -74,34 +89,39 @@ if TYPE_CHECKING:
         LabelledFields as LabelledFields,
         TaggedFields as TaggedFields,
         TranslationFields as TranslationFields,
-        columns_of as columns_of,
+        encode_columns as encode_columns,
     )
-    from regard.text.store.oov_fields import SpelledDocuments as SpelledDocuments, SpelledTags as SpelledTags
+    from regard.text.store.oov_fields import OovDocumentFields as OovDocumentFields, OovTaggedFields as OovTaggedFields
     from regard.text.store.store import Store as Store
-    from regard.text.tokenizers.kinds import (
-        BPE as BPE,
-        ByteBPE as ByteBPE,
-        Characters as Characters,
-        Kind as Kind,
-        Unigram as Unigram,
-        WordPiece as WordPiece,
-        Words as Words,
+    from regard.text.tokenizers.char_ids import (
+        CHAR_PAD as CHAR_PAD,
+        CHAR_SPECIAL as CHAR_SPECIAL,
+        spell_vocabulary as spell_vocabulary,
+        spell_words as spell_words,
     )
     from regard.text.tokenizers.oov import (
-        Opened as Opened,
-        compacted as compacted,
-        opened as opened,
-        spelled as spelled,
+        OovEncoding as OovEncoding,
+        compact_oov as compact_oov,
+        decode_with_oov as decode_with_oov,
+        encode_with_oov as encode_with_oov,
     )
     from regard.text.tokenizers.specials import SpecialIds as SpecialIds
-    from regard.text.tokenizers.spelling import (
-        PAD as PAD,
-        SPECIAL as SPECIAL,
-        spelled_vocabulary as spelled_vocabulary,
-        spelled_words as spelled_words,
-    )
     from regard.text.tokenizers.tokenizer import Encoding as Encoding, Tokenizer as Tokenizer
-    from regard.text.words import Span as Span, numbers as numbers, separated as separated, spaced as spaced
+    from regard.text.tokenizers.trainers import (
+        BPE as BPE,
+        ByteBPE as ByteBPE,
+        CharacterLevel as CharacterLevel,
+        TokenizerKind as TokenizerKind,
+        Unigram as Unigram,
+        WordLevel as WordLevel,
+        WordPiece as WordPiece,
+    )
+    from regard.text.words import (
+        Span as Span,
+        tokenise_words as tokenise_words,
+        whitespace_words as whitespace_words,
+        word_indices as word_indices,
+    )
 
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
@@ -120,24 +140,31 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "TranslationBatch",
         ),
         "batches.buckets": ("Buckets",),
-        "batches.collate": ("Answer", "Label", "Tag", "Translate"),
+        "batches.collate": ("AnswerCollator", "LabelCollator", "TagCollator", "TranslationCollator"),
         "batches.layout": ("pad_rows",),
-        "batches.lm_batches": ("Blocks", "Lanes", "Read", "Stream"),
-        "batches.masking": ("Fill", "Masking", "Pieces", "WholeWords"),
-        "batches.packing": ("Pack", "Packing"),
-        "batches.pairs": ("A", "A_STOP", "B", "B_STOP", "FillPairs", "Pairs"),
-        "batches.plain": ("Plain", "TagSpelled"),
-        "batches.plan": ("Batches", "Plan"),
+        "batches.lm_batches": ("Blocks", "Lanes", "BlockCollator", "TokenStream"),
+        "batches.masking": ("MaskingCollator", "Masking", "Pieces", "WholeWords"),
+        "batches.packing": ("PackingCollator", "Packing"),
+        "batches.next_sentence": (
+            "FIRST",
+            "FIRST_STOP",
+            "SECOND",
+            "SECOND_STOP",
+            "NextSentenceCollator",
+            "NextSentencePairs",
+        ),
+        "batches.plain": ("PlainCollator", "SpelledTagCollator"),
+        "batches.plan": ("Batches", "BatchPlan"),
         "batches.seeded_rng": ("Epoch",),
-        "corpora.answers": ("Answers",),
+        "corpora.answers": ("AnswerRows",),
         "corpora.corpus": ("Chain", "Corpus"),
-        "corpora.labels": ("Classified", "Labels", "Scale", "TagFile"),
-        "corpora.lines": ("Lines", "Skipped"),
-        "corpora.raw_text": ("Documents", "Running"),
-        "corpora.tables": ("Rows", "Table"),
-        "corpora.translations": ("Parallel", "Translations", "parse_links"),
+        "corpora.labels": ("LabelledRows", "Labels", "Scale", "TagFile"),
+        "corpora.lines": ("Lines", "SkippedLines"),
+        "corpora.raw_text": ("TextDocuments", "RawText"),
+        "corpora.tables": ("DictRows", "TableFile"),
+        "corpora.translations": ("ParallelCorpus", "TranslationRows", "parse_links"),
         "examples": ("Answered", "Document", "IGNORED", "Labelled", "Links", "Sense", "Tagged", "Translation"),
-        "store.columns": ("Columns", "Flat"),
+        "store.columns": ("Columns", "RaggedArray"),
         "store.fields": (
             "AnsweredFields",
             "DocumentFields",
@@ -145,15 +172,23 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "LabelledFields",
             "TaggedFields",
             "TranslationFields",
-            "columns_of",
+            "encode_columns",
         ),
-        "store.oov_fields": ("SpelledDocuments", "SpelledTags"),
+        "store.oov_fields": ("OovDocumentFields", "OovTaggedFields"),
         "store.store": ("Store",),
-        "tokenizers.kinds": ("BPE", "ByteBPE", "Characters", "Kind", "Unigram", "WordPiece", "Words"),
-        "tokenizers.oov": ("Opened", "compacted", "opened", "spelled"),
+        "tokenizers.trainers": (
+            "BPE",
+            "ByteBPE",
+            "CharacterLevel",
+            "TokenizerKind",
+            "Unigram",
+            "WordPiece",
+            "WordLevel",
+        ),
+        "tokenizers.oov": ("OovEncoding", "compact_oov", "encode_with_oov", "decode_with_oov"),
         "tokenizers.specials": ("SpecialIds",),
-        "tokenizers.spelling": ("PAD", "SPECIAL", "spelled_vocabulary", "spelled_words"),
+        "tokenizers.char_ids": ("CHAR_PAD", "CHAR_SPECIAL", "spell_vocabulary", "spell_words"),
         "tokenizers.tokenizer": ("Encoding", "Tokenizer"),
-        "words": ("Span", "numbers", "separated", "spaced"),
+        "words": ("Span", "word_indices", "tokenise_words", "whitespace_words"),
     },
 )

@@ -1,16 +1,16 @@
-"""What one example of each task is, as text: the values that corpora yield and tokenizers take."""
+"""One example of each task, as text: the values that corpora yield and tokenizers encode."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-IGNORED = -100  # a target that carries no loss, as in torch's cross_entropy; the tag of a piece that begins no word
+IGNORED = -100  # a target without loss (ignore_index of torch's cross_entropy); the tag of pieces that begin no word
 Links = tuple[tuple[int, int], ...]  # (word of the source, word of the target), counted from 0, in order
 
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A sentence and its translation; `links` say which word answers to which, where somebody knows.
+    """A sentence and its translation; `links` are its gold word alignments, where known.
 
     >>> Translation("He hit me .", "Il m' a frappé .", ((0, 0), (1, 2), (1, 3), (2, 1), (3, 4)))
     """
@@ -29,7 +29,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """One or two texts and their label; `evidence` are the words of `text` that decide it, where somebody knows."""
+    """One or two texts and their label; `evidence` are the words of `text` that decide it, where known."""
 
     text: str
     label: str
@@ -39,7 +39,7 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """Words with a tag each."""
+    """The words of a sentence, with a tag each."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
@@ -47,7 +47,7 @@ class Tagged:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A question, a passage, and the answer as a stretch of the passage's characters: passage[start:end]."""
+    """A question, a passage, and the answer as a span of the passage: passage[start:end]."""
 
     question: str
     passage: str
@@ -61,7 +61,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Sense:
-    """A word of several meanings: number `index` of text.split(), and what it means there."""
+    """An ambiguous word, number `index` of text.split(), and its sense there."""
 
     text: str
     index: int

@@ -1,7 +1,7 @@
-"""Checkpoints of a training, written and restored: a folder for each, there as a whole or not at all.
+"""Checkpoints of a training, written and loaded with torch.distributed.checkpoint; each is complete or absent.
 
-What lies in it is told in runs/checkpoint.py. It is written under another name, brought to the disk and renamed.
-Nothing here is ever unpickled.
+runs/checkpoint.py describes the folder. It is written under another name, synced to disk and then renamed. Nothing
+here is ever unpickled.
 """
 
 from __future__ import annotations
@@ -22,175 +22,179 @@ from torch.distributed import checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 
 from regard.errors import CheckpointError
-from regard.files import print_of, sync, write_whole
-from regard.runs import FORMAT, Checkpoint, checkpoint_at, files_in, same_shape, steps_in
+from regard.files import digest_of, sync, write_atomic
+from regard.runs import FORMAT, Checkpoint, checkpoint_at, expect_same_shape, files_in, steps_in
 from regard.training.distributed import World
 
-Tell = Callable[[str], None]
-Wanted = Callable[[list[int]], set[int]]  # of the steps of all checkpoints, those to be kept
+Notify = Callable[[str], None]
+Retention = Callable[[list[int]], set[int]]  # among the steps of all checkpoints, those to keep
 warnings.filterwarnings(
     "ignore", "torch.distributed is disabled, unavailable or uninitialized"
 )  # one process is enough
 
 
 @dataclass(frozen=True)
-class Own:
-    """What belongs to one rank alone."""
+class PerRank:
+    """The part of a checkpoint that belongs to one rank: random states, carried recurrent state."""
 
     scalars: Mapping[str, Any]
     tensors: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Contents:
-    """What goes into a checkpoint. Tensors may be shards; scalars and a rank's own are anything that JSON can say."""
+class CheckpointContents:
+    """What goes into a checkpoint. Tensors may be shards; scalars are anything that JSON can hold."""
 
     tensors: Mapping[str, Tensor]
     scalars: Mapping[str, Any]
-    own: Own
+    per_rank: PerRank
 
 
 def load_tensors(checkpoint: Checkpoint, tensors: Mapping[str, Tensor], world: World) -> None:
-    """Fill these tensors (perhaps shards, of any number of ranks) from the ones of the same names in a checkpoint."""
-    with _in_words(checkpoint.folder, "read"):
+    """Load tensors (or shards, over any number of ranks) from those of the same names in a checkpoint, in place."""
+    with _as_checkpoint_error(checkpoint.folder, "read"):
         reader = dcp.HuggingFaceStorageReader(str(checkpoint.folder / "tensors"))
-        _expect_fitting(checkpoint, tensors, reader)
-        dcp.load(dict(tensors), storage_reader=reader, process_group=world.channel, no_dist=not world.several)
+        _check_names_and_shapes(checkpoint, tensors, reader)
+        dcp.load(dict(tensors), storage_reader=reader, process_group=world.group, no_dist=not world.is_distributed)
 
 
-def _expect_fitting(
+def _check_names_and_shapes(
     checkpoint: Checkpoint, tensors: Mapping[str, Tensor], reader: dcp.HuggingFaceStorageReader
 ) -> None:
-    kept, where = reader.read_metadata().state_dict_metadata, f"{checkpoint.folder}"
+    stored, where = reader.read_metadata().state_dict_metadata, f"{checkpoint.folder}"
     for name, tensor in tensors.items():
-        if name not in kept:
-            raise CheckpointError(f"a checkpoint without {name}", "one of this model", where=where)
-        same_shape(name, tuple(kept[name].size), tuple(tensor.shape), where)  # type: ignore[union-attr]
+        if name not in stored:
+            raise CheckpointError(f"The checkpoint has no tensor {name}: it is of another model", where=where)
+        expect_same_shape(name, tuple(stored[name].size), tuple(tensor.shape), where)  # type: ignore[union-attr]
 
 
-def load_own(checkpoint: Checkpoint, rank: int) -> Own | None:
-    """What rank number `rank` kept for itself in a checkpoint; None if there were fewer ranks."""
+def load_per_rank(checkpoint: Checkpoint, rank: int) -> PerRank | None:
+    """The part of a checkpoint that rank `rank` wrote; None if there were fewer ranks."""
     base = checkpoint.folder / "ranks" / f"{rank}.json"
     if not base.exists():
         return None
-    with _in_words(checkpoint.folder, "read"):
-        return Own(dict(json.loads(base.read_bytes())), load_file(base.with_suffix(".safetensors")))
+    with _as_checkpoint_error(checkpoint.folder, "read"):
+        return PerRank(dict(json.loads(base.read_bytes())), load_file(base.with_suffix(".safetensors")))
 
 
 class Checkpoints:
     """The checkpoints of a run."""
 
-    def __init__(self, folder: Path, world: World, tell: Tell = lambda text: None) -> None:
-        self.folder, self.world, self.tell = folder, world, tell
+    def __init__(self, folder: Path, world: World, notify: Notify = lambda text: None) -> None:
+        self.folder, self.world, self.notify = folder, world, notify
 
-    def save(self, step: int, contents: Contents, wanted: Wanted) -> Path:
-        """Write a checkpoint, then remove those that nobody wants."""
+    def save(self, step: int, contents: CheckpointContents, retention: Retention) -> Path:
+        """Write a checkpoint, then remove those that `retention` does not keep."""
         final = self.at(step).folder
         part = self.folder / f".{final.name}.part"
         try:
-            with _in_words(final, "written", self._good_news):
-                if self.world.first:
+            with _as_checkpoint_error(final, "write", self._what_remains):
+                if self.world.is_main:
                     shutil.rmtree(part, ignore_errors=True)
                     self.folder.mkdir(parents=True, exist_ok=True)
                     sync(self.folder.parent)
                     (part / "ranks").mkdir(parents=True)
-                self.world.wait()
+                self.world.barrier()
                 self._write(part, contents)
-                self.world.wait()
-                if self.world.first:
-                    _seal(part, contents.scalars)
+                self.world.barrier()
+                if self.world.is_main:
+                    _write_manifest(part, contents.scalars)
                     part.rename(final)
                     sync(self.folder)
-                    self._tidy(wanted)
+                    self._remove_old(retention)
         finally:
-            if self.world.first:
+            if self.world.is_main:
                 shutil.rmtree(part, ignore_errors=True)  # is there only if it failed
-        self.world.wait()
+        self.world.barrier()
         return final
 
     def newest(self) -> Checkpoint | None:
-        """The newest checkpoint that is sound. Damaged ones are told of and put aside, under another name."""
-        step = self.world.share(self._sound() if self.world.first else None)
+        """The newest sound checkpoint; damaged ones are reported and renamed out of the way."""
+        step = self.world.broadcast(self._newest_sound() if self.world.is_main else None)
         return None if step is None else self.at(step)
 
     def at(self, step: int) -> Checkpoint:
         return checkpoint_at(self.folder, step)
 
     def steps(self) -> list[int]:
-        """The steps of all checkpoints that are there, in order."""
+        """The steps of all checkpoints on disk, in order."""
         return steps_in(self.folder)
 
-    def _sound(self) -> int | None:
+    def _newest_sound(self) -> int | None:
         for leftover in [*self.folder.glob(".step-*"), *self.folder.glob(".gone-*")]:
             shutil.rmtree(leftover)
         damaged = [path.name for path in sorted(self.folder.glob("damaged-*"))]
         newest = max(self.steps(), default=None)
         for step in reversed(self.steps()):
-            wrong = self.at(step).complaint()
-            if wrong is None:
+            complaint = self.at(step).damage()
+            if complaint is None:
                 if step != newest:
-                    self.tell(f"the checkpoint of step {step} is used in its place")
+                    self.notify(f"using the checkpoint of step {step} instead")
                 return step
-            aside = self._put_aside(step)
-            damaged.append(f"{aside.name} with {wrong}")
-            self.tell(f"the checkpoint of step {step} has {wrong}; it is now {aside}")
+            moved = self._set_aside(step)
+            damaged.append(f"{moved.name} with {complaint}")
+            self.notify(f"the checkpoint of step {step} has {complaint}; it was renamed to {moved}")
         if damaged:
             raise CheckpointError(
-                f"only damaged checkpoints ({'; '.join(damaged)})",
-                "at least one that is sound",
+                f"All checkpoints are damaged: {'; '.join(damaged)}",
                 where=f"{self.folder}",
-                advice="Nothing was deleted. Start anew with another --out.",
+                advice="None was deleted. Start a new training with another --out.",
             )
         return None
 
-    def _put_aside(self, step: int) -> Path:
+    def _set_aside(self, step: int) -> Path:
+        """Rename a damaged checkpoint; its new path."""
         source = self.at(step).folder
         for number in range(1000):
-            aside = self.folder / f"damaged-{source.name}{f'.{number}' if number else ''}"
-            if not aside.exists():
-                return source.rename(aside)
-        raise CheckpointError("a thousand damaged checkpoints of one step", "fewer", where=f"{self.folder}")
+            target = self.folder / f"damaged-{source.name}{f'.{number}' if number else ''}"
+            if not target.exists():
+                return source.rename(target)
+        raise CheckpointError(
+            f"There are a thousand damaged checkpoints of step {step} already",
+            where=f"{self.folder}",
+            advice="Delete those named damaged-*.",
+        )
 
-    def _write(self, part: Path, contents: Contents) -> None:
+    def _write(self, part: Path, contents: CheckpointContents) -> None:
         writer = dcp.HuggingFaceStorageWriter(str(part / "tensors"), save_distributed=True)
         dcp.save(
             dict(contents.tensors),
             storage_writer=writer,
-            process_group=self.world.channel,
-            no_dist=not self.world.several,
+            process_group=self.world.group,
+            no_dist=not self.world.is_distributed,
         )
-        own = part / "ranks" / f"{self.world.rank}.json"
-        write_whole(own.with_suffix(".safetensors"), save(dict(contents.own.tensors)))
-        write_whole(own, json.dumps(dict(contents.own.scalars)).encode())
+        path = part / "ranks" / f"{self.world.rank}.json"
+        write_atomic(path.with_suffix(".safetensors"), save(dict(contents.per_rank.tensors)))
+        write_atomic(path, json.dumps(dict(contents.per_rank.scalars)).encode())
 
-    def _tidy(self, wanted: Wanted) -> None:
+    def _remove_old(self, retention: Retention) -> None:
         steps = self.steps()
-        for step in sorted(set(steps) - wanted(steps)):
-            going = self.folder / f".gone-{step}"
-            shutil.rmtree(going, ignore_errors=True)
-            self.at(step).folder.rename(going)  # so that half a checkpoint never bears the name of a whole one
-            shutil.rmtree(going)
+        for step in sorted(set(steps) - retention(steps)):
+            doomed = self.folder / f".gone-{step}"
+            shutil.rmtree(doomed, ignore_errors=True)
+            self.at(step).folder.rename(doomed)  # so that a half-deleted checkpoint never has a checkpoint's name
+            shutil.rmtree(doomed)
 
-    def _good_news(self) -> str:
-        kept = self.steps()
-        return f"Step {kept[-1]} is saved as before." if kept else "Nothing was saved before."
+    def _what_remains(self) -> str:
+        steps = self.steps()
+        return f"The checkpoint of step {steps[-1]} is intact." if steps else "There was no checkpoint before."
 
 
-def _seal(part: Path, scalars: Mapping[str, Any]) -> None:
-    """Write what is left, and the manifest when all else is on the disk."""
-    write_whole(part / "scalars.json", json.dumps(dict(scalars)).encode())
+def _write_manifest(part: Path, scalars: Mapping[str, Any]) -> None:
+    """Write the scalars, sync everything to disk, and write the manifest last."""
+    write_atomic(part / "scalars.json", json.dumps(dict(scalars)).encode())
     files = files_in(part)
     for path in files.values():
         sync(path)
-    prints = [asdict(print_of(path, name)) for name, path in sorted(files.items())]
-    write_whole(part / "manifest.json", json.dumps({"format": FORMAT, "files": prints}, indent=1).encode())
+    digests = [asdict(digest_of(path, name)) for name, path in sorted(files.items())]
+    write_atomic(part / "manifest.json", json.dumps({"format": FORMAT, "files": digests}, indent=1).encode())
     for folder in (part / "tensors", part / "ranks", part):
         sync(folder)
 
 
 @contextmanager
-def _in_words(folder: Path, done: str, more: Callable[[], str] = str) -> Iterator[None]:
-    """Turn what the system or torch says into an error of ours."""
+def _as_checkpoint_error(folder: Path, action: str, advice: Callable[[], str] = str) -> Iterator[None]:
+    """Raise what the system or torch raises as a CheckpointError: "Could not read the checkpoint: ..."."""
     try:
         yield
     except (OSError, ValueError, TypeError, SafetensorError, CheckpointException) as error:
@@ -199,7 +203,7 @@ def _in_words(folder: Path, done: str, more: Callable[[], str] = str) -> Iterato
         cause: BaseException = error
         if isinstance(error, CheckpointException):
             cause = next(iter(error.failures.values()))[0]
-        said = cause.strerror if isinstance(cause, OSError) and cause.strerror else f"{cause}".partition("\n")[0]
+        reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else f"{cause}".partition("\n")[0]
         raise CheckpointError(
-            f"a checkpoint that could not be {done} ({said})", "one", where=f"{folder}", advice=more()
+            f"Could not {action} the checkpoint: {reason}", where=f"{folder}", advice=advice()
         ) from cause

@@ -1,6 +1,6 @@
-"""The processes that train together, one a device: who they are, how they agree, and how a model is laid over them.
+"""Distributed training: the ranks of torch.distributed, what they exchange, and a model over them (DDP or FSDP).
 
-One process needs nothing of this; `torchrun -m regard train ...` starts several, and tells each of them who it is.
+A single process needs none of it; `torchrun -m regard train ...` starts several and gives each its rank.
 """
 
 from __future__ import annotations
@@ -22,149 +22,152 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class World:
-    """All ranks together, seen from one of them. What it says, every rank must ask at the same time."""
+    """The ranks that train together, seen from one of them. Every method is collective: all ranks must call it."""
 
     rank: int = 0
     ranks: int = 1
     device: torch.device = CPU
-    channel: Any = None  # the process group that carries the words; None is the one that all began with
+    group: Any = None  # the process group of the collectives; None is the default group
 
     @property
-    def first(self) -> bool:
-        """The rank that writes and speaks for all."""
+    def is_main(self) -> bool:
+        """Rank 0, which alone writes files and reports."""
         return self.rank == 0
 
     @property
-    def several(self) -> bool:
+    def is_distributed(self) -> bool:
         return self.ranks > 1
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over all ranks, on each of them."""
-        if not self.several:
+        if not self.is_distributed:
             return tensor
         total = tensor.clone()
-        dist.all_reduce(total, group=self.channel)
+        dist.all_reduce(total, group=self.group)
         return total
 
     def any(self, flag: bool) -> bool:
-        """Whether it is so on any rank."""
-        return bool(self.sum(torch.tensor(int(flag))).item()) if self.several else flag
+        """Whether the flag is set on any rank."""
+        return bool(self.sum(torch.tensor(int(flag))).item()) if self.is_distributed else flag
 
-    def wait(self) -> None:
-        """Until every rank is here."""
-        if self.several:
-            self.sum(torch.zeros(()))  # a barrier that needs no device
+    def barrier(self) -> None:
+        """Wait until every rank has called it."""
+        if self.is_distributed:
+            self.sum(torch.zeros(()))  # an all-reduce on the CPU: needs no device
 
     def gather(self, value: Any) -> list[Any]:
-        """What each rank says, in their order: anything that JSON can say."""
-        if not self.several:
+        """The value of each rank, in rank order: anything that JSON can hold."""
+        if not self.is_distributed:
             return [value]
-        said = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+        encoded = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.ranks)]
-        dist.all_gather(sizes, torch.tensor([len(said)]), group=self.channel)
-        longest = int(max(sizes))
-        heard = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.ranks)]
-        dist.all_gather(heard, nn.functional.pad(said, (0, longest - len(said))), group=self.channel)
-        return [json.loads(one[: int(size)].numpy().tobytes()) for one, size in zip(heard, sizes, strict=True)]
+        dist.all_gather(sizes, torch.tensor([len(encoded)]), group=self.group)
+        length = int(max(sizes))
+        received = [torch.zeros(length, dtype=torch.uint8) for _ in range(self.ranks)]
+        dist.all_gather(received, nn.functional.pad(encoded, (0, length - len(encoded))), group=self.group)
+        return [json.loads(one[: int(size)].numpy().tobytes()) for one, size in zip(received, sizes, strict=True)]
 
-    def share(self, value: Any) -> Any:
-        """What the first rank says."""
-        return self.gather(value if self.first else None)[0]
+    def broadcast(self, value: Any) -> Any:
+        """The value of the main rank."""
+        return self.gather(value if self.is_main else None)[0]
 
-    def aside(self) -> World:
-        """The same ranks over a channel of their own, for threads whose words must not mix with those of training."""
-        return replace(self, channel=dist.new_group(backend="gloo")) if self.several else self
+    def side_group(self) -> World:
+        """The same ranks over a process group of their own, for a thread whose collectives must not mix with those of
+        training."""
+        return replace(self, group=dist.new_group(backend="gloo")) if self.is_distributed else self
 
     @contextmanager
-    def in_turn(self) -> Iterator[None]:
-        """The first rank goes first: what it makes and keeps, the others find. If it fails, nobody waits for it."""
-        if not self.first and self.any(False):
-            raise TrainingError("a failure of the first rank", "its success", where=f"rank {self.rank}")
+    def main_first(self) -> Iterator[None]:
+        """Run the block on the main rank first, then on the others, which find the files it made. If it fails there,
+        the others stop too."""
+        if not self.is_main and self.any(False):
+            raise TrainingError("Rank 0 failed", where=f"rank {self.rank}", advice="Its own error says why.")
         try:
             yield
         except BaseException:
-            if self.first:
+            if self.is_main:
                 self.any(True)
             raise
-        if self.first:
+        if self.is_main:
             self.any(False)
 
 
 @contextmanager
-def join(device: Literal["auto", "cpu", "cuda"] = "auto") -> Iterator[World]:
-    """Take one's place among the processes that torchrun has started, or be alone."""
+def init_distributed(device: Literal["auto", "cpu", "cuda"] = "auto") -> Iterator[World]:
+    """Join the process group that torchrun has set up; a single process gets a World of one rank."""
     rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    place = _device(device, int(os.environ.get("LOCAL_RANK", "0")))
-    if place.type == "cuda":
-        torch.cuda.set_device(place)
+    chosen = _device(device, int(os.environ.get("LOCAL_RANK", "0")))
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
     if ranks == 1:
-        yield World(device=place)
+        yield World(device=chosen)
         return
-    backend = "cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=_meeting_place(ranks), rank=rank, world_size=ranks)
+    backend = "cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=_rendezvous_store(ranks), rank=rank, world_size=ranks)
     try:
-        yield World(rank, ranks, place)
+        yield World(rank, ranks, chosen)
     finally:
         dist.destroy_process_group()
 
 
-def _meeting_place(ranks: int) -> dist.Store:
-    """Where the processes find each other: as torchrun says, with a corner for each of its attempts.
+def _rendezvous_store(ranks: int) -> dist.Store:
+    """The key-value store through which the ranks find each other, with a prefix for each attempt of torchrun.
 
-    torchrun keeps one store over all its restarts, so that a new worker would find the address of a dead one there.
+    torchrun keeps one store over all its restarts: without the prefix a new worker would find the address of a dead
+    one there.
     """
     host, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), int(os.environ.get("MASTER_PORT", "29500"))
-    kept = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    store = dist.TCPStore(host, port, ranks, is_master=not kept and os.environ.get("RANK", "0") == "0")
+    by_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    store = dist.TCPStore(host, port, ranks, is_master=not by_agent and os.environ.get("RANK", "0") == "0")
     return dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
-def _device(asked: str, number: int) -> torch.device:
-    if asked == "cpu" or (asked == "auto" and not torch.cuda.is_available()):
+def _device(name: str, local_rank: int) -> torch.device:
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return CPU
     if not torch.cuda.is_available():
         raise SettingError(
-            "device 'cuda', but no CUDA device is here",
-            "a machine with one",
+            "Device 'cuda' was chosen, but this machine has no CUDA device",
             where="train.device",
-            advice="Pass --set train.device=cpu, or auto to take what there is.",
+            advice="Pass --set train.device=cpu, or auto to use whatever is available.",
         )
-    if number >= torch.cuda.device_count():
+    if local_rank >= torch.cuda.device_count():
         raise SettingError(
-            f"local rank {number} with {torch.cuda.device_count()} CUDA devices",
-            "one device for each process",
+            f"More processes than GPUs: local rank {local_rank}, but {torch.cuda.device_count()} CUDA devices",
             where="torchrun --nproc-per-node",
+            advice="Start at most one process for each GPU.",
         )
-    return torch.device("cuda", number)
+    return torch.device("cuda", local_rank)
 
 
-class Spread:
-    """A model over the ranks: `module` is what the loss calls, `model` the bare one, whose weights may be shards.
+class DistributedModel:
+    """A model over the ranks, by distributed data parallel (DDP) or fully sharded data parallel (FSDP).
 
-    "ddp" keeps all weights on every rank and sums the gradients; "fsdp" keeps a part of them on each. `graphs`: what
-    the module does on a GPU is recorded and replayed as a whole, for each shape of its inputs; what it gives is
-    overwritten when it is called again.
+    `module` is what the loss calls, `model` the bare model, whose weights may be shards. `strategy`: "ddp" keeps all
+    weights on every rank and sums the gradients; "fsdp" keeps a shard of them on each. `cuda_graphs`: the calls of the
+    module are recorded as CUDA graphs and replayed, one for each shape of its inputs; the next call overwrites its
+    outputs.
     """
 
     def __init__(
-        self, model: nn.Module, world: World, how: Literal["ddp", "fsdp"] = "ddp", graphs: bool = False
+        self, model: nn.Module, world: World, strategy: Literal["ddp", "fsdp"] = "ddp", cuda_graphs: bool = False
     ) -> None:
-        self.model, self.world, self.how, self.graphs = model, world, how, graphs
+        self.model, self.world, self.strategy, self.cuda_graphs = model, world, strategy, cuda_graphs
         self.module = model
-        if graphs:
+        if cuda_graphs:
             _expect_one_gpu(world)
             self.module = cast(nn.Module, torch.compile(model, mode="reduce-overhead"))
-        if world.several and how == "ddp":
+        if world.is_distributed and strategy == "ddp":
             self.module = nn.parallel.DistributedDataParallel(model)
-        elif world.several:
-            _shard(model, world)
+        elif world.is_distributed:
+            _fully_shard(model, world)
 
     @contextmanager
-    def summing(self, last: bool) -> Iterator[None]:
-        """Sum gradients over the ranks with the last batch of a step only, those before just add theirs up here."""
-        if not self.world.several:
+    def gradient_sync(self, last: bool) -> Iterator[None]:
+        """With gradient accumulation, synchronise gradients over the ranks for the last batch of a step only."""
+        if not self.world.is_distributed:
             yield
-        elif self.how == "fsdp":
+        elif self.strategy == "fsdp":
             self.model.set_requires_gradient_sync(last)  # type: ignore[operator]
             yield
         elif last:
@@ -175,17 +178,17 @@ class Spread:
 
 
 def _expect_one_gpu(world: World) -> None:
-    if world.several or world.device.type != "cuda":
+    if world.is_distributed or world.device.type != "cuda":
         raise SettingError(
             f"train.compile = 'graphs' on {world.ranks} x {world.device.type}",
             "one process on a GPU",
             where="train.compile",
-            advice="Pass --set train.compile=true, which compiles everywhere.",
+            advice="Pass --set train.compile=true, which works everywhere.",
         )
 
 
-def _shard(model: nn.Module, world: World) -> None:
-    """Cut every layer of every stack of layers into a shard for each rank, then what is left."""
+def _fully_shard(model: nn.Module, world: World) -> None:
+    """FSDP2: shard every layer of every stack of layers over the ranks, then the rest of the model."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -196,8 +199,8 @@ def _shard(model: nn.Module, world: World) -> None:
     fully_shard(model, mesh=mesh)
 
 
-def whole(tensor: Tensor) -> Tensor:
-    """A tensor from all its shards; every rank must ask."""
+def full_tensor(tensor: Tensor) -> Tensor:
+    """A tensor gathered from its shards (collective); an ordinary tensor is returned as it is."""
     from torch.distributed.tensor import DTensor
 
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

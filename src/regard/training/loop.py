@@ -1,10 +1,10 @@
-"""The training loop. It knows no model by name: it is handed batches and an objective.
+"""The training loop: steps, evaluation, early stopping, checkpoints and events, for any model and objective.
 
     step:  batches -> losses, summed and divided by the tokens of all ranks -> gradients -> weights
-    and between steps, when due: evaluate, save, tell
+    and between steps, when due: evaluate, save a checkpoint, emit events
 
-All that happens between two steps is a function of the progress so far, so a loop that resumes does what it would have
-done.
+What happens between two steps is a function of the progress so far, so a resumed loop does what an uninterrupted one
+does.
 """
 
 from __future__ import annotations
@@ -24,342 +24,355 @@ from torch import Tensor
 from regard.errors import RunError, SettingError, TrainingError, unknown
 from regard.runs import WEIGHTS
 from regard.text import Batch
-from regard.training.averaging import mean_of, put
 from regard.training.distributed import World
-from regard.training.estimate import shape_of
-from regard.training.evaluation import Examiner
-from regard.training.events.event import Ended, Evaluated, Event, Listener, Resumed, Saved, Skipped, Started, Trained
-from regard.training.guards import Interruption, out_of_memory, save_batch, too_large
-from regard.training.randomness import undisturbed
-from regard.training.recipe import LastAverage, Prepared
-from regard.training.run_writer import Keeping
-from regard.training.schedules import schedule
-from regard.training.state import Moment, State
-from regard.training.step import Step, Stepper
+from regard.training.evaluation import Evaluator
+from regard.training.events.event import (
+    Ended,
+    Evaluated,
+    Event,
+    EventListener,
+    Resumed,
+    Saved,
+    Skipped,
+    Started,
+    Trained,
+)
+from regard.training.failures import is_out_of_memory, out_of_memory_error, save_batch
+from regard.training.interrupts import InterruptHandler
+from regard.training.random_state import preserved_rng
+from regard.training.recipe import LastAverage, PreparedTask
+from regard.training.resource_estimate import describe_shape
+from regard.training.run_writer import RunWriter
+from regard.training.schedules import make_schedule
+from regard.training.state import ResumePoint, TrainingState
+from regard.training.step import StepResult, TrainStep
+from regard.training.weight_average import mean_weights, set_weights
 
 NO_FACTS: Mapping[str, Any] = MappingProxyType({})
-HOPELESS = 100  # steps in a row that were skipped
+MAX_SKIPS = 100  # skipped steps in a row, before training gives up
 
 
 class Loop:
-    """One training, from where its state stands to its end.
+    """One training, from the current state to its end.
 
-    >>> Loop(prepared, steps=1000, keeping=Keeping(folder, world, prepared.recipe)).run()
+    >>> Loop(prepared, steps=1000, writer=RunWriter(folder, world, prepared.recipe)).run()
     """
 
     def __init__(
         self,
-        prepared: Prepared,
+        prepared: PreparedTask,
         steps: int,
         world: World | None = None,
-        keeping: Keeping | None = None,
-        listeners: Sequence[Listener] = (),
+        writer: RunWriter | None = None,
+        listeners: Sequence[EventListener] = (),
     ) -> None:
         self.recipe, self.objective, self.steps = prepared.recipe, prepared.objective, steps
-        self.world, self.keeping, self.listeners = world or World(), keeping, listeners
-        if self.recipe.evaluate.watch not in self.objective.metrics:
-            raise unknown(self.recipe.evaluate.watch, self.objective.metrics, kind="metric", where="evaluate.watch")
-        self.state = State(prepared, self.world)
+        self.world, self.writer, self.listeners = world or World(), writer, listeners
+        if self.recipe.evaluate.monitor not in self.objective.metrics:
+            raise unknown(self.recipe.evaluate.monitor, self.objective.metrics, kind="metric", where="evaluate.monitor")
+        self.state = TrainingState(prepared, self.world)
         self.progress = self.state.progress
-        self.stepper = Stepper(self.state, self.objective, self.recipe.train.clip)
-        self.rate = schedule(self.recipe.schedule, steps)
-        self.examiner: Examiner | None = None
+        self.train_step = TrainStep(self.state, self.objective, self.recipe.train.clip)
+        self.schedule = make_schedule(self.recipe.schedule, steps)
+        self.evaluator: Evaluator | None = None
         if prepared.valid is not None:
-            self.examiner = Examiner(
-                self.objective, prepared.valid, self.state.spread, self.state.precision, self.recipe.evaluate
+            self.evaluator = Evaluator(
+                self.objective, prepared.valid, self.state.distributed, self.state.precision, self.recipe.evaluate
             )
-        self._saved: int | None = None
-        self._stall = 0.0  # seconds, of the last save
+        self._saved_step: int | None = None
+        self._save_seconds = 0.0  # for which the last save stopped training
         self._skips = 0  # in a row
-        self._told = _Pace()
-        self._unread: _Done | None = None  # the last step, if nobody has asked what came of it
-        self._since = 0.0
+        self._interval = _LogInterval()
+        self._pending: _FinishedStep | None = None  # the last step, while its loss has not been read
+        self._clock = 0.0
 
     def resume(self, facts: Mapping[str, Any] = NO_FACTS) -> None:
-        """Go on from the newest sound checkpoint; from the beginning, if the training ended before there was one."""
-        checkpoint = self.keeping.checkpoints.newest() if self.keeping else None
+        """Continue from the newest sound checkpoint; from the beginning, if the training ended before the first."""
+        checkpoint = self.writer.checkpoints.newest() if self.writer else None
         if checkpoint is not None:
             self.state.restore(checkpoint)
-            self._saved = self.progress.step
-        self._tell(Resumed(self.progress.step, self.steps, facts))
-        if checkpoint is not None and self._for_use():
+            self._saved_step = self.progress.step
+        self._emit(Resumed(self.progress.step, self.steps, facts))
+        if checkpoint is not None and self._is_best():
             self._write_weights()  # in case the process ended between the checkpoint and this
 
     def start(self, facts: Mapping[str, Any] = NO_FACTS) -> None:
-        """Begin; `facts` are for whoever listens."""
-        if self.keeping is not None and self.keeping.checkpoints.steps():
+        """Start from step 0; `facts` go to the listeners."""
+        if self.writer is not None and self.writer.checkpoints.steps():
             raise RunError(
-                f"{self.keeping.folder}, which has checkpoints",
-                "a new folder",
+                f"{self.writer.folder} has checkpoints already",
                 where="Loop.start",
-                advice="Loop.resume goes on from them.",
+                advice="Loop.resume continues from them; a new training needs a new folder.",
             )
-        self._tell(Started(0, self.steps, facts))
+        self._emit(Started(0, self.steps, facts))
 
     def run(self) -> Ended:
-        """Train until the steps are done, the patience ends, or somebody interrupts."""
+        """Train until all steps are done, early stopping runs out of patience, or an interrupt comes."""
         self.state.model.train()
-        with Interruption() as interruption:
+        with InterruptHandler() as interrupt:
             try:
-                reason = self._go(interruption)
+                reason = self._train(interrupt)
             finally:
                 self._finish_saving()
             metrics = self.progress.best_metrics
-            if reason != "interrupted" and isinstance(self.recipe.average, LastAverage):
-                metrics = self._average(self.recipe.average.count)
+            if reason != "interrupted" and isinstance(self.recipe.weight_average, LastAverage):
+                metrics = self._average_checkpoints(self.recipe.weight_average.count)
         ended = Ended(self.progress.step, reason, self.progress.seconds, metrics, self.progress.skipped)
-        self._tell(ended)
+        self._emit(ended)
         return ended
 
-    def _go(self, interruption: Interruption) -> str:
-        feed = forever(self.state.batches)
+    def _train(self, interrupt: InterruptHandler) -> str:
+        batches = cycle(self.state.batches)
         while True:
-            if self._evaluation_due():
-                self.settle()
+            if self._is_evaluation_due():
+                self.flush()
                 self._evaluate()
-            over = self._over(interruption)
-            if over or self._saving_due():
-                self.settle()
-                self._save(self.state.moment())
-            self._look_after_saving()
-            if over:
-                return over
-            self.advance(feed)
+            reason = self._end_reason(interrupt)
+            if reason or self._is_save_due():
+                self.flush()
+                self._save(self.state.resume_point())
+            self._poll_saving()
+            if reason:
+                return reason
+            self.advance(batches)
 
-    def _over(self, interruption: Interruption) -> str | None:
-        patience = self.recipe.evaluate.patience
+    def _end_reason(self, interrupt: InterruptHandler) -> str | None:
         if self.progress.step >= self.steps:
             return "finished"
-        if patience is not None and self.progress.stale >= patience:
+        if self.progress.stops_early(self.recipe.evaluate.patience):
             return "stopped early"
-        if self.world.several and self.progress.step % self.recipe.log.every:
-            return None  # ranks agree now and then only: it makes them wait for one another
-        return "interrupted" if self.world.any(interruption.noted is not None) else None
+        if self.world.is_distributed and self.progress.step % self.recipe.log.every:
+            return None  # ranks agree every few steps only: each time they wait for one another
+        return "interrupted" if self.world.any(interrupt.received is not None) else None
 
-    def advance(self, feed: Iterator[Batch]) -> None:
-        """One step more. Where that may wait, what came of it is asked for while the next one is under way."""
-        self._since, progress, before = perf_counter(), self.progress, self._unread
-        was = _Was(self.state.moment(), progress.step, progress.tokens, progress.seconds)
-        batches, rate = [next(feed) for _ in range(self.recipe.train.accumulate)], self._rate()
-        unsure = before is not None and self.recipe.train.nonfinite == "stop"
+    def advance(self, batches: Iterator[Batch]) -> None:
+        """Take one step. Where the device allows it, the loss is read only while the next step is under way."""
+        self._clock, progress, earlier = perf_counter(), self.progress, self._pending
+        before = _Before(self.state.resume_point(), progress.step, progress.tokens, progress.seconds)
+        accumulated, learning_rate = [next(batches) for _ in range(self.recipe.train.accumulate)], self._learning_rate()
+        stops = earlier is not None and self.recipe.train.nonfinite == "stop"
         try:
-            step = self.stepper.learn(batches)
-            self.stepper.move(step, rate, before.step if before and unsure else None)
+            step = self.train_step.backward(accumulated)
+            self.train_step.update(step, learning_rate, earlier.step if earlier and stops else None)
         except Exception as error:
-            if out_of_memory(error):
-                raise too_large(batches, self.recipe) from error
+            if is_out_of_memory(error):
+                raise out_of_memory_error(accumulated, self.recipe) from error
             raise
         self.state.optimiser.zero_grad(set_to_none=True)
         progress.step += 1
         progress.tokens += step.tokens
-        done = _Done(step, progress.step, progress.tokens, self.state.batches.epoch, rate, batches, was)
-        self._unread = done if self.stepper.may_wait(step) else None
-        for one in (before, None if self._unread else done):
+        epoch = self.state.batches.epoch
+        finished = _FinishedStep(step, progress.step, progress.tokens, epoch, learning_rate, accumulated, before)
+        self._pending = finished if self.train_step.can_defer_check(step) else None
+        for one in (earlier, None if self._pending else finished):
             if one is not None:
-                self._judge(one)
+                self._check(one)
         self._tick()
 
-    def settle(self) -> None:
-        """Ask what came of the last step, if nobody has."""
-        self._since = perf_counter()
-        done, self._unread = self._unread, None
-        if done is not None:
-            self._judge(done)
+    def flush(self) -> None:
+        """Read and check the loss of the last step, if that is pending."""
+        self._clock = perf_counter()
+        finished, self._pending = self._pending, None
+        if finished is not None:
+            self._check(finished)
 
-    def _judge(self, done: _Done) -> None:
-        wrong = self.stepper.wrong(done.step)
+    def _check(self, finished: _FinishedStep) -> None:
+        failure = self.train_step.failure(finished.step)
         self._tick()
-        if wrong is not None and self.recipe.train.nonfinite == "stop":
-            self._unread = None  # the step after it has moved nothing either
-            self.progress.step, self.progress.tokens = done.was.step, done.was.tokens
-            self.progress.seconds = done.was.seconds
-            raise self._stopped(wrong, done.was.moment, done.batches)
-        self._skips = 0 if wrong is None else self._skips + 1
-        if wrong is not None:
-            self._skip(wrong, done.number)
+        if failure is not None and self.recipe.train.nonfinite == "stop":
+            self._pending = None  # the step after it was skipped too
+            self.progress.step, self.progress.tokens = finished.before.step, finished.before.tokens
+            self.progress.seconds = finished.before.seconds
+            raise self._not_finite(failure, finished.before.point, finished.batches)
+        self._skips = 0 if failure is None else self._skips + 1
+        if failure is not None:
+            self._skip(failure, finished.number)
             return
-        self._told.add(done.step)
-        if done.number % self.recipe.log.every == 0 or done.number == self.steps:
-            self._tell_pace(done)
+        self._interval.add(finished.step)
+        if finished.number % self.recipe.log.every == 0 or finished.number == self.steps:
+            self._emit_trained(finished)
 
     def _tick(self) -> None:
-        """Count the time that went by."""
+        """Add the time since the last call to the progress."""
         now = perf_counter()
-        self.progress.seconds += now - self._since
-        self._told.seconds += now - self._since
-        self._since = now
+        self.progress.seconds += now - self._clock
+        self._interval.seconds += now - self._clock
+        self._clock = now
 
-    def _rate(self) -> float:
-        return self.recipe.optimiser.rate * self.rate(self.progress.step + 1, self.progress.watched)
+    def _learning_rate(self) -> float:
+        return self.recipe.optimiser.learning_rate * self.schedule(self.progress.step + 1, self.progress.monitored)
 
-    def _stopped(self, wrong: str, moment: Moment, batches: Sequence[Batch]) -> TrainingError:
-        """Keep the batch, and the state just before it, so that resuming is doing it again."""
-        where = "the batch is not kept: this training keeps nothing"
-        if self.keeping is not None:
-            paths = [self.keeping.fault(self.progress.step + 1, number) for number in range(len(batches))]
-            where = self._keep_batches(batches, paths)
-            self._save(moment)
+    def _not_finite(self, failure: str, point: ResumePoint, batches: Sequence[Batch]) -> TrainingError:
+        """Save the batches and the state just before the step, so that resuming repeats it; the error to raise."""
+        where = "the batch is not saved: this training has no run folder"
+        if self.writer is not None:
+            paths = [self.writer.failed_batch_path(self.progress.step + 1, number) for number in range(len(batches))]
+            where = self._save_batches(batches, paths)
+            self._save(point)
+        shapes = "; ".join(map(describe_shape, batches))
         return TrainingError(
-            f"{wrong} in step {self.progress.step + 1}, with {'; '.join(map(shape_of, batches))}",
-            "finite numbers",
+            f"Step {self.progress.step + 1} has {failure}, with {shapes}",
             where=where,
-            advice="Resuming does this step again. A lower optimiser.rate or a longer warm-up often helps; "
-            "--set train.nonfinite=skip leaves such steps out and counts them.",
+            advice="Resuming repeats this step. A lower optimiser.learning_rate or a longer warmup often helps; "
+            "--set train.nonfinite=skip skips and counts such steps.",
         )
 
-    def _keep_batches(self, batches: Sequence[Batch], paths: Sequence[Path]) -> str:
-        """Write the batches that went wrong; where they are, or why they are not."""
+    def _save_batches(self, batches: Sequence[Batch], paths: Sequence[Path]) -> str:
+        """Save the batches that failed; where they are, or why they could not be saved."""
         try:
             for batch, path in zip(batches, paths, strict=True):
                 save_batch(batch, path)
         except OSError as error:
-            return f"the batch could not be kept ({error.strerror})"
+            return f"the batch could not be saved ({error.strerror})"
         return ", ".join(str(path) for path in paths)
 
-    def _skip(self, wrong: str, number: int) -> None:
+    def _skip(self, failure: str, number: int) -> None:
         self.progress.skipped += 1
-        self._tell(Skipped(number, wrong, self.progress.skipped))
-        if self._skips >= HOPELESS:
+        self._emit(Skipped(number, failure, self.progress.skipped))
+        if self._skips >= MAX_SKIPS:
             raise TrainingError(
-                f"{HOPELESS} steps in a row that were skipped, the last for {wrong}",
-                "finite numbers",
+                f"{MAX_SKIPS} steps in a row were skipped, the last for {failure}",
                 where="train.nonfinite",
-                advice="Resume from the last checkpoint with a lower optimiser.rate.",
+                advice="Resume from the last checkpoint with a lower optimiser.learning_rate.",
             )
 
-    def _evaluation_due(self) -> bool:
+    def _is_evaluation_due(self) -> bool:
         step = self.progress.step
-        if self.examiner is None or step == 0 or self.progress.evaluated:
+        if self.evaluator is None or step == 0 or self.progress.is_evaluated:
             return False
         return step % self.recipe.evaluate.every == 0 or step >= self.steps
 
     def _evaluate(self) -> None:
-        assert self.examiner is not None
+        assert self.evaluator is not None
         average = self.state.average
-        with undisturbed(self.world.device), nullcontext() if average is None else average.in_place():
-            found = self.examiner.examine(self.state.model)
+        with preserved_rng(self.world.device), nullcontext() if average is None else average.swapped_in():
+            found = self.evaluator.evaluate(self.state.model)
         self.progress.history.append((self.progress.step, dict(found.metrics)))
         best = self.progress.best_step == self.progress.step
-        self._tell(Evaluated(self.progress.step, found.metrics, best, found.samples, found.signatures))
+        self._emit(Evaluated(self.progress.step, found.metrics, best, found.samples, found.signatures))
 
-    def _saving_due(self) -> bool:
+    def _is_save_due(self) -> bool:
         step = self.progress.step
-        if step == 0 or self._saved == step:
+        if step == 0 or self._saved_step == step:
             return False
-        return step % self.recipe.keep.every == 0 or self.progress.best_step == step
+        return step % self.recipe.checkpoint.every == 0 or self.progress.best_step == step
 
-    def _save(self, moment: Moment) -> None:
-        if self.keeping is None or self._saved == self.progress.step:
+    def _save(self, point: ResumePoint) -> None:
+        if self.writer is None or self._saved_step == self.progress.step:
             return
         begun = perf_counter()
         self._finish_saving()
-        weights = self._weights() if self._for_use() else None
-        self.keeping.save(self.progress.step, self.state.contents(moment), self.progress.best_step, weights)
-        self._saved, self._stall = self.progress.step, perf_counter() - begun
+        weights = self._weights() if self._is_best() else None
+        self.writer.save(self.progress.step, self.state.contents(point), self.progress.best_step, weights)
+        self._saved_step, self._save_seconds = self.progress.step, perf_counter() - begun
 
-    def _look_after_saving(self) -> None:
-        """Tell what has been written meanwhile; a save that failed ends the training here."""
-        path = self.keeping.written() if self.keeping else None
+    def _poll_saving(self) -> None:
+        """Report a checkpoint that was finished meanwhile; a failed save ends the training here."""
+        path = self.writer.poll() if self.writer else None
         if path is not None:
-            self._tell(Saved(self.progress.step, str(path), self._stall))
+            self._emit(Saved(self.progress.step, str(path), self._save_seconds))
 
     def _finish_saving(self) -> None:
-        path = self.keeping.finish() if self.keeping else None
+        path = self.writer.finish() if self.writer else None
         if path is not None:
-            self._tell(Saved(self.progress.step, str(path), self._stall))
+            self._emit(Saved(self.progress.step, str(path), self._save_seconds))
 
-    def _for_use(self) -> bool:
-        """Whether the weights of this step are those to be used: the best ones, or the last where nothing is tried."""
-        return self.examiner is None or self.progress.best_step == self.progress.step
+    def _is_best(self) -> bool:
+        """Whether the weights of this step are to be used: the best ones, or the last where there is no evaluation."""
+        return self.evaluator is None or self.progress.best_step == self.progress.step
 
     def _weights(self) -> dict[str, Tensor] | None:
-        """The weights for use: those that were evaluated, or the last ones where nothing is; a mean comes later."""
-        if self.keeping is None or isinstance(self.recipe.average, LastAverage):
+        """The weights for use, as an EMA where the recipe says so; None if checkpoints are averaged at the end."""
+        if self.writer is None or isinstance(self.recipe.weight_average, LastAverage):
             return None
-        with nullcontext() if self.state.average is None else self.state.average.in_place():
-            return self.keeping.weights(self.state.model)
+        with nullcontext() if self.state.average is None else self.state.average.swapped_in():
+            return self.writer.gather_weights(self.state.model)
 
     def _write_weights(self) -> None:
         weights = self._weights()
-        if self.keeping is not None and weights is not None:
-            self.keeping.write_weights(weights)
+        if self.writer is not None and weights is not None:
+            self.writer.write_weights(weights)
 
-    def _average(self, count: int) -> dict[str, float]:
-        """Give the model the mean weights of the last checkpoints, look how good it is, and keep it."""
-        if self.keeping is None:
-            raise SettingError("average.kind = 'last' without checkpoints", "a run folder", where="average")
-        last = self.keeping.last(self.progress.step, count)
-        put(self.state.model, mean_of(last, self.state.model, self.world, WEIGHTS))
-        self.keeping.write_weights(self.keeping.weights(self.state.model))
-        return dict(self.examiner.examine(self.state.model).metrics) if self.examiner else {}
+    def _average_checkpoints(self, count: int) -> dict[str, float]:
+        """Load the mean weights of the last checkpoints into the model, write them, and evaluate them."""
+        if self.writer is None:
+            raise SettingError(
+                "weight_average.kind = 'last' needs checkpoints, and this training has no run folder",
+                where="weight_average.kind",
+                advice="Pass a RunWriter to Loop, or choose ema.",
+            )
+        last = self.writer.last_checkpoints(self.progress.step, count)
+        set_weights(self.state.model, mean_weights(last, self.state.model, self.world, WEIGHTS))
+        self.writer.write_weights(self.writer.gather_weights(self.state.model))
+        return dict(self.evaluator.evaluate(self.state.model).metrics) if self.evaluator else {}
 
-    def _tell(self, event: Event) -> None:
+    def _emit(self, event: Event) -> None:
         for listener in self.listeners:
-            listener.hear(event)
+            listener.on_event(event)
 
-    def _tell_pace(self, done: _Done) -> None:
-        pace, self._told = self._told, _Pace()
-        total = self.world.sum(torch.tensor(pace.total, dtype=torch.float64))
-        self._tell(
+    def _emit_trained(self, finished: _FinishedStep) -> None:
+        interval, self._interval = self._interval, _LogInterval()
+        total = self.world.sum(torch.tensor(interval.total, dtype=torch.float64))
+        self._emit(
             Trained(
-                step=done.number,
-                epoch=done.epoch,
-                loss=float(total) / max(1, pace.tokens),
-                rate=done.rate,
-                norm=done.step.told.norm,
-                tokens=done.tokens,
-                tokens_per_second=pace.tokens / max(pace.seconds, 1e-9),
+                step=finished.number,
+                epoch=finished.epoch,
+                loss=float(total) / max(1, interval.tokens),
+                learning_rate=finished.learning_rate,
+                gradient_norm=finished.step.scalars.norm,
+                tokens=finished.tokens,
+                tokens_per_second=interval.tokens / max(interval.seconds, 1e-9),
                 seconds=self.progress.seconds,
-                memory=_most_memory(self.world.device),
+                memory=_peak_memory(self.world.device),
             )
         )
 
 
-class _Was(NamedTuple):
-    """How things stood before a step."""
+class _Before(NamedTuple):
+    """State and progress before a step."""
 
-    moment: Moment
+    point: ResumePoint
     step: int
     tokens: int
     seconds: float
 
 
-class _Done(NamedTuple):
-    """A step that was done: its number, what was trained on up to it, and how things stood before."""
+class _FinishedStep(NamedTuple):
+    """A step that was taken: its number, the tokens trained on up to it, and the state before it."""
 
-    step: Step
+    step: StepResult
     number: int
     tokens: int
     epoch: int
-    rate: float
+    learning_rate: float
     batches: Sequence[Batch]
-    was: _Was
+    before: _Before
 
 
-class _Pace:
-    """What happened since the last time somebody was told."""
+class _LogInterval:
+    """Loss, tokens and seconds since the last Trained event."""
 
     def __init__(self) -> None:
         self.total, self.tokens, self.seconds = 0.0, 0, 0.0
 
-    def add(self, step: Step) -> None:
-        self.total += step.told.total
+    def add(self, step: StepResult) -> None:
+        self.total += step.scalars.total
         self.tokens += step.tokens
 
 
-def forever(batches: Any) -> Iterator[Batch]:
-    """Epoch after epoch."""
+def cycle(batches: Any) -> Iterator[Batch]:
+    """The batches of epoch after epoch."""
     empty = 0
-    while empty < 2:  # the rest of an epoch may be empty, a whole one may not
+    while empty < 2:  # a resumed epoch may have no batches left, a full one must have some
         empty += 1
         for batch in batches:
             empty = 0
             yield batch
-    raise SettingError("an epoch without batches", "at least one", where="train")
+    raise SettingError("The training data gives no batches", where="train", advice="Check [data].")
 
 
-def _most_memory(device: torch.device) -> int:
-    """Bytes: of the device, or of this process, at their highest."""
+def _peak_memory(device: torch.device) -> int:
+    """Bytes: of the device, or of this process on the CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     unit = 1 if sys.platform == "darwin" else 1024

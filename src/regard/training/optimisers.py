@@ -1,4 +1,4 @@
-"""What moves the weights, from the recipe's section: AdamW or SGD, fused where the device has such a kernel."""
+"""Optimisers, AdamW or SGD with weight decay, from the section [optimiser]; their state for checkpoints."""
 
 from __future__ import annotations
 
@@ -10,58 +10,61 @@ from torch import Tensor, nn, optim
 from regard.training.recipe import SGD, AdamW
 
 
-def optimiser(section: AdamW | SGD, model: nn.Module) -> optim.Optimizer:
-    """Matrices decay, vectors (biases, the scales of norms) do not."""
-    groups = _groups(model, section.decay)
+def make_optimiser(section: AdamW | SGD, model: nn.Module) -> optim.Optimizer:
+    """The optimiser of a recipe, with fused kernels where there are some.
+
+    Weight decay applies to matrices, not to vectors (biases, scales of norms).
+    """
+    groups = _parameter_groups(model, section.weight_decay)
     fused = all(parameter.device.type in ("cpu", "cuda") for parameter in model.parameters())
     match section:
         case AdamW():
-            return optim.AdamW(groups, section.rate, section.betas, section.eps, fused=fused)
+            return optim.AdamW(groups, section.learning_rate, section.betas, section.eps, fused=fused)
         case SGD():
-            return optim.SGD(groups, section.rate, section.momentum, nesterov=section.nesterov, fused=fused)
+            return optim.SGD(groups, section.learning_rate, section.momentum, nesterov=section.nesterov, fused=fused)
 
 
-def _groups(model: nn.Module, decay: float) -> list[dict[str, Any]]:
+def _parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     matrices = [parameter for parameter in parameters if parameter.dim() > 1]
     vectors = [parameter for parameter in parameters if parameter.dim() <= 1]
-    groups = [{"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}]
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
 
 
-def set_rate(optimizer: optim.Optimizer, rate: float) -> None:
+def set_learning_rate(optimizer: optim.Optimizer, learning_rate: float) -> None:
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = learning_rate
 
 
-def tensors_of(optimizer: optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """What the optimiser remembers of each weight, such as exp_avg.NAME; scalars are left to `scalars_of`."""
+def state_tensors(optimizer: optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
+    """The optimiser's state tensors, such as exp_avg.NAME; scalars are left to `state_scalars`."""
     return {
         f"{key}.{name}": value
-        for name, memory in _memories(optimizer, model).items()
-        for key, value in memory.items()
+        for name, state in _parameter_states(optimizer, model).items()
+        for key, value in state.items()
         if isinstance(value, Tensor) and value.dim()
     }
 
 
-def scalars_of(optimizer: optim.Optimizer, model: nn.Module) -> dict[str, dict[str, float | str | None]]:
-    """The rest: numbers as they are, and the names of the tensors, so that they can be asked for again."""
+def state_scalars(optimizer: optim.Optimizer, model: nn.Module) -> dict[str, dict[str, float | str | None]]:
+    """The optimiser's other state: scalars as they are, "tensor" where `tensors` has a tensor."""
     return {
         name: {
             key: None if value is None else "tensor" if isinstance(value, Tensor) and value.dim() else float(value)
-            for key, value in memory.items()
+            for key, value in state.items()
         }
-        for name, memory in _memories(optimizer, model).items()
+        for name, state in _parameter_states(optimizer, model).items()
     }
 
 
-def blank_tensors(scalars: dict[str, dict[str, Any]], model: nn.Module) -> dict[str, Tensor]:
-    """Tensors, or shards of them, to be filled with what `tensors_of` gave."""
+def empty_state_tensors(scalars: dict[str, dict[str, Any]], model: nn.Module) -> dict[str, Tensor]:
+    """Empty tensors, or shards, in the shapes of `tensors`, to be filled from a checkpoint."""
     parameters = dict(model.named_parameters())
     return {
         f"{key}.{name}": torch.zeros_like(parameters[name]).detach()
-        for name, memory in scalars.items()
-        for key, value in memory.items()
+        for name, state in scalars.items()
+        for key, value in state.items()
         if value == "tensor"
     }
 
@@ -69,18 +72,18 @@ def blank_tensors(scalars: dict[str, dict[str, Any]], model: nn.Module) -> dict[
 def restore(
     optimizer: optim.Optimizer, model: nn.Module, scalars: dict[str, dict[str, Any]], tensors: dict[str, Tensor]
 ) -> None:
-    """Remember again what was kept."""
+    """Load the state that `tensors` and `state_scalars` gave."""
     names = {parameter: name for name, parameter in model.named_parameters()}
-    memories = {}
+    states = {}
     for number, parameter in enumerate(one for group in optimizer.param_groups for one in group["params"]):
         name = names[parameter]
         if name in scalars:
-            memories[number] = {
+            states[number] = {
                 key: tensors[f"{key}.{name}"] if value == "tensor" else None if value is None else torch.tensor(value)
                 for key, value in scalars[name].items()
             }
-    optimizer.load_state_dict({"state": memories, "param_groups": optimizer.state_dict()["param_groups"]})
+    optimizer.load_state_dict({"state": states, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def _memories(optimizer: optim.Optimizer, model: nn.Module) -> dict[str, dict[str, Any]]:
+def _parameter_states(optimizer: optim.Optimizer, model: nn.Module) -> dict[str, dict[str, Any]]:
     return {name: optimizer.state[one] for name, one in model.named_parameters() if one in optimizer.state}

@@ -1,4 +1,4 @@
-"""In which numbers the forward pass computes; with fp16 the loss is scaled, so that small gradients do not vanish."""
+"""Mixed precision: autocast of the forward pass to bf16 or fp16, and loss scaling for fp16."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Precision:
-    """Weights and sums stay in float32 whatever is chosen (mixed precision)."""
+    """The precision of matrix products; weights and optimiser state stay in float32."""
 
     def __init__(self, kind: Literal["float32", "bf16", "fp16"], device: torch.device) -> None:
         self.kind, self.device = kind, device
         self.scaler = GradScaler(device.type, enabled=kind == "fp16")
 
-    def computing(self) -> AbstractContextManager[object]:
-        """Inside, matrix products are computed in the chosen numbers."""
+    def autocast(self) -> AbstractContextManager[object]:
+        """Inside the block, matrix products are computed in the chosen precision."""
         if self.kind == "float32":
             return nullcontext()
         return torch.autocast(self.device.type, dtype=DTYPES[self.kind])
@@ -29,11 +29,11 @@ class Precision:
         self.scaler.scale(loss).backward()
 
     def unscale(self, optimizer: optim.Optimizer) -> None:
-        """Bring the gradients to their true size."""
+        """Undo the loss scaling of the gradients."""
         self.scaler.unscale_(optimizer)
 
     def step(self, optimizer: optim.Optimizer) -> None:
-        """Move the weights; with fp16, not if a gradient overflowed, and the scale goes down instead."""
+        """Take an optimiser step; with fp16, an overflowed gradient skips it and lowers the loss scale."""
         self.scaler.step(optimizer)
         self.scaler.update()
 

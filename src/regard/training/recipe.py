@@ -1,7 +1,8 @@
-"""A recipe: everything a training depends on, in sections, each checked when it is read.
+"""A recipe: all settings of a training, in sections that are validated when they are read.
 
-A task (training/tasks) adds the sections that are its own: data, tokenizer, model, objective, batches. Sections that
-come in kinds, such as schedules, are told apart by their `kind`.
+Here are the sections that every task has: early stopping, gradient accumulation and gradient clipping, warmup,
+checkpoints, weight average. A task (training/tasks) adds its own: data, tokenizer, model, objective, batches. `kind`
+chooses among the forms of a section, such as the schedules.
 """
 
 from __future__ import annotations
@@ -25,105 +26,116 @@ from regard.training.objectives.base import Objective
 _NAME = "text of letters, digits, '.', '_' and '-', a letter or digit first"
 
 Count = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(ge=0, lt=1)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Epochs = Annotated[str, Field(pattern=r"^\d+(\.\d+)? epochs?$", description='text such as "3 epochs"')]
 
 
-def located(path: Path, info: ValidationInfo) -> Path:
-    """A path as the reader of a recipe means it: `info.context` is the folder that a relative one starts from.
-
-    Without such a folder it stays as it is.
-    """
+def resolve_path(path: Path, info: ValidationInfo) -> Path:
+    """An absolute path: a relative one starts from the folder `info.context`, and stays as it is without one."""
     if info.context is None:
         return path
     try:
         return Path(info.context) / path.expanduser()
     except RuntimeError as error:  # ~nobody
-        raise ValueError("a path whose ~ is somebody's home folder") from error
+        raise ValueError("a path whose ~ is the home folder of a known user") from error
 
 
-InputPath = Annotated[Path, AfterValidator(located)]
-"""A file or folder that a recipe names. Relative in a file: from that file's folder; in --set: from the working one."""
+InputPath = Annotated[Path, AfterValidator(resolve_path)]
+"""A file or folder that a recipe names. A relative one starts from the folder of the recipe's file, in --set from the
+working directory."""
 
 
-class Section(BaseModel):
-    """Settings that are refused when misspelt and never change."""
+class RecipeSection(BaseModel):
+    """A section of a recipe: immutable settings, of which misspelt ones are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-class AdamW(Section):
+class LabelSmoothing(RecipeSection):
+    """Label smoothing: the share of each target's probability that is spread evenly over all classes or tokens."""
+
+    label_smoothing: Fraction = 0.0
+
+
+class AdamW(RecipeSection):
     kind: Literal["adamw"] = "adamw"
-    rate: Positive = 1e-3
-    betas: tuple[Share, Share] = (0.9, 0.999)
+    learning_rate: Positive = 1e-3
+    betas: tuple[Fraction, Fraction] = (0.9, 0.999)
     eps: Positive = 1e-8
-    decay: Annotated[float, Field(ge=0)] = 0.01
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
 
 
-class SGD(Section):
+class SGD(RecipeSection):
     kind: Literal["sgd"] = "sgd"
-    rate: Positive = 0.1
-    momentum: Share = 0.0
+    learning_rate: Positive = 0.1
+    momentum: Fraction = 0.0
     nesterov: bool = False
-    decay: Annotated[float, Field(ge=0)] = 0.0
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
 
 
-class Constant(Section):
+class ConstantSchedule(RecipeSection):
     kind: Literal["constant"] = "constant"
     warmup: Annotated[int, Field(ge=0)] = 0
 
 
-class Linear(Section):
+class LinearSchedule(RecipeSection):
     kind: Literal["linear"] = "linear"
     warmup: Annotated[int, Field(ge=0)] = 0
-    floor: Share = 0.0
+    floor: Fraction = 0.0
 
 
-class Cosine(Section):
+class CosineSchedule(RecipeSection):
     kind: Literal["cosine"] = "cosine"
     warmup: Annotated[int, Field(ge=0)] = 0
-    floor: Share = 0.0
+    floor: Fraction = 0.0
 
 
-class InverseRoot(Section):
+class InverseRootSchedule(RecipeSection):
     kind: Literal["inverse-root"] = "inverse-root"
     warmup: Count = 4000
 
 
-class Noam(Section):
+class NoamSchedule(RecipeSection):
     kind: Literal["noam"] = "noam"
     width: Count = 512
     warmup: Count = 4000
 
 
-class Plateau(Section):
+class PlateauSchedule(RecipeSection):
     kind: Literal["plateau"] = "plateau"
     warmup: Annotated[int, Field(ge=0)] = 0
     patience: Count = 3
     factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    floor: Share = 0.0
+    floor: Fraction = 0.0
 
 
-class NoAverage(Section):
+ScheduleSettings = (
+    ConstantSchedule | LinearSchedule | CosineSchedule | InverseRootSchedule | NoamSchedule | PlateauSchedule
+)
+
+
+class NoAverage(RecipeSection):
     kind: Literal["none"] = "none"
 
 
-class LastAverage(Section):
+class LastAverage(RecipeSection):
     """The mean of the last `count` checkpoints, taken at the end."""
 
     kind: Literal["last"] = "last"
     count: Count = 5
 
 
-class MovingAverage(Section):
-    """An exponential moving average of the weights, which is what is evaluated and kept."""
+class MovingAverage(RecipeSection):
+    """An exponential moving average (EMA) of the weights; it is what is evaluated and saved for use."""
 
     kind: Literal["ema"] = "ema"
     decay: Annotated[float, Field(gt=0, lt=1)] = 0.999
 
 
-class Train(Section):
+class TrainSettings(RecipeSection):
+    """`accumulate`: batches per step (gradient accumulation); `clip`: largest gradient norm (gradient clipping)."""
+
     steps: Count | Epochs = 1000
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     accumulate: Count = 1
@@ -134,46 +146,53 @@ class Train(Section):
     threads: Count | None = None
     shard: Literal["ddp", "fsdp"] = "ddp"
     nonfinite: Literal["stop", "skip"] = "stop"
-    ahead: Annotated[int, Field(ge=0)] = 2
+    prefetch: Annotated[int, Field(ge=0)] = 2
 
 
-class Evaluate(Section):
+class EvaluateSettings(RecipeSection):
+    """`monitor`: the metric that decides which weights are best; `patience`: evaluations without a new best before
+    early stopping; `generations`: examples whose generated text is scored, as with BLEU."""
+
     every: Count = 100
-    watch: str = "loss"
+    monitor: str = "loss"
     patience: Count | None = None
     samples: Annotated[int, Field(ge=0)] = 3
-    graded: Annotated[int, Field(ge=0)] = 0
+    generations: Annotated[int, Field(ge=0)] = 0
 
 
-class Keep(Section):
+class CheckpointSettings(RecipeSection):
+    """A checkpoint every so many steps; the last `keep_last` and the best are kept."""
+
     every: Count = 100
-    latest: Count = 2
+    keep_last: Count = 2
 
 
-class Log(Section):
+class LogSettings(RecipeSection):
     every: Count = 10
     tensorboard: bool = False
 
 
-class Start(Section):
-    """Where the weights come from: a run folder or a file of weights; chance by default."""
+class StartSettings(RecipeSection):
+    """Initial weights: a run folder or a .safetensors file; random ones by default."""
 
     weights: InputPath | None = None
 
 
 @contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Modules made inside get the fresh weights of this seed, the same on every rank; the global RNG stays as it is."""
+def seeded_weights(seed: int) -> Iterator[None]:
+    """Modules made inside the block get initial weights from this seed, equal on every rank, without disturbing the
+    global RNG."""
     with torch.random.fork_rng(devices=[]):  # weights are drawn on the CPU
         torch.default_generator.manual_seed(int(Epoch(seed).hashes("weights")[0]))
         yield
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """What a task makes of its recipe: all that the loop is handed.
+class PreparedTask:
+    """What a task makes of its recipe for the training loop: model, objective and batches.
 
-    `valid(rank, ranks)` gives the same batches each time it is called. `recipe` has what the data told filled in.
+    `valid(rank, ranks)` gives the same validation batches each time it is called. `recipe` has the settings filled in
+    that follow from the data, such as the labels.
     """
 
     recipe: Recipe
@@ -181,13 +200,13 @@ class Prepared:
     objective: Objective[Any]
     train: Batches[Any]
     valid: Callable[[int, int], Iterable[Batch]] | None
-    notes: tuple[str, ...] = ()  # what a person wants to know: how many examples, what was skipped
+    notes: tuple[str, ...] = ()  # lines for a person: how many examples, how many were skipped
 
 
-class Recipe(Section):
-    """The sections that every task has; `prepare` is the task's own.
+class Recipe(RecipeSection):
+    """The sections that every task has; each task has its own `prepare`.
 
-    `pruned`: heads that the model lacks, by place, counted as they were before any was cut.
+    `pruned`: the attention heads that were removed, by place, numbered as in the unpruned model.
     """
 
     task: str
@@ -195,36 +214,33 @@ class Recipe(Section):
     version: Literal[1] = 1
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description=_NAME)]
     description: str = ""
-    train: Train = Train()
+    train: TrainSettings = TrainSettings()
     optimiser: Annotated[AdamW | SGD, Field(discriminator="kind")] = AdamW()
-    schedule: Annotated[Constant | Linear | Cosine | InverseRoot | Noam | Plateau, Field(discriminator="kind")] = (
-        Constant()
-    )
-    average: Annotated[NoAverage | LastAverage | MovingAverage, Field(discriminator="kind")] = NoAverage()
-    evaluate: Evaluate = Evaluate()
-    keep: Keep = Keep()
-    log: Log = Log()
-    start: Start = Start()
+    schedule: Annotated[ScheduleSettings, Field(discriminator="kind")] = ConstantSchedule()
+    weight_average: Annotated[NoAverage | LastAverage | MovingAverage, Field(discriminator="kind")] = NoAverage()
+    evaluate: EvaluateSettings = EvaluateSettings()
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    log: LogSettings = LogSettings()
+    start: StartSettings = StartSettings()
     pruned: dict[str, list[Annotated[int, Field(ge=0)]]] = Field(default_factory=dict)
 
-    def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> Prepared:
-        """Model, objective and batches of this rank. What takes long is made once and found in `folder` again:
+    def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> PreparedTask:
+        """Model, objective and the batches of this rank. What takes long is made once and found again in `folder`:
         tokenizer.json, and tokenised text under data/."""
-        raise self._nobodys()
+        raise self._no_task()
 
     def assemble(self, folder: Path) -> nn.Module:
-        """The model with fresh weights, from what `prepare` has left in `folder`, without the data."""
+        """The model with initial weights, from the tokenizer that `prepare` left in `folder`; needs no data."""
         if self.task not in KINDS:
-            raise self._nobodys()
+            raise self._no_task()
         settings = self.model_dump(mode="json")
-        with seeded(self.train.seed):
+        with seeded_weights(self.train.seed):
             return build_model(settings, load_tokenizers(settings, folder))
 
-    def _nobodys(self) -> SettingError:
-        """A recipe whose task has no class is for those who bring model, objective and batches themselves."""
+    def _no_task(self) -> SettingError:
+        """The error for a recipe of another task, which comes with a model, an objective and batches of its own."""
         return SettingError(
-            f"task {self.task!r}",
-            "a task of regard.training.TASKS",
+            f"Task {self.task!r} is none of those in regard.training.TASKS, so it has no model of its own",
             where="Recipe",
-            advice="Or hand a Prepared to Loop.",
+            advice="Pass a PreparedTask to Loop.",
         )

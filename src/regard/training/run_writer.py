@@ -1,7 +1,7 @@
-"""What a training leaves behind in its run folder: checkpoints, the weights for use, and batches that went wrong.
+"""Writes a run folder during training: checkpoints in a background thread, the weights for use, failed batches.
 
-Training stands still only while its state is copied; a thread writes the copy. One save is finished before the next one
-begins, and a save that failed is told as soon as training looks.
+Training waits only while its state is copied to pinned host memory; a thread writes the copy to disk. One save is
+finished before the next one begins; a failed save raises at the next poll.
 """
 
 from __future__ import annotations
@@ -11,95 +11,121 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError
 from regard.runs import FILE, Checkpoint, save_weights, weights_of
-from regard.training.checkpoint import Checkpoints, Contents, Tell
-from regard.training.distributed import World, whole
-from regard.training.host_staging import Staging
+from regard.training.checkpoint import CheckpointContents, Checkpoints, Notify
+from regard.training.distributed import World, full_tensor
 from regard.training.recipe import LastAverage, Recipe
 
+Weights = Mapping[str, Tensor]
 
-class Keeping:
-    """A run folder, seen by the loop."""
 
-    def __init__(self, folder: Path, world: World, recipe: Recipe, tell: Tell = lambda text: None) -> None:
+class RunWriter:
+    """Writes the checkpoints and weights of one run; `notify` gets lines about damaged checkpoints."""
+
+    def __init__(self, folder: Path, world: World, recipe: Recipe, notify: Notify = lambda text: None) -> None:
         self.folder, self.world = folder, world
-        self.keep, self.average = recipe.keep, recipe.average
-        self.checkpoints = Checkpoints(folder / "state", world.aside(), tell)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="regard-keeping")
-        self._writing: Future[Path] | None = None
-        self._staging, self._for_use = Staging(), Staging()
+        self.settings, self.average = recipe.checkpoint, recipe.weight_average
+        self.checkpoints = Checkpoints(folder / "state", world.side_group(), notify)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="regard-run-writer")
+        self._saving: Future[Path] | None = None
+        self._staged_state, self._staged_weights = HostStaging(), HostStaging()
 
-    def save(self, step: int, contents: Contents, best: int | None, weights: Mapping[str, Tensor] | None) -> None:
-        """Begin to write a checkpoint and then, where there are some, the weights for use."""
+    def save(self, step: int, contents: CheckpointContents, best: int | None, weights: Weights | None) -> None:
+        """Start to write a checkpoint and then, if there are any, the weights for use."""
         self.finish()
-        copied = replace(contents, tensors=self._staging.copies(contents.tensors))
-        self._writing = self._thread.submit(self._write, step, copied, best, weights)
+        copied = replace(contents, tensors=self._staged_state.copies(contents.tensors))
+        self._saving = self._thread.submit(self._write, step, copied, best, weights)
 
-    def _write(self, step: int, contents: Contents, best: int | None, weights: Mapping[str, Tensor] | None) -> Path:
-        path = self.checkpoints.save(step, contents, lambda steps: self._wanted(steps, best))
+    def _write(self, step: int, contents: CheckpointContents, best: int | None, weights: Weights | None) -> Path:
+        path = self.checkpoints.save(step, contents, lambda steps: self._retained(steps, best))
         if weights is not None:
             self.write_weights(weights)
         return path
 
-    def _wanted(self, steps: list[int], best: int | None) -> set[int]:
-        """The latest, the best, and those for a mean: one more than it takes, should the newest be damaged."""
-        wanted = {*steps[-self.keep.latest :]} | ({best} & {*steps})
+    def _retained(self, steps: list[int], best: int | None) -> set[int]:
+        """The steps whose checkpoints stay: the last ones, the best, and those for a weight average; for the average
+        one more than it takes, in case the newest is damaged."""
+        retained = {*steps[-self.settings.keep_last :]} | ({best} & {*steps})
         if isinstance(self.average, LastAverage):
-            wanted |= {*self._regular(steps)[-self.average.count - 1 :]}
-        return {step for step in wanted if step is not None}
+            retained |= {*self._regular(steps)[-self.average.count - 1 :]}
+        return {step for step in retained if step is not None}
 
     def _regular(self, steps: list[int]) -> list[int]:
-        """Those that were saved because it was time, whatever happened in between."""
-        return [step for step in steps if step % self.keep.every == 0]
+        """Those of the regular interval, without checkpoints of best evaluations and interrupts between them."""
+        return [step for step in steps if step % self.settings.every == 0]
 
-    def last(self, step: int, count: int) -> list[Checkpoint]:
-        """The last `count` regular checkpoints with that of the last step among them, each of them sound."""
+    def last_checkpoints(self, step: int, count: int) -> list[Checkpoint]:
+        """The last `count` regular checkpoints, that of the last step included; a damaged one is refused."""
         steps = sorted({*self._regular(self.checkpoints.steps()), step})[-count:]
         found = [self.checkpoints.at(one) for one in steps]
         for one in found:
-            wrong = one.complaint()
-            if wrong is not None:
+            complaint = one.damage()
+            if complaint is not None:
                 raise CheckpointError(
-                    f"a checkpoint with {wrong}",
-                    "one that is sound, for the mean of the last",
+                    f"This checkpoint has {complaint}, so the last {count} cannot be averaged",
                     where=f"{one.folder}",
-                    advice="Delete the newer ones too and resume: training makes them again.",
+                    advice="Delete it and the newer ones, and resume: training writes them again.",
                 )
         return found
 
-    def written(self) -> Path | None:
-        """The checkpoint that has been finished since one asked last; an error, if it could not be."""
-        return self.finish() if self._writing is not None and self._writing.done() else None
+    def poll(self) -> Path | None:
+        """The checkpoint that was finished since the last call, if any; raises if it could not be written."""
+        return self.finish() if self._saving is not None and self._saving.done() else None
 
     def finish(self) -> Path | None:
-        """Wait until what was begun is written; what it is, if anything was begun."""
-        writing, self._writing = self._writing, None
-        return None if writing is None else writing.result()
+        """Wait for the save that is under way; its checkpoint, or None if there was none."""
+        saving, self._saving = self._saving, None
+        return None if saving is None else saving.result()
 
-    def weights(self, model: nn.Module) -> dict[str, Tensor]:
-        """A copy of the weights of all ranks together, good until the next one; only the first rank gets it."""
+    def gather_weights(self, model: nn.Module) -> dict[str, Tensor]:
+        """A copy of the weights, gathered from all ranks, valid until the next call; empty but on the main rank."""
         self.finish()
-        wholes = {name: whole(tensor) for name, tensor in weights_of(model).items()}
-        return self._for_use.copies(wholes) if self.world.first else {}
+        gathered = {name: full_tensor(tensor) for name, tensor in weights_of(model).items()}
+        return self._staged_weights.copies(gathered) if self.world.is_main else {}
 
-    def write_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """model.safetensors, now."""
-        if not self.world.first:
+    def write_weights(self, weights: Weights) -> None:
+        """Write model.safetensors now."""
+        if not self.world.is_main:
             return
         path = self.folder / FILE
         try:
             save_weights(weights, path)
         except OSError as error:
             raise CheckpointError(
-                f"weights that could not be written ({error.strerror})",
-                "a folder with room for them",
-                where=f"{path}",
-                advice="The checkpoints are as they were.",
+                f"Could not write the weights: {error.strerror}", where=f"{path}", advice="The checkpoints are intact."
             ) from error
 
-    def fault(self, step: int, number: int) -> Path:
-        """Where batch `number` of a step that went wrong on this rank is kept."""
+    def failed_batch_path(self, step: int, number: int) -> Path:
+        """Where batch `number` of a failed step of this rank is saved."""
         return self.folder / "faults" / f"step-{step:08d}-rank{self.world.rank}-{number}.safetensors"
+
+
+class HostStaging:
+    """Copies of tensors in host memory that is reused for every copy; they are valid until the next copies are made.
+
+    Allocating costs more than copying, and only pinned memory takes data from a GPU at full speed. Shards (DTensors)
+    are copied on their device.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Tensor] = {}
+
+    def copies(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        made = {name: self._copy(name, tensor.detach()) for name, tensor in tensors.items()}
+        if any(tensor.is_cuda for tensor in tensors.values()):
+            torch.cuda.synchronize()
+        return made
+
+    def _copy(self, name: str, tensor: Tensor) -> Tensor:
+        from torch.distributed.tensor import DTensor
+
+        if isinstance(tensor, DTensor):
+            return tensor.clone()
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.shape != tensor.shape or buffer.dtype != tensor.dtype:
+            buffer = self._buffers[name] = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+        return buffer.copy_(tensor, non_blocking=True)

@@ -1,7 +1,7 @@
-"""One step: from batches to losses, gradients, and moved weights.
+"""One training step: forward and backward with gradient accumulation, gradient clipping, then the optimiser step.
 
-The loss is summed over tokens and divided by the tokens of all batches of the step on all ranks, so the same rows give
-the same gradient however they are dealt out.
+The loss is summed over tokens and divided by the tokens of all accumulated batches on all ranks, so the same rows give
+the same gradient however they are split into batches and over ranks.
 """
 
 from __future__ import annotations
@@ -15,35 +15,34 @@ import torch
 from torch import Tensor, nn
 
 from regard.text import Batch
-from regard.training.distributed import whole
+from regard.training.distributed import full_tensor
 from regard.training.objectives.base import Objective
-from regard.training.optimisers import set_rate
-from regard.training.state import Carried, State
+from regard.training.optimisers import set_learning_rate
+from regard.training.state import CarriedState, TrainingState
 
 
 @dataclass(frozen=True)
-class Step:
-    """What a step found: the loss summed over this rank's tokens, and the gradient's norm and the tokens of all.
+class StepResult:
+    """What a step computed: the loss summed over this rank's tokens, and the gradient norm and the tokens of all ranks.
 
-    `forgiven`: a gradient that is not finite is no fault, because fp16's scale goes down for it.
+    `may_overflow`: a gradient that is not finite is no fault, because fp16 loss scaling reacts to it.
     """
 
     total: Tensor
     norm: Tensor
     tokens: int
-    carried: Carried | None
-    told: Told
-    forgiven: bool = False
+    carried: CarriedState | None
+    scalars: AsyncScalars
+    may_overflow: bool = False
 
     @property
-    def fine(self) -> Tensor:
-        """Whether all is finite, (), where it was computed."""
+    def is_finite(self) -> Tensor:
+        """Whether loss and gradient are finite, (), on the device that computed them."""
         return self.norm.isfinite() & self.total.isfinite()
 
 
-class Told:
-    """Loss and norm on their way to where they can be read: reading them waits for these alone, not for what the device
-    was given to do since."""
+class AsyncScalars:
+    """Loss and gradient norm on their way to the CPU: reading them waits for these two, not for later GPU work."""
 
     def __init__(self, total: Tensor, norm: Tensor) -> None:
         self.numbers = torch.stack((total.detach().double(), norm.double())).to("cpu", non_blocking=True)
@@ -66,96 +65,96 @@ class Told:
         return float(self.numbers[number])
 
 
-class Stepper:
-    """Does steps on a state. `clip`: gradients longer than that are shortened to it."""
+class TrainStep:
+    """Trains a state by one step at a time. `clip`: the largest gradient norm (gradient clipping)."""
 
-    def __init__(self, state: State, objective: Objective[Any], clip: float | None) -> None:
+    def __init__(self, state: TrainingState, objective: Objective[Any], clip: float | None) -> None:
         self.state, self.objective, self.clip = state, objective, clip
         self.world, self.precision = state.world, state.precision
 
-    def learn(self, batches: Sequence[Batch]) -> Step:
-        """Gradients of the mean loss over all tokens."""
+    def backward(self, batches: Sequence[Batch]) -> StepResult:
+        """Accumulate the gradients of the mean loss over all tokens of the batches."""
         tokens = sum(batch.all_tokens for batch in batches)
-        share = self.world.ranks / max(1, tokens)  # times the ranks, because DDP and FSDP take the mean over them
+        weight = self.world.ranks / max(1, tokens)  # times the ranks, because DDP and FSDP average over them
         totals, carried = [], self.state.carried
         for number, batch in enumerate(batches, start=1):
-            here = _moved(batch, self.world.device)
-            if self.state.spread.graphs:
-                torch.compiler.cudagraph_mark_step_begin()  # what the last run gave is not needed any more
-            with self.state.spread.summing(last=number == len(batches)):
-                with self.precision.computing():
-                    carry = None if carried is None else carried.of(here)
-                    loss = self.objective.loss(self.state.spread.module, here, carry)
-                self.precision.backward(loss.total * share)
-            totals.append(self._kept(loss.total))
-            kept = {name: self._kept(tensor) for name, tensor in (loss.carry or {}).items()}
-            carried = Carried(here.indices, kept) if kept else None
+            here = _to_device(batch, self.world.device)
+            if self.state.distributed.cuda_graphs:
+                torch.compiler.cudagraph_mark_step_begin()  # the outputs of the last replay are not needed any more
+            with self.state.distributed.gradient_sync(last=number == len(batches)):
+                with self.precision.autocast():
+                    carry = None if carried is None else carried.for_batch(here)
+                    loss = self.objective.loss(self.state.distributed.module, here, carry)
+                self.precision.backward(loss.total * weight)
+            totals.append(self._detached(loss.total))
+            kept = {name: self._detached(tensor) for name, tensor in (loss.carry or {}).items()}
+            carried = CarriedState(here.indices, kept) if kept else None
             if number == 1 < len(batches):
-                self._keep_gradients()
+                self._own_gradients()
         self.precision.unscale(self.state.optimiser)
-        total, norm = sum(totals[1:], start=totals[0]), self._clip()
-        forgiven = self.precision.kind == "fp16" and self.precision.scale > 1
-        return Step(total, norm, tokens, carried, Told(total, norm), forgiven)
+        total, norm = sum(totals[1:], start=totals[0]), self._clip_gradients()
+        may_overflow = self.precision.kind == "fp16" and self.precision.scale > 1
+        return StepResult(total, norm, tokens, carried, AsyncScalars(total, norm), may_overflow)
 
-    def _clip(self) -> Tensor:
-        """The norm of the whole gradient, before it is shortened."""
+    def _clip_gradients(self) -> Tensor:
+        """Clip the gradients in place; their total norm before that."""
         parameters = [one for one in self.state.model.parameters() if one.grad is not None]
         norm = nn.utils.get_total_norm([one.grad for one in parameters if one.grad is not None])
         if self.clip is not None:
             nn.utils.clip_grads_with_norm_(parameters, self.clip, norm)
-        return whole(norm)
+        return full_tensor(norm)
 
-    def _kept(self, tensor: Tensor) -> Tensor:
-        """A result that stays: those of a recorded graph are overwritten when it runs again."""
-        return tensor.detach().clone() if self.state.spread.graphs else tensor.detach()
+    def _detached(self, tensor: Tensor) -> Tensor:
+        """A result that outlives the step: a CUDA graph overwrites its outputs when it is replayed."""
+        return tensor.detach().clone() if self.state.distributed.cuda_graphs else tensor.detach()
 
-    def _keep_gradients(self) -> None:
-        """The first gradients of a step are the graph's own; the others are added to them."""
-        for one in self.state.model.parameters() if self.state.spread.graphs else ():
+    def _own_gradients(self) -> None:
+        """Copy the gradients of the first batch out of the CUDA graph's memory; the other batches add to them."""
+        for one in self.state.model.parameters() if self.state.distributed.cuda_graphs else ():
             one.grad = None if one.grad is None else one.grad.clone()
 
-    def move(self, step: Step, rate: float, after: Step | None = None) -> None:
-        """Change the weights along the gradient, and take the averages along; or leave all as it is, if something is
-        not finite.
+    def update(self, step: StepResult, learning_rate: float, after: StepResult | None = None) -> None:
+        """Take the optimiser step and update the weight average; skip both if loss or gradient is not finite.
 
-        `after`: a step before, of which nobody knows yet; if it was not finite, neither are these weights moved.
+        `after`: an earlier step whose result has not been checked yet; if it was not finite, this one is skipped too.
         """
-        set_rate(self.state.optimiser, rate)
-        if self._by_itself:
-            fine = step.fine if after is None else step.fine & after.fine
-            self.state.optimiser.found_inf = (~fine).float()  # type: ignore[attr-defined]  # as a GradScaler tells it
+        set_learning_rate(self.state.optimiser, learning_rate)
+        if self._skips_on_device:
+            finite = step.is_finite if after is None else step.is_finite & after.is_finite
+            self.state.optimiser.found_inf = (~finite).float()  # type: ignore[attr-defined]  # as a GradScaler sets it
             self.state.optimiser.step()
-            if self.may_wait(step):
+            if self.can_defer_check(step):
                 return
-        if self.wrong(step) is not None:
+        if self.failure(step) is not None:
             return
-        if not self._by_itself:
+        if not self._skips_on_device:
             self.precision.step(self.state.optimiser)
         self.state.carried = step.carried
         if self.state.average is not None:
-            self.state.average.follow(self.state.progress.step + 1)
+            self.state.average.update(self.state.progress.step + 1)
 
-    def may_wait(self, step: Step) -> bool:
-        """Whether the next step may begin before anybody asks what is `wrong` with this one."""
-        return self._by_itself and self.state.average is None and step.carried is None and self.state.carried is None
+    def can_defer_check(self, step: StepResult) -> bool:
+        """Whether the next step may start before `failure` of this one is read."""
+        stateless = step.carried is None and self.state.carried is None and self.state.average is None
+        return self._skips_on_device and stateless
 
     @property
-    def _by_itself(self) -> bool:
-        """Whether the device itself can leave the weights alone, so that it need not stand still until we have looked.
+    def _skips_on_device(self) -> bool:
+        """Whether the optimiser kernel itself skips a step that is not finite, so that the CPU need not wait for it.
 
-        The fused optimisers can; with fp16 they are told by the scaler, and several ranks must agree first.
+        The fused optimisers do; with fp16 the loss scaler decides, and several ranks must agree first.
         """
-        return self.world.device.type == "cuda" and not self.world.several and self.precision.kind != "fp16"
+        return self.world.device.type == "cuda" and not self.world.is_distributed and self.precision.kind != "fp16"
 
-    def wrong(self, step: Step) -> str | None:
-        """What is not finite; waits for the device. Several ranks go by the gradient's norm, the same for all."""
-        if not self.world.several and not math.isfinite(step.told.total):
-            return f"a loss of {step.told.total}"
-        if math.isfinite(step.told.norm) or step.forgiven:
+    def failure(self, step: StepResult) -> str | None:
+        """What is not finite, in words; waits for the device. Ranks go by the gradient norm, which they share."""
+        if not self.world.is_distributed and not math.isfinite(step.scalars.total):
+            return f"a loss of {step.scalars.total}"
+        if math.isfinite(step.scalars.norm) or step.may_overflow:
             return None
-        return f"a gradient of norm {step.told.norm}"
+        return f"a gradient of norm {step.scalars.norm}"
 
 
-def _moved(batch: Batch, device: torch.device) -> Batch:
-    """A batch where it is computed; a GPU fetches it by itself while we go on."""
+def _to_device(batch: Batch, device: torch.device) -> Batch:
+    """The batch on the device; to a GPU it is copied asynchronously, from pinned memory."""
     return batch.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else batch.to(device)

@@ -1,10 +1,10 @@
-"""Links of two directions made one, against hand-made cases and the published algorithm read word by word."""
+"""Symmetrised links, against cases by hand and the published algorithm."""
 
 import pytest
 from hypothesis import given, strategies as st
 
 from regard.errors import SettingError
-from regard.inspection.alignment.symmetrize import METHODS, merged, turned_about
+from regard.inspection.alignment.symmetrize import METHODS, reverse_links, symmetrize
 
 links = st.frozensets(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=14)
 
@@ -45,42 +45,47 @@ def as_published(forth: frozenset, back: frozenset, end: str) -> set:
 @given(links, links)
 def test_growing_is_the_published_algorithm(forth: frozenset, back: frozenset) -> None:
     for method, end in (("grow-diag", ""), ("grow-diag-final", "or"), ("grow-diag-final-and", "and")):
-        assert set(merged(forth, back, method)) == as_published(forth, back, end), method
+        assert set(symmetrize(forth, back, method)) == as_published(forth, back, end), method
 
 
 @given(links, links)
-def test_every_method_lies_between_what_both_say_and_what_either_says(forth: frozenset, back: frozenset) -> None:
+def test_every_method_lies_between_intersection_and_union(forth: frozenset, back: frozenset) -> None:
     for method in METHODS:
-        found = merged(forth, back, method)
+        found = symmetrize(forth, back, method)
         assert forth & back <= set(found) <= forth | back
         assert list(found) == sorted(set(found))
-    assert set(merged(forth, back, "grow-diag")) <= set(merged(forth, back, "grow-diag-final-and"))
-    assert set(merged(forth, back, "grow-diag-final-and")) <= set(merged(forth, back, "union"))
+    assert set(symmetrize(forth, back, "grow-diag")) <= set(symmetrize(forth, back, "grow-diag-final-and"))
+    assert set(symmetrize(forth, back, "grow-diag-final-and")) <= set(symmetrize(forth, back, "union"))
 
 
 @given(links)
-def test_directions_that_agree_are_left_alone(both: frozenset) -> None:
-    assert {merged(both, both, method) for method in METHODS} == {tuple(sorted(both))}
-    assert set(turned_about(turned_about(both))) == both
+def test_equal_directions_are_unchanged(both: frozenset) -> None:
+    assert {symmetrize(both, both, method) for method in METHODS} == {tuple(sorted(both))}
+    assert set(reverse_links(reverse_links(both))) == both
 
 
 def test_ne_pas_typed_out() -> None:
     """does not see / ne voit pas: one direction finds ne, the other pas; a stray link far away has two free words."""
     forth = [(1, 0), (2, 1), (4, 5)]
     back = [(1, 0), (1, 2), (2, 1), (0, 1)]
-    assert merged(forth, back, "intersection") == ((1, 0), (2, 1))
-    assert merged(forth, back, "union") == ((0, 1), (1, 0), (1, 2), (2, 1), (4, 5))
-    assert merged(forth, back, "grow-diag") == ((0, 1), (1, 0), (1, 2), (2, 1))  # beside a link, and a word was free
-    assert merged(forth, back, "grow-diag-final-and") == ((0, 1), (1, 0), (1, 2), (2, 1), (4, 5))
+    assert symmetrize(forth, back, "intersection") == ((1, 0), (2, 1))
+    assert symmetrize(forth, back, "union") == ((0, 1), (1, 0), (1, 2), (2, 1), (4, 5))
+    assert symmetrize(forth, back, "grow-diag") == (
+        (0, 1),
+        (1, 0),
+        (1, 2),
+        (2, 1),
+    )  # beside a link, and a word was free
+    assert symmetrize(forth, back, "grow-diag-final-and") == ((0, 1), (1, 0), (1, 2), (2, 1), (4, 5))
 
 
 def test_the_two_ends_differ_where_one_word_is_taken() -> None:
     forth, back = [(0, 0), (0, 4)], [(0, 0)]
-    assert merged(forth, back, "grow-diag") == ((0, 0),)  # too far from what is there
-    assert merged(forth, back, "grow-diag-final") == ((0, 0), (0, 4))
-    assert merged(forth, back, "grow-diag-final-and") == ((0, 0),)
+    assert symmetrize(forth, back, "grow-diag") == ((0, 0),)  # too far from what is there
+    assert symmetrize(forth, back, "grow-diag-final") == ((0, 0), (0, 4))
+    assert symmetrize(forth, back, "grow-diag-final-and") == ((0, 0),)
 
 
-def test_a_method_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_method_is_refused() -> None:
     with pytest.raises(SettingError, match="grow-diag-final-and"):
-        merged([], [], "grow-diag-final-an")
+        symmetrize([], [], "grow-diag-final-an")

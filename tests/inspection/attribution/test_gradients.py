@@ -1,4 +1,4 @@
-"""Gradients of the weights: finite differences, what one step takes away, and integrals that add up."""
+"""Gradients of attention weights: finite differences, linear targets, and integrals that are complete."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from tests.models.translators import batch, translator as recurrent
 from torch import nn
 
 from regard.attention import Observe, capture
-from regard.attention.tap import Listener, listening, places_of
+from regard.attention.tap import TapListener, listen, places_of
 from regard.errors import DtypeError, PlaceError, SettingError
 from regard.inspection.attribution.gradients import attention_gradients, gradient_times_attention, integrated_gradients
 
@@ -39,8 +39,8 @@ def made(case: str):
 
 def answered(model: nn.Module, target, change) -> float:
     """The target while `change(place, weights)` stands for the weights."""
-    listener = Listener(places_of(model), Observe(weights=True), lambda place, got: change(place, got.weights))
-    with torch.no_grad(), listening(listener):
+    listener = TapListener(places_of(model), Observe(weights=True), lambda place, got: change(place, got.weights))
+    with torch.no_grad(), listen(listener):
         return float(target())
 
 
@@ -69,7 +69,7 @@ def test_gradients_are_finite_differences(case: str) -> None:
 
 
 @by_case
-def test_weights_are_those_that_are_heard_and_parameters_may_be_frozen(case: str) -> None:
+def test_weights_are_the_captured_ones_and_parameters_may_be_frozen(case: str) -> None:
     model, target = made(case)
     before = attention_gradients(model, target)
     with torch.no_grad(), capture(model) as heard:
@@ -82,11 +82,11 @@ def test_weights_are_those_that_are_heard_and_parameters_may_be_frozen(case: str
     assert all(weight.grad is None for weight in model.parameters())
 
 
-def test_a_product_is_what_halving_a_weight_takes_away_where_the_target_is_linear() -> None:
+def test_gradient_times_weight_is_exact_for_a_linear_target() -> None:
     """The logit of a GPT of one layer without norms or bends after it is linear in the weights."""
     model = gpt(1)
     model.decoder[0].feed.outer.weight.data.zero_()
-    model.norm = nn.Identity()
+    model.final_norm = nn.Identity()
 
     def target():
         return model(ids(1, 6))[0, -1, 3]
@@ -105,7 +105,7 @@ def test_a_product_is_what_halving_a_weight_takes_away_where_the_target_is_linea
 
 @by_case
 @pytest.mark.parametrize("places", ["*", "*.0.self"])
-def test_integrals_add_up_to_the_whole_difference(case: str, places: str) -> None:
+def test_integrated_gradients_are_complete(case: str, places: str) -> None:
     model, target = made(case)
     names = set(places_of(model, places).values())
     nothing = answered(model, target, lambda place, w: 0 * w if place in names else w)
@@ -119,7 +119,7 @@ def test_integrals_add_up_to_the_whole_difference(case: str, places: str) -> Non
     assert off[1] <= 1e-4 * abs(whole - nothing) < off[0]
 
 
-def test_queries_that_come_one_by_one_stand_below_each_other() -> None:
+def test_single_queries_are_joined_along_the_queries() -> None:
     model, (source, lengths, words) = recurrent("bahdanau"), batch()
     _, T = words.shape
 
@@ -134,15 +134,15 @@ def test_queries_that_come_one_by_one_stand_below_each_other() -> None:
     close(float(integral.sum()), float(target().detach()) - nothing, atol=1e-5, rtol=1e-5)
 
 
-def test_a_target_that_says_nothing_is_refused() -> None:
+def test_a_target_without_a_gradient_is_refused() -> None:
     model, target = made("gpt")
     with pytest.raises(DtypeError, match="one number"):
         attention_gradients(model, lambda: model(ids(1, 5)))
-    with pytest.raises(DtypeError, match="without a gradient"):
+    with pytest.raises(DtypeError, match="The target has no gradient"):
         attention_gradients(model, lambda: target().detach())
-    with pytest.raises(PlaceError, match="passes none"):
+    with pytest.raises(PlaceError, match="No attention and no embedding was intercepted"):
         attention_gradients(model, lambda: torch.zeros(()))
-    with pytest.raises(PlaceError, match="match nothing"):
+    with pytest.raises(PlaceError, match="No place matches"):
         attention_gradients(model, target, "*.cross")
     with pytest.raises(SettingError, match="steps=0"):
         integrated_gradients(model, target, steps=0)

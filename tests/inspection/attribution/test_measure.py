@@ -11,8 +11,8 @@ from torch import Tensor, nn
 import regard
 from regard.cli import main
 from regard.errors import SettingError
-from regard.inspection.attribution.measure import FLOW_LONGEST, LONGEST, MEASURES
-from regard.inspection.attribution.rollout import layers_of, rollout
+from regard.inspection.attribution.measure import FLOW_MAX_TOKENS, MAX_TOKENS, MEASURES
+from regard.inspection.attribution.rollout import rollout, rollout_layers
 from regard.inspection.record.record import Record
 from regard.page.view import View
 from regard.runs import Run
@@ -22,7 +22,7 @@ TEXT = "He hit me with a pie ."
 SMALL = ["data.examples=60", "data.valid=4", "train.steps=1", "evaluate.every=1", "train.threads=1", "model.width=8"]
 RECIPES = {
     "gpt": ["model.layers=2", "model.heads=2"],
-    "transformer": ["model.layers=2", "model.heads=2", "evaluate.watch=loss"],
+    "transformer": ["model.layers=2", "model.heads=2", "evaluate.monitor=loss"],
 }
 
 
@@ -30,7 +30,7 @@ RECIPES = {
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("measured")
     for name, more in RECIPES.items():
-        train(read_recipe(name, [*SMALL, *more], tasks=TASKS), folder / name, tell=lambda text: None)
+        train(read_recipe(name, [*SMALL, *more], tasks=TASKS), folder / name, notify=lambda text: None)
     return {name: folder / name for name in RECIPES}
 
 
@@ -47,7 +47,7 @@ def test_every_measure_gives_maps_of_tokens(recipe: str, name: str, views: dict[
     assert found
     for one in found:
         assert one.values.shape == tuple(map(len, one.axes)) and np.isfinite(one.values).all()
-        assert [len(record.sides[side].tokens) for side in (one.rows, one.cols)] == [len(axis) for axis in one.axes]
+        assert [len(record.axes[side].tokens) for side in (one.rows, one.cols)] == [len(axis) for axis in one.axes]
     if name not in ("rollout", "flow"):
         assert [one.place for one in found] == [place.name for place in record.places]
     again = views[recipe].measure(name)
@@ -57,7 +57,7 @@ def test_every_measure_gives_maps_of_tokens(recipe: str, name: str, views: dict[
 def test_the_maps_are_those_of_the_functions(views: dict[str, View]) -> None:
     record = views["gpt"].record
     (found,) = views["gpt"].measure("rollout")
-    layers = layers_of(record)
+    layers = rollout_layers(record)
     np.testing.assert_array_equal(found.values, rollout(layers)[0][0].float().numpy())
     np.testing.assert_allclose(found.values.sum(1), 1, atol=1e-5)
     (first, *_) = views["gpt"].measure("norms")
@@ -66,15 +66,15 @@ def test_the_maps_are_those_of_the_functions(views: dict[str, View]) -> None:
     )
 
 
-def test_gradients_are_of_what_the_model_says(runs: dict[str, Path], views: dict[str, View]) -> None:
+def test_gradients_are_of_the_models_output(runs: dict[str, Path], views: dict[str, View]) -> None:
     """The map of a record that kept gradients is the one that a second run of the model gives."""
     kept = regard.look(runs["gpt"], TEXT, gradient=True)
-    assert all(place.slopes is not None for place in kept.record.places)
+    assert all(place.stored_gradients is not None for place in kept.record.places)
     for one, other in zip(kept.measure("gradients"), views["gpt"].measure("gradients"), strict=True):
         np.testing.assert_allclose(one.values, other.values, atol=1e-3 * np.abs(other.values).max())
 
 
-def test_pieces_are_pooled_to_words(views: dict[str, View]) -> None:
+def test_tokens_are_pooled_to_words(views: dict[str, View]) -> None:
     (pieces,), (words,) = (views["gpt"].measure("rollout", words=on) for on in (False, True))
     assert len(words.axes[1]) <= len(pieces.axes[1]) and words.values.shape == tuple(map(len, words.axes))
     np.testing.assert_allclose(words.values.sum(1), 1, atol=1e-5)
@@ -109,16 +109,16 @@ def test_the_command_line_stores_them(
     assert "rollout" in capsys.readouterr().err
 
 
-def test_refusals_are_words(views: dict[str, View], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_and_unusable_measures_are_refused(views: dict[str, View], monkeypatch: pytest.MonkeyPatch) -> None:
     bare = View(views["gpt"].record)
     with pytest.raises(SettingError, match="value-zeroing"):
         bare.measure("value-zeroing")
     with pytest.raises(SettingError, match="norms"):
         bare.measure("norm")
-    monkeypatch.setattr("regard.inspection.attribution.measure.LONGEST", 3)
+    monkeypatch.setattr("regard.inspection.attribution.measure.MAX_TOKENS", 3)
     with pytest.raises(SettingError, match="at most 3"):
         bare.measure("rollout")
-    assert FLOW_LONGEST < LONGEST
+    assert FLOW_MAX_TOKENS < MAX_TOKENS
 
 
 class Letters:
@@ -155,7 +155,7 @@ def test_a_model_that_predicts_nothing_has_no_gradients() -> None:
 
 
 @pytest.mark.parametrize("name", ["rollout", "gradients", "value-zeroing"])
-def test_a_model_that_trains_is_seen_without_dropout_and_goes_on_training(
+def test_a_model_in_training_mode_is_measured_without_dropout_and_restored(
     name: str, runs: dict[str, Path], views: dict[str, View]
 ) -> None:
     model = regard.load(runs["gpt"])

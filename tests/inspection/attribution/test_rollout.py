@@ -7,7 +7,7 @@ from tests.inspection.attribution.records import bert, gpt, heard, ids, place, r
 from regard.attention import capture
 from regard.attention.masks import Causal, Padding
 from regard.errors import RecordError, SettingError, ShapeError
-from regard.inspection.attribution.rollout import RolloutLayer, layers_of, rollout
+from regard.inspection.attribution.rollout import RolloutLayer, rollout, rollout_layers
 from regard.inspection.record.record import Record
 
 close = torch.testing.assert_close
@@ -30,10 +30,10 @@ def test_two_layers_by_hand() -> None:
     close(alone(first, second, residual=0.0), torch.tensor([[0.5, 0.5], [0.75, 0.25]]))
 
 
-def test_rows_sum_to_one_and_who_looks_nowhere_stays_itself() -> None:
+def test_rows_sum_to_one_and_queries_without_keys_stay_themselves() -> None:
     places = [place(T=7, mask=Padding([5], queries=[4]), seed=seed) for seed in range(3)]
     got = alone(*maps(*places))
-    close(rollout(layers_of(record(*places)))[0][0], got)
+    close(rollout(rollout_layers(record(*places)))[0][0], got)
     close(got.sum(-1), torch.ones(7, dtype=torch.float64))
     close(got[4:], torch.eye(7, dtype=torch.float64)[4:])
 
@@ -41,27 +41,27 @@ def test_rows_sum_to_one_and_who_looks_nowhere_stays_itself() -> None:
 def test_layers_compose() -> None:
     """The last layers after the first ones are all of them, as the page follows a token back."""
     places = [place(T=40, mask=Causal(), seed=seed) for seed in range(3)]
-    layers = layers_of(record(*places))
+    layers = rollout_layers(record(*places))
     whole = rollout(layers)[0][0]
     for count in (1, 2):
         close(rollout(layers[-count:])[0][0] @ rollout(layers[:-count])[0][0], whole)
 
 
-def test_a_model_that_reads_is_followed_back_to_its_input() -> None:
+def test_an_encoder_is_traced_back_to_its_input() -> None:
     model = gpt(3)
     places = heard(model, lambda: model(ids(1, 9)), {"decoder": (0, 0)})
-    found = rollout(layers_of(Record((side("text", 9),), places)))[0][0]
+    found = rollout(rollout_layers(Record((side("text", 9),), places)))[0][0]
     close(found, alone(*maps(*places)))
     assert found[5, 6:].abs().max() == 0
 
 
-def test_only_the_named_places_are_passed() -> None:
+def test_only_the_named_places_are_used() -> None:
     model = gpt(3)
     seen = Record((side("text", 9),), heard(model, lambda: model(ids(1, 9)), {"decoder": (0, 0)}))
-    some = rollout(layers_of(seen, ["decoder.0.self", "decoder.1.self"]))[0][0]
+    some = rollout(rollout_layers(seen, ["decoder.0.self", "decoder.1.self"]))[0][0]
     close(some, alone(*maps(*seen.places[:2])))
     with pytest.raises(RecordError, match=r"decoder\.7"):
-        layers_of(seen, ["decoder.7"])
+        rollout_layers(seen, ["decoder.7"])
 
 
 def test_a_translator_shares_a_token_between_its_two_texts() -> None:
@@ -75,7 +75,7 @@ def test_a_translator_shares_a_token_between_its_two_texts() -> None:
     for layer in range(2):
         tokens = (tokens + by_name[f"decoder.{layer}.self"] @ tokens) / 2
         tokens = (tokens + by_name[f"decoder.{layer}.cross"] @ read) / 2
-    layers = layers_of(seen)
+    layers = rollout_layers(seen)
     shares = rollout(layers)[1]
     assert set(shares) == {0, 1}
     close(torch.cat((shares[1], shares[0]), 1), tokens, atol=1e-3, rtol=0)  # rows of a record sum to about one
@@ -86,9 +86,9 @@ def test_a_translator_shares_a_token_between_its_two_texts() -> None:
 
 def random_layers(count: int = 3, seed: int = 0) -> list[torch.Tensor]:
     """Weights (2, 5, 5) of a text of five tokens and of one of three, whose padding nobody looks at."""
-    chance = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed)
     real = torch.arange(5) < torch.tensor([5, 3]).unsqueeze(1)
-    scores = 3 * torch.randn(count, 2, 5, 5, generator=chance)
+    scores = 3 * torch.randn(count, 2, 5, 5, generator=rng)
     return list(scores.masked_fill(~real.unsqueeze(1), -torch.inf).softmax(-1))
 
 
@@ -100,7 +100,7 @@ def test_each_text_of_a_batch_as_it_is_alone() -> None:
         assert not found[at, :length, length:].any()
 
 
-def test_a_question_sees_what_is_in_the_vectors() -> None:
+def test_a_learned_query_sees_the_shares_of_the_vectors() -> None:
     *lower, last = random_layers()
     question = last[:, :1]
     found = rollout([*(RolloutLayer(one) for one in lower), RolloutLayer(question, 1, 0)])[1]
@@ -108,7 +108,7 @@ def test_a_question_sees_what_is_in_the_vectors() -> None:
     close(found[1], torch.full((2, 1, 1), 0.5))
 
 
-def test_a_text_that_a_bert_has_read() -> None:
+def test_rollout_of_a_bert_record() -> None:
     model, text = bert(3), ids(1, 6)
     with torch.no_grad(), capture(model) as found:
         model(text, torch.tensor([6]))
@@ -116,7 +116,7 @@ def test_a_text_that_a_bert_has_read() -> None:
     close(alone(*weights)[0], alone(*(one[0] for one in weights)))
 
 
-def test_a_decoder_heard_is_that_of_its_record() -> None:
+def test_rollout_of_a_decoder_record() -> None:
     model, source, target = translator(), ids(1, 5), ids(1, 4, seed=2)
     with torch.no_grad(), capture(model) as found:
         model(source, torch.tensor([5]), target)
@@ -126,13 +126,13 @@ def test_a_decoder_heard_is_that_of_its_record() -> None:
         layers.append(
             RolloutLayer(found[name].weights.mean(1), int(not reads), int(not reads and not name.endswith("cross")))
         )
-    recorded = rollout(layers_of(translated(source, target, model)))[1]
+    recorded = rollout(rollout_layers(translated(source, target, model)))[1]
     for origin, shares in rollout(layers)[1].items():
         close(shares[0], recorded[origin], atol=1e-3, rtol=0)
 
 
 def test_what_cannot_be_rolled_out_is_refused() -> None:
-    with pytest.raises(SettingError, match="at least one"):
+    with pytest.raises(SettingError, match="There are no layers"):
         rollout([])
     with pytest.raises(SettingError, match="share from 0 to 1"):
         alone(torch.eye(2), residual=1.5)

@@ -1,4 +1,4 @@
-"""Value zeroing beside the same done by hand, one token at a time, through matrices whose values are zero."""
+"""Value zeroing equals the same computed one token at a time, with zeroed value matrices."""
 
 import pytest
 import torch
@@ -79,16 +79,16 @@ def by_hand(model: nn.Module, run, place: str) -> torch.Tensor:
 
 @by_model
 @pytest.mark.parametrize("together", [1, 4, 100])
-def test_it_is_what_running_the_model_without_each_value_gives(make, together: int) -> None:
+def test_it_equals_running_the_block_with_each_value_zeroed(make, together: int) -> None:
     model, run = make()
-    found = value_zeroing(model, run, together=together)
+    found = value_zeroing(model, run, keys_at_once=together)
     assert len(found) == {"Bert": 2, "GPT": 2, "Transformer": 6}[type(model).__name__]
     for place, got in found.items():
         close(got, by_hand(model, run, place), atol=1e-6, rtol=1e-5)
         close(got.sum(-1), torch.ones_like(got[..., 0]))
 
 
-def test_who_cannot_be_seen_has_no_share() -> None:
+def test_masked_keys_have_no_share() -> None:
     model, run = of_gpt()
     for got in value_zeroing(model, run).values():
         assert (got.triu(1) == 0).all() and (got.tril() > 0).any(-1).all()
@@ -97,7 +97,7 @@ def test_who_cannot_be_seen_has_no_share() -> None:
         assert (got[1, :, 4:] == 0).all() and (got[0] > 0).all()
 
 
-def test_nothing_is_left_behind() -> None:
+def test_no_hook_is_left_on_the_model() -> None:
     model, run = of_gpt()
     before = run()
     value_zeroing(model, run, "decoder.1.self")
@@ -105,15 +105,15 @@ def test_nothing_is_left_behind() -> None:
     assert not any(module._forward_hooks for module in model.modules())
 
 
-def test_what_cannot_be_done_is_refused() -> None:
+def test_unusable_models_and_places_are_refused() -> None:
     model, run = of_gpt()
-    with pytest.raises(PlaceError, match="match nothing"):
+    with pytest.raises(PlaceError, match="No place matches"):
         value_zeroing(model, run, "*.cross")
     with pytest.raises(SettingError, match="cache"):
         value_zeroing(model, lambda: model(ids(1, 4), None, model.caches()))
-    with pytest.raises(PlaceError, match="second call"):
+    with pytest.raises(PlaceError, match="called twice"):
         value_zeroing(model, lambda: (run(), run()))
-    with pytest.raises(PlaceError, match="0 calls"):
+    with pytest.raises(PlaceError, match="No call was captured"):
         value_zeroing(model, lambda: None)
     with pytest.raises(SettingError, match=r"eval\(\)"):
         value_zeroing(model.train(), run)

@@ -1,4 +1,4 @@
-"""A head that is switched off changes a number as its columns set to zero do."""
+"""Ablating a head equals setting its columns to zero."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Small(nn.Module):
 
 
 @torch.no_grad()
-def test_every_head_is_switched_off_once() -> None:
+def test_every_head_is_ablated_once() -> None:
     torch.manual_seed(0)
     model, x = Small(), torch.randn(2, 5, 12)
     told: list[int] = []
-    found = ablate(model, lambda: float(model(x).square().sum()), tell=told.append)
-    assert found.whole == pytest.approx(float(model(x).square().sum()))
+    found = ablate(model, lambda: float(model(x).square().sum()), on_progress=told.append)
+    assert found.baseline == pytest.approx(float(model(x).square().sum()))
     assert {place: len(numbers) for place, numbers in found.without.items()} == {"first": 3, "second": 2, "last": 1}
     assert sum(told) == 6
     columns = model.first.out.weight[:, 4:8].clone()
@@ -35,11 +35,11 @@ def test_every_head_is_switched_off_once() -> None:
     without = float(model(x).square().sum())
     model.first.out.weight[:, 4:8] = columns
     assert found.without["first"][1] == pytest.approx(without, rel=1e-4)
-    assert found.changes["first"][1] == pytest.approx(without - found.whole, abs=1e-2)
+    assert found.changes["first"][1] == pytest.approx(without - found.baseline, abs=1e-2)
 
 
 @torch.no_grad()
-def test_a_head_may_be_flattened_instead() -> None:
+def test_a_head_may_be_made_uniform_instead() -> None:
     torch.manual_seed(0)
     model, x = Small(), torch.randn(2, 5, 12)
     found = ablate(model, lambda: float(model(x).sum()), "last", "uniform")

@@ -1,4 +1,4 @@
-"""Importance is what a gate on each head says, example by example."""
+"""Head importance equals the gradient of a gate on each head, example by example."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Plain(nn.Module):
         return x + self.second(x)
 
 
-def test_it_is_the_mean_size_of_the_derivative_by_each_gate() -> None:
+def test_importance_is_the_mean_absolute_gate_gradient() -> None:
     torch.manual_seed(0)
     first, second = (MultiHead(12, 3).double() for _ in range(2))
     x, wanted = torch.randn(5, 4, 12).double(), torch.randn(5, 4, 12).double()
@@ -60,7 +60,7 @@ def test_it_is_the_mean_size_of_the_derivative_by_each_gate() -> None:
     torch.testing.assert_close(shares["second"], expected[1] / expected[1].norm())
 
 
-def test_it_is_what_a_head_says_times_the_gradient_of_that() -> None:
+def test_importance_is_output_times_gradient() -> None:
     torch.manual_seed(0)
     heads, x = MultiHead(12, 3).double(), torch.randn(1, 4, 12).double()
     said = heads.tap(*heads.project.all(x)).output.detach().requires_grad_()
@@ -70,7 +70,7 @@ def test_it_is_what_a_head_says_times_the_gradient_of_that() -> None:
     torch.testing.assert_close(found[""], (said * slope).sum((0, 2, 3)).abs().detach())
 
 
-def test_a_decoder_of_steps_has_one_gate_for_all() -> None:
+def test_the_steps_of_a_decoder_share_a_gate() -> None:
     model = translator("bahdanau")
     ids, lengths, target = torch.tensor([[3, 5, 7, 2]]), torch.tensor([4]), torch.tensor([[1, 4, 6]])
 
@@ -85,7 +85,7 @@ def test_a_decoder_of_steps_has_one_gate_for_all() -> None:
     torch.testing.assert_close(found[place], slope.abs().reshape(1))
 
 
-def test_models_of_others() -> None:
+def test_other_models() -> None:
     torch.manual_seed(0)
     theirs, x = nn.MultiheadAttention(12, 3, batch_first=True).double().eval(), torch.randn(2, 4, 12).double()
     found = importance(theirs, [lambda: theirs(x, x, x)[0].square().sum()], normalised=False)
@@ -100,14 +100,14 @@ def test_models_of_others() -> None:
     torch.testing.assert_close(found[""], importance(ours, [lambda: ours(x).square().sum()], normalised=False)[""])
 
 
-def test_what_no_head_bears_on_is_refused() -> None:
+def test_a_loss_that_depends_on_no_head_is_refused() -> None:
     heads, x = MultiHead(12, 3), torch.randn(1, 4, 12)
 
     @torch.no_grad()
     def silent() -> Tensor:
         return F.mse_loss(heads(x), x)
 
-    with pytest.raises(SettingError, match="no head bears on"):
+    with pytest.raises(SettingError, match="does not depend on any head"):
         importance(heads, [silent])
     with pytest.raises(SettingError, match="no losses"):
         importance(heads, [])

@@ -1,4 +1,4 @@
-"""A record gives every weight back to a thousandth, in space linear in the length, and says what it did not keep."""
+"""A record recomputes every weight to a thousandth, in space linear in the length, and reports what it lacks."""
 
 from __future__ import annotations
 
@@ -16,28 +16,30 @@ from regard.attention.biases import DenseBias
 from regard.attention.positions import Alibi, Relative
 from regard.attention.windows import LocalM, LocalP
 from regard.errors import RecordError, SettingError
-from regard.inspection.record.build import kept_of, observing, statistics_of
-from regard.inspection.record.mask_codec import Unkept
-from regard.inspection.record.place import Place
-from regard.inspection.record.quantize import Fixed
-from regard.inspection.record.record import Record, Step
-from regard.inspection.record.token_axis import Side
+from regard.inspection.record.build_place import merge_statistics, record_observe, store_qk
+from regard.inspection.record.mask_codec import NotReconstructible
+from regard.inspection.record.place import PlaceRecord
+from regard.inspection.record.quantize import Int16Tensor
+from regard.inspection.record.record import GenerationStep, Record
+from regard.inspection.record.token_axis import TokenAxis
 
 H, T, S, D = 4, 13, 17, 8
 
 
-def recorded(q: Tensor, k: Tensor, name: str = "here", **how: Any) -> tuple[Place, Tensor]:
+def recorded(q: Tensor, k: Tensor, name: str = "here", **how: Any) -> tuple[PlaceRecord, Tensor]:
     """A place as a record keeps it, and the weights (H, T, S) themselves."""
-    got = attend(q, k, k, observe=observing(q.size(-2)) | Observe(weights=True), **how)
-    kept = kept_of([got], None)
-    seen = statistics_of([got], kept)
+    got = attend(q, k, k, observe=record_observe(q.size(-2)) | Observe(weights=True), **how)
+    stored = store_qk([got], None)
+    seen = merge_statistics([got], stored)
     assert got.weights is not None
     weights = got.weights[0] if got.weights.dim() == 4 else got.weights
-    return Place(name, 0, "self", 0, 1, seen.entropy.size(0), seen, kept), weights
+    return PlaceRecord(name, 0, "self", 0, 1, seen.entropy.size(0), seen, stored), weights
 
 
-def sides(place: Place) -> tuple[Side, Side]:
-    return Side.bare("queries", [f"q{n}" for n in range(place.T)]), Side.bare("keys", [f"k{n}" for n in range(place.S)])
+def axes(place: PlaceRecord) -> tuple[TokenAxis, TokenAxis]:
+    return TokenAxis.from_tokens("queries", [f"q{n}" for n in range(place.T)]), TokenAxis.from_tokens(
+        "keys", [f"k{n}" for n in range(place.S)]
+    )
 
 
 def vectors(seed: int = 0, size: float = 4.0, key_heads: int = H) -> tuple[Tensor, Tensor]:
@@ -65,7 +67,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("key_heads", [H, 2], ids=["own keys", "grouped"])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_every_weight_comes_back(case: str, key_heads: int) -> None:
+def test_every_weight_is_recomputed(case: str, key_heads: int) -> None:
     place, weights = recorded(*vectors(key_heads=key_heads), **CASES[case])
     for head in range(H):
         torch.testing.assert_close(place.tile(head), weights[head], atol=1e-3, rtol=0)
@@ -73,7 +75,7 @@ def test_every_weight_comes_back(case: str, key_heads: int) -> None:
         torch.testing.assert_close(place.tile(head, rows, cols), weights[head][rows, cols], atol=1e-3, rtol=0)
 
 
-def test_huge_scores_come_back() -> None:
+def test_huge_scores_are_recomputed() -> None:
     """Scores of 80 and more, whose keys have a large part in common."""
     torch.manual_seed(1)
     q, k = torch.randn(1, 2, 40, 64) * 3, torch.randn(1, 2, 40, 64) * 3 + 20
@@ -83,7 +85,7 @@ def test_huge_scores_come_back() -> None:
 
 
 @pytest.mark.parametrize("window", [None, "local-p"])
-def test_additive_scores_and_predicted_windows_come_back(window: str | None) -> None:
+def test_additive_scores_and_predicted_windows_are_recomputed(window: str | None) -> None:
     torch.manual_seed(2)
     q, k = torch.randn(1, T, D), torch.randn(1, S, D)
     place, weights = recorded(q, k, score=scores.Additive(D, 6), window=None if window is None else LocalP(D, 4))
@@ -103,29 +105,31 @@ def test_statistics_are_those_of_the_capture() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_file_says_the_same(case: str, tmp_path) -> None:
+def test_a_file_is_read_back(case: str, tmp_path) -> None:
     place, _ = recorded(*vectors(), **CASES[case])
-    before = Record(sides(place), (place,), {"model": "m"}, (Step(2, 7, -0.5, ((7, "x", -0.5), (1, "y", -1.0))),))
+    before = Record(
+        axes(place), (place,), {"model": "m"}, (GenerationStep(2, 7, -0.5, ((7, "x", -0.5), (1, "y", -1.0))),)
+    )
     before.save(tmp_path / "a.regard")
     after = Record.load(tmp_path / "a.regard")
-    assert after.sides == before.sides and after.facts == before.facts and after.steps == before.steps
+    assert after.axes == before.axes and after.facts == before.facts and after.steps == before.steps
     for head in range(H):
         assert torch.equal(after.place("here").tile(head), place.tile(head))
-    thumbnail, kept = after.places[0].statistics.thumbnail, place.statistics.thumbnail
-    assert thumbnail is not None and kept is not None
-    assert (thumbnail - kept).abs().max() < 0.005 * kept.max() + 1e-6
+    thumbnail, stored = after.places[0].statistics.thumbnail, place.statistics.thumbnail
+    assert thumbnail is not None and stored is not None
+    assert (thumbnail - stored).abs().max() < 0.005 * stored.max() + 1e-6
 
 
-def test_calls_that_follow_each_other_are_one_place() -> None:
+def test_consecutive_calls_are_one_place() -> None:
     """A prompt, then a token at a time against a growing cache: as if all of it had been read at once."""
     torch.manual_seed(3)
     q, k = torch.randn(1, H, T, D), torch.randn(1, H, T, D)
-    observe = observing(T)
+    observe = record_observe(T)
     calls = [attend(q[..., :5, :], k[..., :5, :], mask=masks.Causal(), observe=observe)]
     for at in range(5, T):
         calls.append(attend(q[..., at : at + 1, :], k[..., : at + 1, :], mask=masks.Causal(), observe=observe))
-    kept = kept_of(calls, None)
-    joined = Place("x", 0, "self", 0, 0, H, statistics_of(calls, kept), kept)
+    stored = store_qk(calls, None)
+    joined = PlaceRecord("x", 0, "self", 0, 0, H, merge_statistics(calls, stored), stored)
     whole, weights = recorded(q, k, mask=masks.Causal())
     for head in range(H):
         torch.testing.assert_close(joined.tile(head), weights[head], atol=1e-3, rtol=0)
@@ -135,40 +139,40 @@ def test_calls_that_follow_each_other_are_one_place() -> None:
     torch.testing.assert_close(joined.statistics.thumbnail, whole.statistics.thumbnail, atol=1e-3, rtol=0)
 
 
-def test_what_cannot_be_kept_says_why() -> None:
-    got = attend(*vectors(), score=lambda q, k: q @ k.mT, observe=observing(T))
-    with pytest.raises(Unkept, match="Custom, cannot be computed again"):
-        kept_of([got], None)
+def test_a_map_that_is_not_reconstructible_has_a_reason() -> None:
+    got = attend(*vectors(), score=lambda q, k: q @ k.mT, observe=record_observe(T))
+    with pytest.raises(NotReconstructible, match="CustomScore, cannot be recomputed"):
+        store_qk([got], None)
 
 
-def test_keys_that_change_from_call_to_call_are_written_out() -> None:
+def test_keys_that_change_from_call_to_call_store_log_weights() -> None:
     """As those of a decoder do that remembers where it has looked."""
     torch.manual_seed(0)
-    observe = observing(2) | Observe(weights=True)
+    observe = record_observe(2) | Observe(weights=True)
     calls = [attend(torch.randn(1, 2, D), torch.randn(1, 5, D), observe=observe) for _ in range(3)]
-    kept = kept_of(calls, None)
-    place = Place("x", 0, "cross", 0, 1, 1, statistics_of(calls, kept), kept)
+    stored = store_qk(calls, None)
+    place = PlaceRecord("x", 0, "cross", 0, 1, 1, merge_statistics(calls, stored), stored)
     expected = torch.cat([call.weights[0] for call in calls if call.weights is not None])
     torch.testing.assert_close(place.tile(0), expected, atol=1e-5, rtol=0)
 
 
-def test_only_some_heads_are_kept() -> None:
+def test_only_some_heads_are_stored() -> None:
     q, k = vectors(key_heads=2)
-    got = attend(q, k, observe=observing(T) | Observe(weights=True))
-    kept = kept_of([got], [3, 1])
-    place = Place("x", 0, "self", 0, 1, H, statistics_of([got], kept), kept)
+    got = attend(q, k, observe=record_observe(T) | Observe(weights=True))
+    stored = store_qk([got], [3, 1])
+    place = PlaceRecord("x", 0, "self", 0, 1, H, merge_statistics([got], stored), stored)
     assert got.weights is not None
     torch.testing.assert_close(place.tile(3), got.weights[0, 3], atol=1e-3, rtol=0)
-    assert kept.queries.steps.size(0) == 2 and place.statistics.entropy.size(0) == H
-    with pytest.raises(RecordError, match=r"head 0 of x.*kept: 3, 1"):
+    assert stored.queries.codes.size(0) == 2 and place.statistics.entropy.size(0) == H
+    with pytest.raises(RecordError, match=r"x: The record has no map of head 0\. Stored: 3, 1"):
         place.tile(0)
-    with pytest.raises(RecordError, match="one of the 4 heads"):
+    with pytest.raises(RecordError, match="head 4, expected one from 0 to 3"):
         place.tile(4)
     with pytest.raises(SettingError, match=r"head 99, expected heads from 0 to 3"):
-        kept_of([got], [99])
+        store_qk([got], [99])
 
 
-def test_the_file_grows_with_the_length_and_not_with_its_square() -> None:
+def test_the_file_grows_linearly_with_the_length() -> None:
     sizes = []
     for length in (300, 600):
         q = torch.randn(1, 1, length, D)
@@ -190,50 +194,50 @@ class Watch(TorchDispatchMode):
         return found
 
 
-def test_nobody_ever_holds_a_map() -> None:
+def test_no_map_is_ever_in_memory() -> None:
     length = 6000
     torch.manual_seed(0)
     q, k = torch.randn(1, 2, length, 4), torch.randn(1, 1, length, 4)
     with Watch() as watch:
-        got = attend(q, k, mask=masks.Causal(), observe=observing(length))
-        kept = kept_of([got], None)
-        statistics_of([got], kept)
+        got = attend(q, k, mask=masks.Causal(), observe=record_observe(length))
+        stored = store_qk([got], None)
+        merge_statistics([got], stored)
     assert watch.largest < length * length / 4
 
 
-def test_files_that_are_no_records_are_refused(tmp_path) -> None:
+def test_files_that_are_not_records_are_refused(tmp_path) -> None:
     from safetensors.torch import save_file
 
-    with pytest.raises(RecordError, match="no such file"):
+    with pytest.raises(RecordError, match="File not found"):
         Record.load(tmp_path / "nothing")
     (tmp_path / "text").write_text("hello")
     with pytest.raises(RecordError, match="cannot be read"):
         Record.load(tmp_path / "text")
     save_file({"a": torch.zeros(1)}, tmp_path / "other")
-    with pytest.raises(RecordError, match="without a record"):
+    with pytest.raises(RecordError, match="not a record"):
         Record.load(tmp_path / "other")
     save_file({"a": torch.zeros(1)}, tmp_path / "later", {"regard": json.dumps({"version": 99})})
-    with pytest.raises(RecordError, match=r"version 99, expected version 1"):
+    with pytest.raises(RecordError, match=r"version 99, expected version 2"):
         Record.load(tmp_path / "later")
     place, _ = recorded(*vectors())
-    record = Record(sides(place), (place,))
+    record = Record(axes(place), (place,))
     whole = record.tensors()
     save_file(
         {name: one for name, one in whole.items() if "lse" not in name},
         tmp_path / "cut",
-        {"regard": json.dumps(record.told())},
+        {"regard": json.dumps(record.to_dict())},
     )
-    with pytest.raises(RecordError, match="something missing"):
+    with pytest.raises(RecordError, match="incomplete or damaged"):
         Record.load(tmp_path / "cut")
-    with pytest.raises(RecordError, match=r"'there', expected one of here"):
+    with pytest.raises(RecordError, match=r"Unknown place 'there'.*Known: here"):
         record.place("there")
 
 
-def test_fixed_point_is_within_half_a_step() -> None:
+def test_quantisation_is_within_half_a_step() -> None:
     torch.manual_seed(0)
     x = torch.randn(3, 50, 5) * torch.tensor([1e-3, 1.0, 10.0, 1e4, 0.0]) + 7
     for centred in (False, True):
-        fixed = Fixed.of(x, centred=centred)
+        fixed = Int16Tensor.quantize(x, centred=centred)
         for head in range(3):
             assert ((fixed.values(head) - x[head]).abs() <= 0.51 * fixed.scale[head] + 1e-6 * x[head].abs()).all()
-    assert Fixed.of(torch.empty(2, 0, 3)).steps.shape == (2, 0, 3)
+    assert Int16Tensor.quantize(torch.empty(2, 0, 3)).codes.shape == (2, 0, 3)

@@ -1,4 +1,4 @@
-"""Records of random numbers, and subjects that answer as a test wants them to."""
+"""Random records, and fake adapters that respond as a test needs."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from regard.attention.biases import DenseBias
 from regard.attention.masks import Causal, Everything
 from regard.attention.scores import Additive, ScaledDot
 from regard.attention.windows import LocalP
-from regard.inspection.record.build import kept_of, observing, statistics_of
+from regard.inspection.record.build_place import merge_statistics, record_observe, store_qk
 from regard.inspection.record.collect import collect
-from regard.inspection.record.place import Place
-from regard.inspection.record.record import Record, Step
-from regard.inspection.record.token_axis import Side
+from regard.inspection.record.place import PlaceRecord
+from regard.inspection.record.record import GenerationStep, Record
+from regard.inspection.record.token_axis import TokenAxis
 from regard.page.serve import Limits, make_app
 from regard.page.serve.serve_errors import ServeError
 
@@ -38,7 +38,7 @@ def place_of(
     biased: bool = False,
     local: bool = False,
     keep: bool = True,
-) -> Place:
+) -> PlaceRecord:
     torch.manual_seed(length)
     q, k = torch.randn(2, 1, HEADS, length, WIDTH) * 2
     k = k + 3  # so that its centre matters
@@ -49,24 +49,24 @@ def place_of(
         mask=Causal() if causal else Everything(),
         bias=DenseBias(torch.randn(length, length)) if biased else None,
         window=LocalP(WIDTH, half_width=6) if local else None,
-        observe=observing(length),
+        observe=record_observe(length),
     )
     with torch.no_grad():
-        kept = kept_of([attended], None) if keep else None
-        seen = statistics_of([attended], kept)
-    return Place("encoder.0.self", 0, "self", 0, 0, HEADS, seen, kept, "" if keep else "nobody asked for them")
+        stored = store_qk([attended], None) if keep else None
+        seen = merge_statistics([attended], stored)
+    return PlaceRecord("encoder.0.self", 0, "self", 0, 0, HEADS, seen, stored, "" if keep else "nobody asked for them")
 
 
-def record_of(*places: Place, text: str | None = None) -> Record:
-    """A record of one side, which is as long as its places are."""
+def record_of(*places: PlaceRecord, text: str | None = None) -> Record:
+    """A record of one axis, as long as its places."""
     tokens = text.split() if text is not None else [f"w{i}" for i in range(places[0].T)]
-    steps = (Step(0, 7, -0.5, ((7, "w0", -0.5), (8, "w1", float("-inf")))),)
-    return Record((Side.bare("text", tokens),), places, {"model": "random"}, steps)
+    steps = (GenerationStep(0, 7, -0.5, ((7, "w0", -0.5), (8, "w1", float("-inf")))),)
+    return Record((TokenAxis.from_tokens("text", tokens),), places, {"model": "random"}, steps)
 
 
 @dataclass
 class Fake:
-    """Looks at a text by making a record of as many tokens as it has words; `meanwhile` runs first."""
+    """Makes a random record with a token for each word; `meanwhile` runs first."""
 
     name: str = "fake"
     kind: Literal["translates", "continues", "fills", "reads"] = "reads"
@@ -83,7 +83,7 @@ class Fake:
 
 
 class Gate:
-    """Something that takes as long as a test wants: it calls modules of torch, as a model does, until it is opened."""
+    """Work that calls torch modules, as a model does, until the test opens the gate."""
 
     def __init__(self) -> None:
         self.opened, self.entered, self.left = threading.Event(), threading.Event(), threading.Event()
@@ -101,7 +101,7 @@ class Gate:
 
 
 def looked(subject: object, *asked: object, **how: object) -> Record:
-    """The record that a fake makes, or that of a real adapter."""
+    """The record of a fake, or of a real adapter."""
     return subject.look(*asked, **how) if isinstance(subject, Fake) else collect(subject, *asked, **how)
 
 
@@ -113,18 +113,18 @@ def client_of(
     return TestClient(app, base_url=f"http://{HOST}", raise_server_exceptions=False)
 
 
-def told(response: object) -> dict[str, str]:
-    """The words of a refusal, whose shape is checked on the way."""
+def error_of(response: object) -> dict[str, str]:
+    """The error of a response, whose shape is checked."""
     body = json.loads(response.content)  # type: ignore[attr-defined]
     assert set(body) == {"error"}
-    assert set(body["error"]) == {"came", "expected", "where", "advice"}
-    assert body["error"]["came"] and body["error"]["expected"]
+    assert set(body["error"]) == {"message", "problem", "expected", "where", "advice"}
+    assert body["error"]["problem"] and body["error"]["problem"] in body["error"]["message"]
     return body["error"]
 
 
 @contextmanager
 def refused(status: int) -> Iterator[None]:
-    """What is inside is refused with this status."""
+    """Expects a ServeError with this status."""
     with pytest.raises(ServeError) as caught:
         yield
     assert caught.value.status == status

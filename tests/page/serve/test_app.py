@@ -1,4 +1,4 @@
-"""The API as the page uses it: runs, looks, records and their parts, and what is refused in words."""
+"""The API as the page uses it: runs, looks, records and their parts, and errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load
 
-from page.serve.fakes import Fake, Gate, client_of, place_of, record_of, told
+from page.serve.fakes import Fake, Gate, client_of, error_of, place_of, record_of
 from regard.errors import SettingError
 from regard.page.serve import Limits, make_app
 
@@ -29,9 +29,9 @@ def client() -> Iterator[object]:
         yield client
 
 
-def test_runs_tell_what_there_is(client) -> None:
+def test_runs_and_records_are_listed(client) -> None:
     assert client.get("/api/runs").json() == [{"name": "fake", "kind": "reads", "description": "random numbers"}]
-    assert client.get("/api/records").json() == [{"id": "kept", "text": RECORD.sides[0].text[:100]}]
+    assert client.get("/api/records").json() == [{"id": "kept", "text": RECORD.axes[0].text[:100]}]
 
 
 def test_a_look_makes_a_record_that_can_be_read() -> None:
@@ -41,13 +41,13 @@ def test_a_look_makes_a_record_that_can_be_read() -> None:
         name = client.post("/api/look", json=question).json()["id"]
         assert fake.heard == [("two words", "und", [3, 1])]
         found = client.get(f"/api/records/{name}").json()
-        assert found["sides"][0]["tokens"] == ["two", "words"]
+        assert found["axes"][0]["tokens"] == ["two", "words"]
         assert client.get("/api/records").json() == [], "only who made it knows its id"
         client.post("/api/look", json={"run": "fake", "text": "x", "other": None, "prefix": None})
         assert fake.heard[-1] == ("x", None, None)
 
 
-def test_a_record_is_told_in_strict_json(client) -> None:
+def test_a_record_is_strict_json(client) -> None:
     def refuse(name: str) -> None:
         raise AssertionError(name)
 
@@ -63,18 +63,18 @@ def test_the_file_is_the_record(client) -> None:
 
 
 def test_the_payload_is_made_once_and_without_maps_where_they_are_large() -> None:
-    from regard.page.payload import unpacked
+    from regard.page.payload import unpack_payload
 
     for most, remote in ((2**25, False), (16, True)):
         with client_of(records={"kept": RECORD}, limits=Limits(payload_bytes=most)) as client:
             first, again = (client.get("/api/records/kept/payload").content for _ in range(2))
-            head, numbers = unpacked(first)
+            head, numbers = unpack_payload(first)
             assert first == again
             assert head["remote"] is remote
             assert ("0.queries" in numbers) is not remote
 
 
-def test_a_tile_is_what_the_place_holds(client) -> None:
+def test_a_tile_holds_the_weights_of_the_place(client) -> None:
     response = client.get("/api/records/kept/tile", params=TILE)
     assert response.headers["x-exact"] == "1"
     got = np.frombuffer(response.content, "<f4").reshape(5, 6)
@@ -114,24 +114,24 @@ def test_rows_and_pairs(client) -> None:
         ("tile", {"zoom": 1}, 422, "zoom"),
         ("tile", {"place": 2}, 404, "place"),
         ("tile", {"head": 2}, 404, "head"),
-        ("tile", {"place": 1}, 422, ""),  # it has statistics only
+        ("tile", {"place": 1}, 422, "encoder.0.self"),  # it has statistics only
         ("row", {"query": 40}, 422, "query"),
         ("pair", {"key": 40}, 422, "key"),
     ],
 )
-def test_parts_that_are_not_there_are_refused_in_words(client, path, changed, status, where) -> None:
+def test_invalid_parts_of_a_record_are_refused(client, path, changed, status, where) -> None:
     spots = {"tile": TILE, "row": {"place": 0, "head": 0, "query": 0}}
     asked = {**spots.get(path, {"place": 0, "head": 0, "query": 0, "key": 0}), **changed}
     response = client.get(f"/api/records/kept/{path}", params={k: v for k, v in asked.items() if v is not None})
     assert response.status_code == status
-    assert told(response)["where"] == where
+    assert error_of(response)["where"] == where
 
 
 @pytest.mark.parametrize("part", ["", "/payload", "/file", "/row?place=0&head=0&query=0"])
-def test_a_record_that_is_not_here_is_refused(client, part: str) -> None:
+def test_unknown_records_are_refused(client, part: str) -> None:
     response = client.get(f"/api/records/nobody{part}")
     assert response.status_code == 404
-    assert told(response)["where"] == "id"
+    assert error_of(response)["where"] == "id"
 
 
 @pytest.mark.parametrize(
@@ -158,50 +158,51 @@ def test_a_record_that_is_not_here_is_refused(client, part: str) -> None:
         (json.dumps({"run": "fake", "text": "x", "other": "y" * 101}).encode(), 422, "other"),
     ],
 )
-def test_a_look_that_does_not_fit_is_refused_in_words(client, body: bytes, status: int, where: str) -> None:
+def test_invalid_look_requests_are_refused(client, body: bytes, status: int, where: str) -> None:
     response = client.post("/api/look", content=body, headers=JSON)
     assert response.status_code == status
-    assert told(response)["where"] == where
+    assert error_of(response)["where"] == where
 
 
-def test_json_that_does_not_say_so_is_refused(client) -> None:
+def test_json_with_another_content_type_is_refused(client) -> None:
     response = client.post("/api/look", content=json.dumps(QUICK), headers={"content-type": "text/plain"})
     assert response.status_code == 422
-    assert "application/json" in told(response)["advice"]
+    assert "application/json" in error_of(response)["advice"]
 
 
 def test_hostile_text_is_only_text(client) -> None:
     text = "<script>alert(1)</script> \u202e \x00 \U0001f408 " + "x" * 60
     name = client.post("/api/look", json={"run": "fake", "text": text}).json()["id"]
-    assert client.get(f"/api/records/{name}").json()["sides"][0]["tokens"] == text.split()
+    assert client.get(f"/api/records/{name}").json()["axes"][0]["tokens"] == text.split()
 
 
-def test_what_a_model_refuses_is_told_without_its_folder() -> None:
+def test_errors_of_a_model_are_reported_without_folders() -> None:
     def refuse(text: str) -> None:
         raise SettingError("no [MASK]", "a text with one", where="/home/someone/runs/bert", advice="See /home/x/y.")
 
     with client_of(Fake(meanwhile=refuse)) as client:
         response = client.post("/api/look", json=QUICK)
         assert response.status_code == 422
-        assert told(response) == {
-            "came": "no [MASK]",
+        assert error_of(response) == {
+            "message": "fake: got no [MASK], expected a text with one. See y.",
+            "problem": "no [MASK]",
             "expected": "a text with one",
             "where": "fake",
             "advice": "See y.",
         }
 
 
-def test_a_look_that_takes_too_long_is_given_up_and_later_ones_are_served() -> None:
+def test_a_slow_look_times_out_and_later_ones_are_served() -> None:
     gate = Gate()
     with client_of(Fake(meanwhile=gate), limits=Limits(look_seconds=1.0)) as client:
         response = client.post("/api/look", json=SLOW)
         assert response.status_code == 504
-        told(response)
+        error_of(response)
         assert gate.left.wait(60), "the next module that was called has stopped it, though nobody opened the gate"
         assert client.post("/api/look", json=QUICK).status_code == 200
 
 
-def test_a_look_that_does_not_hear_keeps_its_place_until_it_has_stopped() -> None:
+def test_a_look_that_ignores_cancellation_holds_its_slot_until_it_stops() -> None:
     import threading
 
     go, began = threading.Event(), threading.Event()
@@ -225,7 +226,7 @@ def test_a_look_that_does_not_hear_keeps_its_place_until_it_has_stopped() -> Non
         assert len(service.records.made) == 1, "what came too late is not kept"
 
 
-def test_too_many_waiting_are_sent_away_and_small_requests_are_served_meanwhile() -> None:
+def test_a_full_queue_refuses_looks_while_small_requests_are_served() -> None:
     gate = Gate()
     limits = Limits(waiting_looks=2)
     with (
@@ -245,25 +246,25 @@ def test_too_many_waiting_are_sent_away_and_small_requests_are_served_meanwhile(
         for answer in answers:
             if answer.status_code == 429:
                 assert int(answer.headers["retry-after"]) > 0
-                told(answer)
+                error_of(answer)
 
 
-def test_many_looks_leave_no_more_records_than_there_may_be() -> None:
+def test_the_number_of_stored_records_is_bounded() -> None:
     with client_of(Fake(), limits=Limits(records=3)) as client:
         names = [client.post("/api/look", json=QUICK).json()["id"] for _ in range(20)]
         assert [client.get(f"/api/records/{name}").status_code for name in names] == [404] * 17 + [200] * 3
         assert len(client.app.state.service.records.made) == 3
 
 
-def test_answers_that_are_kept_are_bounded_too() -> None:
+def test_the_cache_is_bounded() -> None:
     with client_of(records={"kept": RECORD}, limits=Limits(cached_bytes=2000)) as client:
         for left in range(30):
             client.get("/api/records/kept/tile", params={**TILE, "left": left})
-        assert client.app.state.service.cache.held <= 2000
+        assert client.app.state.service.cache.bytes <= 2000
 
 
-def test_names_that_are_alike_and_bounds_that_are_none_are_refused() -> None:
-    with pytest.raises(SettingError, match="names that differ"):
+def test_equal_names_and_invalid_limits_are_refused() -> None:
+    with pytest.raises(SettingError, match="Two models have the same name: fake, fake"):
         make_app([Fake(), Fake()])
     with pytest.raises(SettingError, match="looks=0"):
         Limits(looks=0)

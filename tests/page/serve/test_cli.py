@@ -1,4 +1,4 @@
-"""`regard serve`: what it takes, and what it says before anyone visits."""
+"""`regard serve`: its arguments, and its output before the first request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.errors import SettingError
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A record; and nothing listens: the server is ready at once, and done."""
+    """A record; the server is replaced by one that is ready at once and ends."""
 
     def pretend(subjects: object, records: object, *, host: str, port: int, ready: object) -> None:
         ready(f"http://{host}:{port}/")  # type: ignore[operator]
@@ -33,7 +33,7 @@ def test_nothing_to_serve_is_refused_with_advice() -> None:
         run(None)
 
 
-def test_it_says_where_it_is(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_prints_its_address(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(file)
     said = capsys.readouterr()
     assert said.out == "http://127.0.0.1:8421/ is ready; Ctrl-C ends it.\n"
@@ -43,13 +43,13 @@ def test_it_says_where_it_is(file: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert json.loads(capsys.readouterr().out) == told
 
 
-def test_a_host_that_others_can_reach_is_warned_of(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_public_host_gives_a_warning(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(file, host="0.0.0.0", as_json=True)
     said = capsys.readouterr()
     assert "no password" in said.err and "0.0.0.0" in said.err
     assert len(said.out.splitlines()) == 1
 
 
-def test_files_get_ids_that_an_address_can_hold() -> None:
+def test_files_get_ids_that_are_valid_in_urls() -> None:
     paths = [Path("a/été 1.regard"), Path("b/t-1.regard"), Path("c/t 1.x"), Path("<>.regard"), Path("t-1-2.y")]
     assert [name for name, _ in named(paths)] == ["t-1", "t-1-2", "t-1-3", "record", "t-1-2-2"]

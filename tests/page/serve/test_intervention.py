@@ -1,4 +1,4 @@
-"""Heads that are changed through the API: what the model says then, beside what it said, and what is refused."""
+"""Interventions through the API: the output before and after, and errors."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from page.serve.fakes import client_of, told
+from page.serve.fakes import client_of, error_of
 from page.small import TEXT, classifying, continuing, filling, translating
-from regard.inspection.interventions import Change, changed
+from regard.inspection.interventions import HeadIntervention, apply_interventions
 from regard.inspection.record.collect import collect
 from regard.page.serve import Limits
 
@@ -33,24 +33,24 @@ def tried(client: Any, name: str, *changes: dict[str, Any]) -> Any:
     return client.post(f"/api/records/{name}/intervene", json={"changes": list(changes)})
 
 
-def test_a_translator_says_the_same_words_less_likely_and_writes_anew(client: Any) -> None:
+def test_a_translator_rescores_its_tokens_and_generates_again(client: Any) -> None:
     name = looked(client, "translator")
     before, subject = client.get(f"/api/records/{name}").json(), translating()
     number = next(n for n, place in enumerate(before["places"]) if place["name"] == "decoder.1.cross")
     found = tried(client, name, {"place": number, "head": 2, "weights": "zero"}).json()
     words = [step[1] for step in before["steps"]]
-    with changed(subject, [Change("decoder.1.cross", 2, "zero")]):
+    with apply_interventions(subject, [HeadIntervention("decoder.1.cross", 2, "zero")]):
         same, anew = collect(subject, TEXT, prefix=words), collect(subject, TEXT)
-    assert [word["before"] for word in found["words"]] == pytest.approx([math.exp(s[2]) for s in before["steps"]])
-    assert [word["after"] for word in found["words"]] == pytest.approx([math.exp(s.log_prob) for s in same.steps])
-    assert len(found["written"]) == len(anew.steps)
-    assert (found["classes"], found["next"], found["estimate"]) == ([], [], None)
+    assert [word["before"] for word in found["tokens"]] == pytest.approx([math.exp(s[2]) for s in before["steps"]])
+    assert [word["after"] for word in found["tokens"]] == pytest.approx([math.exp(s.log_prob) for s in same.steps])
+    assert len(found["generated"]) == len(anew.steps)
+    assert (found["classes"], found["next_tokens"], found["estimate"]) == ([], [], None)
 
 
-def test_a_translation_that_is_given_is_not_written_anew(client: Any) -> None:
+def test_a_given_translation_is_not_generated_again(client: Any) -> None:
     name = looked(client, "translator", other="a dog sleeps .")
     found = tried(client, name, {"place": 0, "head": None, "weights": "uniform"}).json()
-    assert found["written"] is None and len(found["words"]) == 5
+    assert found["generated"] is None and len(found["tokens"]) == 5
 
 
 def test_an_edited_row_of_a_classifier(client: Any) -> None:
@@ -58,19 +58,21 @@ def test_an_edited_row_of_a_classifier(client: Any) -> None:
     row = [{"key": 0, "weight": 0.75}, {"key": 3, "weight": 0.25}]
     found = tried(client, name, {"place": 1, "head": 1, "weights": row, "query": 0}).json()
     subject = classifying()
-    with changed(subject, [Change("reading.bert.encoder.blocks.1.self", 1, ((0, 0.75), (3, 0.25)), 0)]):
+    with apply_interventions(
+        subject, [HeadIntervention("features.bert.encoder.blocks.1.self", 1, ((0, 0.75), (3, 0.25)), 0)]
+    ):
         after = dict(collect(subject, TEXT).facts["classes"])
     assert {one["text"]: one["after"] for one in found["classes"]} == pytest.approx(after)
     assert [one["text"] for one in found["classes"]] == ["bad", "good"]
     assert found["classes"][0]["before"] != pytest.approx(found["classes"][0]["after"])
 
 
-def test_language_models_and_words_behind_masks(client: Any) -> None:
+def test_language_models_and_masked_tokens(client: Any) -> None:
     found = tried(client, looked(client, "writer"), {"place": 0, "head": None, "weights": "zero"}).json()
-    assert len(found["words"]) == len(found["written"]) == 3
+    assert len(found["tokens"]) == len(found["generated"]) == 3
     filled = tried(client, looked(client, "filler", MASKED), {"place": 0, "head": None, "weights": "zero"}).json()
-    [word] = filled["words"]
-    assert 0 < word["before"] <= 1 and 0 < word["share"] <= 1 and filled["written"] is None
+    [word] = filled["tokens"]
+    assert 0 < word["before"] <= 1 and 0 < word["best_probability"] <= 1 and filled["generated"] is None
 
 
 def test_several_changes_compose(client: Any) -> None:
@@ -102,28 +104,28 @@ HEAD = {"place": 0, "head": 0, "weights": "zero"}
         ({"strange": 1}, 422, "changes.0.strange"),
     ],
 )
-def test_what_does_not_fit_is_refused_in_words(client: Any, change: dict[str, Any], status: int, where: str) -> None:
+def test_invalid_changes_are_refused(client: Any, change: dict[str, Any], status: int, where: str) -> None:
     answer = tried(client, looked(client, "classifier"), HEAD | change)
     assert answer.status_code == status
-    assert told(answer)["where"] == where
+    assert error_of(answer)["where"] == where
 
 
-def test_what_a_query_cannot_see_cannot_get_a_weight(client: Any) -> None:
+def test_a_masked_key_cannot_get_a_weight(client: Any) -> None:
     name = looked(client, "writer")
     future = {"place": 0, "head": 0, "weights": [{"key": 5, "weight": 0.5}], "query": 3}
-    assert told(tried(client, name, future))["came"] == "key 5, which query 3 cannot see"
+    assert error_of(tried(client, name, future))["problem"] == "Query 3 cannot attend to key 5, which is masked"
     nothing = {"place": 0, "head": 0, "weights": [{"key": 5, "weight": 0.0}, {"key": 2, "weight": 1.0}], "query": 3}
     assert tried(client, name, nothing).status_code == 200
 
 
-def test_no_more_changes_than_there_may_be_and_none_is_none(client: Any) -> None:
+def test_too_many_or_no_changes_are_refused(client: Any) -> None:
     name = looked(client, "classifier")
-    assert told(tried(client, name, *[HEAD] * 4))["where"] == "changes"
-    assert told(tried(client, name))["where"] == "changes"
+    assert error_of(tried(client, name, *[HEAD] * 4))["where"] == "changes"
+    assert error_of(tried(client, name))["where"] == "changes"
     assert tried(client, "nowhere", HEAD).status_code == 404
 
 
-def test_a_record_that_no_look_has_made_has_no_model() -> None:
+def test_a_preloaded_record_has_no_model() -> None:
     with client_of(classifying(), records={"kept": collect(classifying(), TEXT)}) as client:
         answer = tried(client, "kept", HEAD)
-        assert answer.status_code == 404 and "whose model is not here" in told(answer)["came"]
+        assert answer.status_code == 404 and "model of this record is not available" in error_of(answer)["problem"]

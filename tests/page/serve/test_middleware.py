@@ -1,4 +1,4 @@
-"""Requests that are refused before anyone has looked at what they ask, and what every answer carries."""
+"""The middleware: requests that it refuses, and the headers of every response."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from page.serve.fakes import HOST, Fake, client_of, told
+from page.serve.fakes import HOST, Fake, client_of, error_of
 from regard.page.serve import Limits, make_app
 from regard.page.serve.app import STATIC
-from regard.page.serve.serve_errors import ServeError, problem
+from regard.page.serve.serve_errors import ServeError, error_body
 
 LOOK = {"run": "fake", "text": "a b"}
 JSON = {"content-type": "application/json"}
@@ -34,10 +34,10 @@ def test_another_host_is_refused(client, host: str) -> None:
     for path in ("/", "/api/runs", "/static/main.js"):
         response = client.get(path, headers={"Host": host})
         assert response.status_code == 400
-        assert told(response)["where"] == "Host"
+        assert error_of(response)["where"] == "Host"
 
 
-def test_where_any_address_is_listened_at_any_address_is_served_but_no_name() -> None:
+def test_with_a_wildcard_host_numeric_addresses_are_allowed_and_names_are_not() -> None:
     with client_of(Fake(), hosts=("0.0.0.0",)) as client:
         for host, status in (("192.0.2.7:80", 200), ("[2001:db8::1]:80", 200), ("evil.example", 400), (HOST, 400)):
             assert client.get("/api/runs", headers={"Host": host}).status_code == status
@@ -53,16 +53,16 @@ def test_where_any_address_is_listened_at_any_address_is_served_but_no_name() ->
         {"Origin": "http://localhost.evil.example"},
     ],
 )
-def test_another_site_cannot_ask_for_a_look(headers: dict[str, str]) -> None:
+def test_other_sites_cannot_request_a_look(headers: dict[str, str]) -> None:
     fake = Fake()
     with client_of(fake) as client:
         response = client.post("/api/look", json=LOOK, headers=headers)
         assert response.status_code == 403
-        assert told(response)["where"] in headers
+        assert error_of(response)["where"] in headers
     assert fake.heard == []
 
 
-def test_this_page_can_ask_and_a_link_from_elsewhere_leads_here(client) -> None:
+def test_the_page_itself_and_links_from_other_sites_are_allowed(client) -> None:
     own = {"Origin": f"http://{HOST}", "Sec-Fetch-Site": "same-origin"}
     assert client.post("/api/look", json=LOOK, headers=own).status_code == 200
     away = {"Sec-Fetch-Site": "cross-site"}
@@ -78,7 +78,7 @@ def test_a_body_that_is_too_large_is_refused_with_and_without_its_length(length:
         pieces = body if length else iter([body[:1500], body[1500:]])
         response = client.post("/api/look", content=pieces, headers=JSON)
         assert response.status_code == 413
-        assert told(response)["where"] == "body"
+        assert error_of(response)["where"] == "body"
         assert response.headers["connection"] == "close"
     assert fake.heard == []
 
@@ -92,8 +92,8 @@ def test_a_body_that_just_fits_is_read_in_whatever_pieces_it_comes(client) -> No
 
 
 @pytest.mark.parametrize("length", ["-1", "1e3", "½", "9" * 30])
-def test_a_length_that_is_none_is_refused(length: str) -> None:
-    """The application is asked directly: clients do not send such a thing."""
+def test_an_invalid_content_length_is_refused(length: str) -> None:
+    """The application is called directly: HTTP clients do not send such headers."""
     import asyncio
 
     sent = []
@@ -110,7 +110,7 @@ def test_a_length_that_is_none_is_refused(length: str) -> None:
     assert sent[0]["status"] in (400, 413)
 
 
-def test_every_answer_carries_the_headers_that_bind_a_browser(client) -> None:
+def test_every_response_has_the_security_headers(client) -> None:
     answers = [
         client.get("/api/runs"),
         client.get("/nowhere"),
@@ -146,15 +146,19 @@ def test_no_other_origin_is_ever_allowed(client) -> None:
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-def test_a_failure_says_nothing_of_this_machine() -> None:
+def test_an_internal_error_reveals_nothing_about_the_machine() -> None:
     def fail(text: str) -> None:
         raise RuntimeError("secret of /home/someone/model.bin")
 
     with client_of(Fake(meanwhile=fail)) as client:
         response = client.post("/api/look", json=LOOK)
         assert response.status_code == 500
-        told(response)
-        assert "secret" not in response.text and "Traceback" not in response.text and "/" not in told(response)["came"]
+        error_of(response)
+        assert (
+            "secret" not in response.text
+            and "Traceback" not in response.text
+            and "/" not in error_of(response)["problem"]
+        )
         assert "content-security-policy" in response.headers
         assert client.get("/api/runs").status_code == 200
 
@@ -169,13 +173,13 @@ def test_a_failure_says_nothing_of_this_machine() -> None:
         ("1/2 of and/or http://x", "1/2 of and/or http://x"),
     ],
 )
-def test_folders_of_this_machine_are_left_out(text: str, shown: str) -> None:
-    assert problem(ServeError(text, "x")).error.came == shown
+def test_folders_are_removed_from_messages(text: str, shown: str) -> None:
+    assert error_body(ServeError(text, "x")).error.problem == shown
 
 
 @pytest.fixture
 def shown(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page of our own, beside which lies what nobody may read."""
+    """A static folder beside files that must not be served."""
     folder = tmp_path / "static"
     (folder / "deeper").mkdir(parents=True)
     (folder / "index.html").write_text("secret")
@@ -187,7 +191,7 @@ def shown(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("shown")
-def test_files_of_the_page_come_with_their_types(client) -> None:
+def test_static_files_have_their_media_types(client) -> None:
     index, script = client.get("/"), client.get("/static/main.js")
     assert (
         'id="regard-root"' in index.text
@@ -219,12 +223,12 @@ def test_files_of_the_page_come_with_their_types(client) -> None:
         "",
     ],
 )
-def test_nothing_else_of_this_machine_comes(client, name: str) -> None:
+def test_other_files_are_not_served(client, name: str) -> None:
     response = client.get(f"/static/{name}")
     assert response.status_code == 404
     assert "secret" not in response.text and "root:" not in response.text
-    told(response)
+    error_of(response)
 
 
-def test_the_folder_of_the_page_lies_beside_the_server() -> None:
+def test_the_static_folder_is_beside_the_server() -> None:
     assert STATIC.name == "static" and STATIC.parent.name == "page"

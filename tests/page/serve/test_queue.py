@@ -1,4 +1,4 @@
-"""A line lets so many work at once, so many wait, and frees a place only when its work has stopped."""
+"""The work queue: bounded concurrency and waiting; a slot is free only when its work has stopped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def _until(true: object) -> None:
     raise AssertionError("it never came to be")
 
 
-def test_no_more_than_so_many_work_at_once_and_all_are_served() -> None:
+def test_the_number_of_concurrent_jobs_is_bounded_and_all_are_served() -> None:
     async def story() -> None:
         queue, lock, now, most = WorkQueue("works", 2, 20, 60), threading.Lock(), 0, 0
 
@@ -40,7 +40,7 @@ def test_no_more_than_so_many_work_at_once_and_all_are_served() -> None:
     asyncio.run(story())
 
 
-def test_whoever_comes_when_the_line_is_full_is_sent_away() -> None:
+def test_a_full_queue_refuses_work() -> None:
     async def story() -> None:
         queue, go = WorkQueue("works", 1, 2, 60), Event()
         tasks = [asyncio.ensure_future(queue.run(lambda stop: go.wait(60), 60)) for _ in range(3)]
@@ -54,7 +54,7 @@ def test_whoever_comes_when_the_line_is_full_is_sent_away() -> None:
     asyncio.run(story())
 
 
-def test_a_place_is_free_only_when_its_work_has_really_stopped() -> None:
+def test_a_slot_is_free_only_when_its_work_has_stopped() -> None:
     async def story() -> None:
         queue, go, told = WorkQueue("works", 1, 1, 60), Event(), Event()
 
@@ -75,7 +75,7 @@ def test_a_place_is_free_only_when_its_work_has_really_stopped() -> None:
     asyncio.run(story())
 
 
-def test_waiting_has_an_end_and_leaves_no_trace() -> None:
+def test_waiting_times_out_and_leaves_no_trace() -> None:
     async def story() -> None:
         queue, go = WorkQueue("works", 1, 1, 0.02), Event()
         working = asyncio.ensure_future(queue.run(lambda stop: go.wait(60), 60))
@@ -90,7 +90,7 @@ def test_waiting_has_an_end_and_leaves_no_trace() -> None:
     asyncio.run(story())
 
 
-def test_who_leaves_the_line_leaves_room_in_it() -> None:
+def test_a_cancelled_waiter_leaves_the_queue() -> None:
     async def story() -> None:
         queue, go = WorkQueue("works", 1, 1, 60), Event()
         working = asyncio.ensure_future(queue.run(lambda stop: go.wait(60), 60))
@@ -107,7 +107,7 @@ def test_who_leaves_the_line_leaves_room_in_it() -> None:
     asyncio.run(story())
 
 
-def test_work_whose_visitor_has_gone_is_told_to_stop() -> None:
+def test_work_of_a_disconnected_client_is_cancelled() -> None:
     async def story() -> None:
         queue, seen = WorkQueue("works", 1, 1, 60), Event()
 
@@ -123,7 +123,7 @@ def test_work_whose_visitor_has_gone_is_told_to_stop() -> None:
     asyncio.run(story())
 
 
-def test_what_the_work_raises_comes_through_and_frees_the_place() -> None:
+def test_exceptions_of_the_work_are_raised_and_free_the_slot() -> None:
     async def story() -> None:
         queue = WorkQueue("works", 1, 0, 60)
 
@@ -137,7 +137,7 @@ def test_what_the_work_raises_comes_through_and_frees_the_place() -> None:
     asyncio.run(story())
 
 
-def test_closing_tells_all_work_to_stop() -> None:
+def test_closing_cancels_all_work() -> None:
     async def story() -> None:
         queue = WorkQueue("works", 1, 0, 60)
         task = asyncio.ensure_future(queue.run(lambda stop: stop.wait(60), 60))

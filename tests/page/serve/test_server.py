@@ -1,4 +1,4 @@
-"""The server over real sockets: slow visitors, too many of them, paths that no client would send, and its end."""
+"""The server over real sockets: slow clients, too many clients, malformed requests, and shutdown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from page.serve.fakes import Fake, Gate, looked, place_of, record_of
 from regard.errors import SettingError
 from regard.page.serve import Limits, make_app
-from regard.page.serve.server import Server, is_loopback, listening
+from regard.page.serve.server import Server, is_loopback, open_listener
 
 HEAD = b"Host: localhost\r\nContent-Type: application/json\r\n"
 RECORD = record_of(place_of(30))
@@ -26,7 +26,7 @@ RECORD = record_of(place_of(30))
 @contextmanager
 def running(*subjects: Fake, limits: Limits = Limits(), records: dict | None = None) -> Iterator[int]:
     """The port of a server that runs in a thread of this process."""
-    listener, ready = listening("127.0.0.1", 0), threading.Event()
+    listener, ready = open_listener("127.0.0.1", 0), threading.Event()
     port = listener.getsockname()[1]
     server = Server(make_app(subjects, records or {}, limits, ("localhost",), looked), limits, ready.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -46,7 +46,7 @@ def opened(port: int) -> socket.socket:
 
 
 def answer(connection: socket.socket) -> bytes:
-    """All that comes until the server closes."""
+    """All bytes until the server closes the connection."""
     found = b""
     try:
         while piece := connection.recv(65536):
@@ -66,7 +66,7 @@ def get(path: str, *, end: bool = True) -> bytes:
     return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{'Connection: close' if end else 'X: x'}\r\n\r\n".encode()
 
 
-def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+def test_a_missing_body_times_out() -> None:
     with running(Fake(), limits=Limits(body_seconds=0.2)) as port, opened(port) as connection:
         connection.sendall(b"POST /api/look HTTP/1.1\r\n" + HEAD + b"Content-Length: 50\r\n\r\n{")
         said = answer(connection)
@@ -74,7 +74,7 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
         assert b'"where":"body"' in said and b"content-security-policy" in said.lower()
 
 
-def test_a_body_that_trickles_is_not_waited_for_either() -> None:
+def test_a_slow_body_times_out() -> None:
     with running(Fake(), limits=Limits(body_seconds=0.3)) as port, opened(port) as connection:
         connection.sendall(b"POST /api/look HTTP/1.1\r\n" + HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
         connection.settimeout(0.02)
@@ -93,13 +93,13 @@ def test_a_body_that_trickles_is_not_waited_for_either() -> None:
 
 
 @pytest.mark.parametrize("begun", [b"", b"GET /api/runs HTTP/1.1\r\nHo"])
-def test_a_head_that_does_not_come_is_not_waited_for(begun: bytes) -> None:
+def test_a_missing_head_times_out(begun: bytes) -> None:
     with running(Fake(), limits=Limits(head_seconds=0.2)) as port, opened(port) as connection:
         connection.sendall(begun)
         assert answer(connection).startswith(b"HTTP/1.1 408 ")
 
 
-def test_the_head_of_a_second_request_has_its_time_too() -> None:
+def test_the_head_of_a_second_request_times_out() -> None:
     with running(Fake(), limits=Limits(head_seconds=1.0)) as port, opened(port) as connection:
         connection.sendall(get("/api/runs", end=False))
         first = connection.recv(65536)
@@ -108,7 +108,7 @@ def test_the_head_of_a_second_request_has_its_time_too() -> None:
         assert b"HTTP/1.1 408 " in answer(connection)
 
 
-def test_who_takes_long_to_be_answered_is_not_taken_for_slow() -> None:
+def test_a_slow_response_does_not_count_as_a_slow_client() -> None:
     gate = Gate()
     with running(Fake(meanwhile=gate), limits=Limits(head_seconds=0.5, body_seconds=0.5)) as port:
         body = json.dumps({"run": "fake", "text": "slow"}).encode()
@@ -121,7 +121,7 @@ def test_who_takes_long_to_be_answered_is_not_taken_for_slow() -> None:
             assert answer(connection).startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_visitor_who_goes_away_takes_the_look_along() -> None:
+def test_a_disconnect_cancels_the_look() -> None:
     gate = Gate()
     with running(Fake(meanwhile=gate)) as port:
         body = json.dumps({"run": "fake", "text": "slow"}).encode()
@@ -132,7 +132,7 @@ def test_a_visitor_who_goes_away_takes_the_look_along() -> None:
         assert gate.left.wait(60), "nobody has opened the gate"
 
 
-def test_an_answer_that_is_not_read_is_given_up() -> None:
+def test_an_unread_response_is_aborted() -> None:
     long = record_of(place_of(30), text="x" * 12_000_000)
     limits = Limits(stall_seconds=1.0, downloads=1)
     with running(Fake(), records={"long": long}, limits=limits) as port, socket.socket() as connection:
@@ -149,14 +149,14 @@ def test_an_answer_that_is_not_read_is_given_up() -> None:
 @pytest.mark.parametrize(
     "length", [b"Content-Length: 3000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n2dc6c0\r\n"]
 )
-def test_a_large_body_is_refused_and_its_sender_reads_why(length: bytes) -> None:
+def test_a_large_body_is_refused_and_the_client_reads_the_error(length: bytes) -> None:
     with running(Fake()) as port:
         said = asked(port, b"POST /api/look HTTP/1.1\r\n" + HEAD + length + b" " * 3_000_000 + b"\r\n0\r\n\r\n")
         assert said.startswith(b"HTTP/1.1 413 ")
         assert b'"where":"body"' in said
 
 
-def test_more_connections_than_there_may_be_are_told_so_and_later_ones_served() -> None:
+def test_too_many_connections_are_refused_and_later_ones_served() -> None:
     with running(Fake(), limits=Limits(connections=3, head_seconds=60)) as port:
         idle = [opened(port) for _ in range(3)]
         said = asked(port, get("/api/runs"))
@@ -185,7 +185,7 @@ def test_more_connections_than_there_may_be_are_told_so_and_later_ones_served() 
         "/static/index.html%00.js",
     ],
 )
-def test_a_path_leads_nowhere_but_to_the_page(path: str) -> None:
+def test_path_traversal_is_refused(path: str) -> None:
     with running(Fake()) as port:
         said = asked(port, get(path))
         assert said.startswith(b"HTTP/1.1 404 ")
@@ -200,25 +200,25 @@ def test_a_path_leads_nowhere_but_to_the_page(path: str) -> None:
         b"GET / HTTP/1.1\r\nA: " + b"x" * 2**20,
     ],
 )
-def test_what_is_no_request_is_refused_and_harms_nobody(request_: bytes) -> None:
+def test_malformed_requests_are_refused(request_: bytes) -> None:
     with running(Fake()) as port:
         assert asked(port, request_)[:13] in (b"HTTP/1.1 400 ", b"")
         assert asked(port, get("/api/runs")).startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_port_that_is_taken_is_refused_in_words() -> None:
-    with listening("127.0.0.1", 0) as listener, pytest.raises(SettingError, match="--port 0"):
-        listening("127.0.0.1", listener.getsockname()[1])
+def test_a_used_port_is_refused() -> None:
+    with open_listener("127.0.0.1", 0) as listener, pytest.raises(SettingError, match="--port 0"):
+        open_listener("127.0.0.1", listener.getsockname()[1])
 
 
-def test_addresses_that_only_this_machine_can_reach() -> None:
+def test_loopback_addresses() -> None:
     assert [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "192.0.2.1", "example.org")] == [
         *[True] * 3,
         *[False] * 3,
     ]
 
 
-def test_the_verb_says_where_it_is_and_ends_when_interrupted(tmp_path) -> None:
+def test_the_command_prints_its_address_and_ends_when_interrupted(tmp_path) -> None:
     RECORD.save(tmp_path / "a b.regard")
     command = "from regard.cli.serve import serve; import signal, sys; from pathlib import Path; "
     command += "signal.signal(signal.SIGINT, signal.default_int_handler); "  # which a job in the background lacks

@@ -8,32 +8,32 @@ import torch
 
 from regard.text.batches.batch import Batch, MaskedBatch
 from regard.text.batches.buckets import Buckets
-from regard.text.batches.collate import Answer, Label, Tag, Translate
-from regard.text.batches.lm_batches import Blocks, Lanes, Read, Stream
-from regard.text.batches.masking import Fill, Masking, WholeWords
-from regard.text.batches.packing import Pack, Packing
-from regard.text.batches.pairs import FillPairs, Pairs
-from regard.text.batches.plan import Collate, Plan
+from regard.text.batches.collate import AnswerCollator, LabelCollator, TagCollator, TranslationCollator
+from regard.text.batches.lm_batches import BlockCollator, Blocks, Lanes, TokenStream
+from regard.text.batches.masking import Masking, MaskingCollator, WholeWords
+from regard.text.batches.next_sentence import NextSentenceCollator, NextSentencePairs
+from regard.text.batches.packing import Packing, PackingCollator
+from regard.text.batches.plan import BatchPlan, Collator
 from regard.text.examples import IGNORED
-from regard.text.store.columns import Columns, Flat
+from regard.text.store.columns import Columns, RaggedArray
 from regard.text.tokenizers.specials import SpecialIds
 
 SPECIAL = SpecialIds(pad=0, unknown=1, start=2, end=3, cls=4, sep=5, mask=6)
 FIRST_WORD, VOCABULARY = 7, 200
 
 
-def texts(lengths, seed: int = 0) -> Flat:
+def texts(lengths, seed: int = 0) -> RaggedArray:
     """Random words in texts of these lengths."""
     lengths = np.asarray(lengths, dtype=np.int64)
     ids = np.random.default_rng(seed).integers(FIRST_WORD, VOCABULARY, size=lengths.sum())
-    return Flat(ids.astype(np.uint16), np.cumsum(lengths))
+    return RaggedArray(ids.astype(np.uint16), np.cumsum(lengths))
 
 
-def numbered(lengths) -> Flat:
+def numbered(lengths) -> RaggedArray:
     """Texts in which no two tokens are equal: every token says where it is from. Unsigned, as in a store."""
     lengths = np.asarray(lengths, dtype=np.int64)
     ids = np.arange(lengths.sum()) + 1000
-    return Flat(ids.astype(np.min_scalar_type(int(ids.max(initial=1000)))), np.cumsum(lengths))
+    return RaggedArray(ids.astype(np.min_scalar_type(int(ids.max(initial=1000)))), np.cumsum(lengths))
 
 
 def caption_lengths(count: int, seed: int = 0) -> np.ndarray:
@@ -44,10 +44,12 @@ def caption_lengths(count: int, seed: int = 0) -> np.ndarray:
     return np.clip(np.round(spread * [11.4, 10.6]), 1, 40).astype(np.int64)
 
 
-def word_numbers(text: Flat) -> Flat:
+def word_numbers(text: RaggedArray) -> RaggedArray:
     """Words of one to three pieces each."""
     steps = np.random.default_rng(9).random(len(text.ids)) < 0.6
-    return Flat.of([np.cumsum(steps[end - size : end]) for end, size in zip(text.ends, text.lengths, strict=True)])
+    return RaggedArray.of(
+        [np.cumsum(steps[end - size : end]) for end, size in zip(text.ends, text.lengths, strict=True)]
+    )
 
 
 def documents_of(sizes, lengths) -> Columns:
@@ -56,36 +58,40 @@ def documents_of(sizes, lengths) -> Columns:
     return Columns({"text": text, "word": word_numbers(text)}, np.cumsum([0, *sizes], dtype=np.int64))
 
 
-def kinds() -> dict[str, tuple[Plan, Collate]]:
+def kinds() -> dict[str, tuple[BatchPlan, Collator]]:
     """A plan and a collate of every kind, over a few dozen examples each."""
     random = np.random.default_rng(5)
     n = 37
     short, long = random.integers(1, 9, size=n), random.integers(3, 12, size=n)
     pair = Columns({"source": texts(short), "target": texts(long, 1)})
-    tags = Flat.of([np.where(random.random(size) < 0.7, random.integers(0, 5, size), IGNORED) for size in long])
+    tags = RaggedArray.of([np.where(random.random(size) < 0.7, random.integers(0, 5, size), IGNORED) for size in long])
     tagged = Columns({"text": texts(long), "tag": tags})
-    label = Columns({"text": texts(short), "other": texts(long), "label": Flat.of(random.integers(0, 3, size=(n, 1)))})
-    spans = Flat.of([(0, size - 1) for size in long])
+    label = Columns(
+        {"text": texts(short), "other": texts(long), "label": RaggedArray.of(random.integers(0, 3, size=(n, 1)))}
+    )
+    spans = RaggedArray.of([(0, size - 1) for size in long])
     answered = Columns({"question": texts(short), "passage": texts(long), "span": spans})
     text = texts(long)
     masked = Columns({"text": text, "word": word_numbers(text)})
     documents = documents_of([3, 5, 1, 8, 12, 2, 6], random.integers(1, 9, size=n))
     masking = Masking(SPECIAL, VOCABULARY, rate=0.3)
-    stream = Stream.lines(documents, end=3)
-    found: dict[str, tuple[Plan, Collate]] = {}
+    stream = TokenStream.lines(documents, end=3)
+    found: dict[str, tuple[BatchPlan, Collator]] = {}
     for name, collate in {
-        "translate": Translate(pair, SPECIAL),
-        "label": Label(label, SPECIAL, limit=15),
-        "tag": Tag(tagged, SPECIAL, limit=10),
-        "answer": Answer(answered, SPECIAL),
-        "fill": Fill(masked, masking),
-        "whole words": Fill(masked, Masking(SPECIAL, VOCABULARY, rate=0.3, units=WholeWords()), limit=9),
+        "translate": TranslationCollator(pair, SPECIAL),
+        "label": LabelCollator(label, SPECIAL, max_length=15),
+        "tag": TagCollator(tagged, SPECIAL, max_length=10),
+        "answer": AnswerCollator(answered, SPECIAL),
+        "fill": MaskingCollator(masked, masking),
+        "whole words": MaskingCollator(
+            masked, Masking(SPECIAL, VOCABULARY, rate=0.3, units=WholeWords()), max_length=9
+        ),
     }.items():
         found[name] = (Buckets(collate.lengths, budget=64), collate)
-    found["pairs"] = (Pairs(documents, limit=20, budget=70), FillPairs(documents, masking))
-    found["lanes"] = (Lanes(stream, size=6, lanes=5), Read(stream))
-    found["blocks"] = (Blocks(stream, size=6, rows=5), Read(stream))
-    packed = Pack(masked, size=16, start=2, end=3)
+    found["pairs"] = (NextSentencePairs(documents, max_length=20, budget=70), NextSentenceCollator(documents, masking))
+    found["lanes"] = (Lanes(stream, size=6, lanes=5), BlockCollator(stream))
+    found["blocks"] = (Blocks(stream, size=6, rows=5), BlockCollator(stream))
+    packed = PackingCollator(masked, size=16, start=2, end=3)
     found["packing"] = (Packing(packed.lengths, size=16, rows=4), packed)
     return found
 
@@ -122,7 +128,7 @@ def assert_same(first: Batch, second: Batch) -> None:
 class Counted:
     """A collate that counts how often it is called, and may be told to fail at one call."""
 
-    def __init__(self, collate: Collate, fail_at: int | None = None, note: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, collate: Collator, fail_at: int | None = None, note: Callable[[], None] = lambda: None) -> None:
         self.collate, self.calls, self.fail_at, self.note = collate, 0, fail_at, note
         self.fingerprint = collate.fingerprint
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, strategies as st
 
 from regard.errors import SettingError
-from regard.text.batches.layout import pad_parts, pad_rows, room, shorten, stretch, tensor
+from regard.text.batches.layout import pad_parts, pad_rows, slice_rows, text_limit, to_tensor, truncate_pair
 from text.batches.batching import numbered
 
 lengths = st.lists(st.integers(0, 6), min_size=1, max_size=8)
@@ -16,14 +16,14 @@ lengths = st.lists(st.integers(0, 6), min_size=1, max_size=8)
 def test_parts_lie_one_after_the_other(sizes, data):
     first, second = numbered(sizes), numbered(sizes[::-1])
     rows = np.array(data.draw(st.lists(st.integers(0, len(sizes) - 1), max_size=6)), dtype=np.int64)
-    limit = data.draw(st.integers(0, 7))
-    laid = pad_parts([7, stretch(first, rows), 8, stretch(second, rows, limit), 9], len(rows), pad=-5)
-    wanted = [[7, *first[row].tolist(), 8, *second[row][:limit].tolist(), 9] for row in rows]
-    assert laid.ids.shape == (len(rows), max([1, *map(len, wanted)]))
-    assert laid.lengths.tolist() == [len(row) for row in wanted]
-    for row, got in zip(wanted, laid.ids.tolist(), strict=True):
+    max_length = data.draw(st.integers(0, 7))
+    padded = pad_parts([7, slice_rows(first, rows), 8, slice_rows(second, rows, max_length), 9], len(rows), pad=-5)
+    wanted = [[7, *first[row].tolist(), 8, *second[row][:max_length].tolist(), 9] for row in rows]
+    assert padded.ids.shape == (len(rows), max([1, *map(len, wanted)]))
+    assert padded.lengths.tolist() == [len(row) for row in wanted]
+    for row, got in zip(wanted, padded.ids.tolist(), strict=True):
         assert got == row + [-5] * (len(got) - len(row))
-    for row, segments, real in zip(wanted, laid.after(3), laid.real, strict=True):
+    for row, segments, real in zip(wanted, padded.segment_ids(3), padded.is_token, strict=True):
         inside = row.index(8) + 1
         assert segments.tolist() == [int(inside <= place < len(row)) for place in range(len(segments))]
         assert real.sum() == len(row)
@@ -35,18 +35,18 @@ def test_the_longer_text_gives_way(first, second, room):
     a, b = first, second
     while a + b > room:
         a, b = (a - 1, b) if a > b else (a, b - 1)
-    assert tuple(map(int, shorten(np.array(first), np.array(second), room))) == (a, b)
+    assert tuple(map(int, truncate_pair(np.array(first), np.array(second), room))) == (a, b)
 
 
-def test_a_limit_must_leave_room():
-    assert room(10, 3, "here") == 7 and room(None, 3, "here") > 10**15
-    with pytest.raises(SettingError, match="here: got limit=3"):
-        room(3, 3, "here")
+def test_max_length_must_leave_room():
+    assert text_limit(10, 3, "here") == 7 and text_limit(None, 3, "here") > 10**15
+    with pytest.raises(SettingError, match="here: got max_length=3"):
+        text_limit(3, 3, "here")
 
 
 def test_tensors_share_no_memory():
     values = np.arange(4)
-    copy = tensor(values)
+    copy = to_tensor(values)
     copy += 1
     assert values.tolist() == [0, 1, 2, 3]
 

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from regard import attend, masks
 from regard.errors import SettingError
-from regard.text.batches.lm_batches import Blocks, Lanes, Read, Stream
+from regard.text.batches.lm_batches import BlockCollator, Blocks, Lanes, TokenStream
 from regard.text.batches.plan import Batches
 from regard.text.batches.seeded_rng import Epoch
 from regard.text.examples import IGNORED
@@ -21,9 +21,9 @@ lengths = st.lists(st.integers(0, 5), min_size=1, max_size=12).filter(lambda siz
 ends = st.sampled_from([None, END])
 
 
-def stream_of(sizes, end) -> Stream:
+def stream_of(sizes, end) -> TokenStream:
     columns = Columns({"text": numbered(sizes)})
-    return Stream.plain(columns) if end is None else Stream.lines(columns, end)
+    return TokenStream.plain(columns) if end is None else TokenStream.lines(columns, end)
 
 
 def written_out(sizes, end) -> tuple[list[int], list[int]]:
@@ -53,10 +53,10 @@ def test_a_stream_reads_as_if_it_were_written_out(sizes, end, data):
 def test_documents_are_closed_as_wholes():
     columns = documents_of([2, 0, 1], [2, 1, 3])
     first, second = columns["text"].ids[:3].tolist(), columns["text"].ids[3:].tolist()
-    stream = Stream.documents(columns, END)
+    stream = TokenStream.documents(columns, END)
     assert stream.read(np.arange(len(stream))[None]).tolist() == [[END, *first, END, END, *second, END]]
-    with pytest.raises(SettingError, match="columns without documents"):
-        Stream.documents(Columns({"text": numbered([3])}), END)
+    with pytest.raises(SettingError, match="no document boundaries"):
+        TokenStream.documents(Columns({"text": numbered([3])}), END)
 
 
 @given(lengths, ends, st.integers(1, 7), st.integers(1, 4), st.integers(0, 99), st.sampled_from(["lanes", "blocks"]))
@@ -64,7 +64,7 @@ def test_every_token_but_the_first_is_a_target_once_behind_its_own_neighbour(siz
     stream, (tokens, owners) = stream_of(sizes, end), written_out(sizes, end)
     plan = Lanes(stream, size, min(rows, len(stream) - 1)) if kind == "lanes" else Blocks(stream, size, rows)
     seen = []
-    for batch in Batches(plan, Read(stream), seed):
+    for batch in Batches(plan, BlockCollator(stream), seed):
         assert batch.inputs.shape[1] <= size and len(batch) <= rows
         real = batch.targets != IGNORED
         seen += zip(batch.inputs[real].tolist(), batch.targets[real].tolist(), strict=True)
@@ -79,7 +79,7 @@ def test_every_token_but_the_first_is_a_target_once_behind_its_own_neighbour(siz
 def test_lanes_go_on_and_only_their_last_column_may_be_short(length, size, lanes):
     lanes = min(lanes, length - 1)
     stream = stream_of([length], None)
-    batches = list(Batches(Lanes(stream, size, lanes), Read(stream)))
+    batches = list(Batches(Lanes(stream, size, lanes), BlockCollator(stream)))
     assert [batch.carried for batch in batches] == [number > 0 for number in range(len(batches))]
     for before, after in pairwise(batches):
         assert before.indices.tolist() == after.indices.tolist() == list(range(lanes))
@@ -91,7 +91,7 @@ def test_lanes_go_on_and_only_their_last_column_may_be_short(length, size, lanes
 
 def test_a_rank_keeps_its_lanes_and_a_new_number_of_ranks_finds_them_by_number():
     stream = stream_of([400], None)
-    plan, collate = Lanes(stream, size=10, lanes=6), Read(stream)
+    plan, collate = Lanes(stream, size=10, lanes=6), BlockCollator(stream)
     state = Batches(plan, collate).state_dict()
     states: dict[int, int] = {}  # lane -> the token that a recurrent model would read next
     for ranks in (2, 3, 4):
@@ -125,16 +125,16 @@ def test_cuts_move_between_epochs():
 def test_blocks_read_a_mapped_file_without_copying_it(tmp_path):
     np.arange(10_000, dtype=np.uint16).tofile(tmp_path / "ids")
     ids = np.memmap(tmp_path / "ids", dtype=np.uint16, mode="r")
-    stream = Stream(ids, np.array([10_000]), end=None)
+    stream = TokenStream(ids, np.array([10_000]), end=None)
     assert stream.ids is ids
-    batch = next(iter(Batches(Blocks(stream, size=8, rows=2), Read(stream))))
+    batch = next(iter(Batches(Blocks(stream, size=8, rows=2), BlockCollator(stream))))
     assert torch.equal(batch.inputs[0, 1:], batch.targets[0, :-1])
 
 
 def test_documents_of_a_block_keep_its_texts_apart():
     """The first word of a text is predicted by the end token that opens it, which sees nothing of the text before."""
     stream = stream_of([3, 4], END)
-    batch = Read(stream)(np.array([[0, 1, 10, 0]]), Epoch(0))
+    batch = BlockCollator(stream)(np.array([[0, 1, 10, 0]]), Epoch(0))
     assert batch.documents.tolist() == [[0, 0, 0, 0, 1, 1, 1, 1, 1]]
     x = torch.nn.functional.one_hot(torch.arange(9)).double()[None]
     seen = attend(x, x, x, mask=masks.Causal() & masks.Documents(batch.documents)).output[0]

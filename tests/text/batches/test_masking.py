@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, strategies as st
 
 from regard.errors import SettingError
-from regard.text.batches.masking import Fill, Masking, WholeWords
+from regard.text.batches.masking import Masking, MaskingCollator, WholeWords
 from regard.text.batches.seeded_rng import Epoch
-from regard.text.store.columns import Columns, Flat
+from regard.text.store.columns import Columns, RaggedArray
 from regard.text.tokenizers.specials import SpecialIds
 from text.batches.batching import FIRST_WORD, SPECIAL, VOCABULARY, texts, word_numbers
 
@@ -20,12 +20,12 @@ def corpus(lengths, unknown: float = 0.0) -> Columns:
     """Texts with words of several pieces; a share of the pieces is unknown, which is a special."""
     text = texts(lengths)
     ids = np.where(np.random.default_rng(3).random(len(text.ids)) < unknown, SPECIAL.unknown, text.ids)
-    text = Flat(ids, text.ends)
+    text = RaggedArray(ids, text.ends)
     return Columns({"text": text, "word": word_numbers(text)})
 
 
 def everything(columns: Columns, masking: Masking, epoch: Epoch = Epoch(0)):
-    return Fill(columns, masking)(np.arange(len(columns)), epoch)
+    return MaskingCollator(columns, masking)(np.arange(len(columns)), epoch)
 
 
 @pytest.mark.parametrize("masking", [MASKING, WHOLE], ids=["pieces", "whole words"])
@@ -74,11 +74,11 @@ def test_nothing_changes_but_the_hidden_places():
 
 
 @given(st.integers(0, 2**40), st.integers(0, 5), st.permutations(range(12)), st.integers(1, 12))
-def test_a_text_is_masked_alike_in_any_company(seed, number, order, count):
+def test_masking_does_not_depend_on_the_other_rows(seed, number, order, count):
     columns, epoch = corpus(np.arange(3, 15)), Epoch(seed, number)
-    alone = [Fill(columns, WHOLE)(np.array([row]), epoch) for row in range(12)]
+    alone = [MaskingCollator(columns, WHOLE)(np.array([row]), epoch) for row in range(12)]
     rows = np.array(order[:count])
-    batch = Fill(columns, WHOLE)(rows, epoch)
+    batch = MaskingCollator(columns, WHOLE)(rows, epoch)
     for place, row in enumerate(rows):
         size = int(batch.lengths[place])
         assert torch.equal(batch.inputs[place, :size], alone[row].inputs[0])
@@ -115,8 +115,8 @@ def test_whole_words_are_hidden_whole():
     assert partly > 50
 
 
-def test_a_limit_cuts_and_counts():
-    fill = Fill(corpus([3, 10, 6]), MASKING, limit=8)
+def test_max_length_truncates_and_counts():
+    fill = MaskingCollator(corpus([3, 10, 6]), MASKING, max_length=8)
     assert fill.truncated == 1
     assert fill.lengths.tolist() == [5, 8, 8]
     assert fill(np.arange(3), Epoch(0)).inputs.shape == (3, 8)

@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 
 from regard import attend, masks
 from regard.errors import SettingError
-from regard.text.batches.packing import Pack, Packing, best_fit
+from regard.text.batches.packing import Packing, PackingCollator, best_fit
 from regard.text.batches.plan import Batches
 from regard.text.batches.seeded_rng import Epoch
 from regard.text.examples import IGNORED
@@ -24,7 +24,7 @@ some_lengths = st.lists(st.integers(0, 30), min_size=1, max_size=40).filter(any)
 @given(some_lengths, st.integers(2, 16), st.integers(1, 4), st.booleans(), st.booleans(), st.integers(0, 99))
 def test_every_token_is_an_input_once_and_a_target_once_but_the_first(lengths, size, rows, start, end, seed):
     columns = Columns({"text": numbered(lengths)})
-    collate = Pack(columns, size, START if start else None, END if end else None, PAD)
+    collate = PackingCollator(columns, size, START if start else None, END if end else None, PAD)
     inputs, pairs = [], []
     for batch in Batches(Packing(collate.lengths, size, rows), collate, seed):
         assert batch.inputs.shape == batch.targets.shape == (len(batch), size) and len(batch) <= rows
@@ -42,7 +42,7 @@ def test_every_token_is_an_input_once_and_a_target_once_but_the_first(lengths, s
 @given(some_lengths, st.integers(2, 16), st.integers(0, 99))
 def test_documents_and_positions_tell_the_pieces_apart(lengths, size, seed):
     columns = Columns({"text": numbered(lengths)})
-    collate = Pack(columns, size)
+    collate = PackingCollator(columns, size)
     plan = Packing(collate.lengths, size, rows=3)
     begins = 1000 + columns["text"].ends - np.array(lengths)
     firsts = {
@@ -62,7 +62,7 @@ def test_documents_and_positions_tell_the_pieces_apart(lengths, size, seed):
 
 def test_attention_over_a_packed_row_equals_each_text_alone():
     columns = Columns({"text": numbered([5, 3, 4, 2, 7, 1])})
-    collate = Pack(columns, size=12, end=END)
+    collate = PackingCollator(columns, size=12, end=END)
     torch.manual_seed(0)
     table = torch.randn(2000, 8, dtype=torch.float64)
     checked = 0
@@ -84,7 +84,7 @@ def test_attention_over_a_packed_row_equals_each_text_alone():
 @pytest.mark.parametrize(("size", "least"), [(512, 0.99), (64, 0.975)])
 def test_rows_of_captions_are_full(size, least):
     plan = Packing(caption_lengths(29_000)[:, 0] + 2, size, rows=8)
-    fill = plan.fill(Epoch(0))
+    fill = plan.fill_rate(Epoch(0))
     assert fill > least
     batches = list(plan(Epoch(0)))
     rows = sum(len(batch) for batch in batches)
@@ -117,7 +117,7 @@ def test_texts_meet_others_each_epoch():
 
 
 def test_long_texts_are_refused_by_choice():
-    with pytest.raises(SettingError, match="1 texts longer than a row, such as text 1 of 30 tokens"):
+    with pytest.raises(SettingError, match=r"\(1\) are longer than a row of 10 tokens, such as text 1 with 30"):
         Packing(np.array([3, 30]), size=10, rows=1, too_long="refuse")
     Packing(np.array([3, 10]), size=10, rows=1, too_long="refuse")
 
@@ -125,9 +125,9 @@ def test_long_texts_are_refused_by_choice():
 def test_a_row_of_another_size_is_refused():
     columns = Columns({"text": numbered([9, 9])})
     with pytest.raises(SettingError, match="a row of 18 tokens"):
-        Pack(columns, size=10)(Packing(np.array([9, 9]), 20, 1)(Epoch(0))[0], Epoch(0))
-    with pytest.raises(SettingError, match="of another size"):
-        Batches(Packing(np.array([9, 9]), 20, 1), Pack(columns, size=40))
+        PackingCollator(columns, size=10)(Packing(np.array([9, 9]), 20, 1)(Epoch(0))[0], Epoch(0))
+    with pytest.raises(SettingError, match="have a different size"):
+        Batches(Packing(np.array([9, 9]), 20, 1), PackingCollator(columns, size=40))
 
 
 @pytest.mark.parametrize("settings", [{"size": 0}, {"rows": 0}, {"too_long": "drop"}, {"lengths": np.zeros(3)}])

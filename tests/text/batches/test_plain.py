@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 
 from regard.errors import SettingError
-from regard.text.batches.plain import Plain, TagSpelled
+from regard.text.batches.plain import PlainCollator, SpelledTagCollator
 from regard.text.batches.seeded_rng import Epoch
 from regard.text.corpora.labels import Labels
 from regard.text.examples import IGNORED, Document, Tagged
-from regard.text.store.fields import DocumentFields, TaggedFields, columns_of
-from regard.text.store.oov_fields import SpelledDocuments, SpelledTags, outside_words
-from regard.text.tokenizers.kinds import Words
-from regard.text.tokenizers.spelling import spelled_words
+from regard.text.store.fields import DocumentFields, TaggedFields, encode_columns
+from regard.text.store.oov_fields import OovDocumentFields, OovTaggedFields, oov_words
+from regard.text.tokenizers.char_ids import spell_words
 from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.trainers import WordLevel
 
 STORIES = [Document(("the cat sees Yellen", "Yellen sees naïve Möbius")), Document(("the cat",))]
 TAGGED = [Tagged(("the", "zebra", "sees"), ("DET", "NOUN", "VERB")), Tagged(("cat",), ("NOUN",))]
 TAGS = Labels(("DET", "NOUN", "VERB"))
-tokenizer = Tokenizer.train(Words(10), ["the cat sees the cat the cat sees sees"])
+tokenizer = Tokenizer.train(WordLevel(10), ["the cat sees the cat the cat sees sees"])
 V, special = len(tokenizer), tokenizer.special
 EPOCH = Epoch(0)
 
@@ -27,7 +27,7 @@ def rows(*numbers: int) -> np.ndarray:
 
 
 def test_rows_are_framed_and_counted() -> None:
-    collate = Plain(columns_of(STORIES, DocumentFields(tokenizer)), special, V)
+    collate = PlainCollator(encode_columns(STORIES, DocumentFields(tokenizer)), special, V)
     batch = collate(rows(2, 0), EPOCH)
     the, cat, sees = (tokenizer.id(f"▁{word}") for word in ("the", "cat", "sees"))
     assert batch.inputs.tolist() == [
@@ -40,51 +40,51 @@ def test_rows_are_framed_and_counted() -> None:
 
 
 def test_unknown_words_come_with_their_spelling() -> None:
-    columns = columns_of(STORIES, SpelledDocuments(tokenizer))
-    assert [outside_words(columns, row) for row in range(3)] == [["Yellen"], ["Yellen", "naïve", "Möbius"], []]
-    batch = Plain(columns, special, V)(rows(0, 1, 2), EPOCH)
+    columns = encode_columns(STORIES, OovDocumentFields(tokenizer))
+    assert [oov_words(columns, row) for row in range(3)] == [["Yellen"], ["Yellen", "naïve", "Möbius"], []]
+    batch = PlainCollator(columns, special, V)(rows(0, 1, 2), EPOCH)
     sees = tokenizer.id("▁sees")
     assert batch.inputs[0, 4] == V  # the same word, the same number
     assert batch.inputs[1, 1:5].tolist() == [V, sees, V + 1, V + 2]
     assert batch.spellings is not None
-    assert batch.spellings.tolist() == spelled_words(["Yellen", "naïve", "Möbius"]).tolist()
-    none = Plain(columns, special, V)(rows(2), EPOCH)
+    assert batch.spellings.tolist() == spell_words(["Yellen", "naïve", "Möbius"]).tolist()
+    none = PlainCollator(columns, special, V)(rows(2), EPOCH)
     assert none.spellings is not None and none.spellings.shape == (0, 1)
 
 
-def test_a_limit_cuts_words_and_their_spellings() -> None:
-    collate = Plain(columns_of(STORIES, SpelledDocuments(tokenizer)), special, V, limit=4)
+def test_max_length_cuts_words_and_their_spellings() -> None:
+    collate = PlainCollator(encode_columns(STORIES, OovDocumentFields(tokenizer)), special, V, max_length=4)
     batch = collate(rows(1), EPOCH)
     assert batch.inputs.tolist() == [[special.cls, V, tokenizer.id("▁sees"), special.sep]]
-    assert batch.spellings is not None and batch.spellings.tolist() == spelled_words(["Yellen"]).tolist()
+    assert batch.spellings is not None and batch.spellings.tolist() == spell_words(["Yellen"]).tolist()
     assert collate.truncated == 2
 
 
-@pytest.mark.parametrize("fields", [TaggedFields, SpelledTags])
+@pytest.mark.parametrize("fields", [TaggedFields, OovTaggedFields])
 def test_tags_stay_with_their_words(fields) -> None:
-    collate = TagSpelled(columns_of(TAGGED, fields(tokenizer, TAGS)), special, V)
+    collate = SpelledTagCollator(encode_columns(TAGGED, fields(tokenizer, TAGS)), special, V)
     batch = collate(rows(0, 1), EPOCH)
     assert batch.tags.tolist() == [[IGNORED, 0, 1, 2, IGNORED], [IGNORED, 1, IGNORED, IGNORED, IGNORED]]
     assert batch.tokens == collate.tokens(rows(0, 1), EPOCH) == 4
-    assert batch.inputs[0, 2] == (V if fields is SpelledTags else special.unknown)
+    assert batch.inputs[0, 2] == (V if fields is OovTaggedFields else special.unknown)
     assert (batch.spellings is None) == (fields is TaggedFields)
 
 
-@pytest.mark.parametrize("collate", [Plain, TagSpelled])
+@pytest.mark.parametrize("collate", [PlainCollator, SpelledTagCollator])
 def test_no_rows_make_a_batch_of_no_rows(collate) -> None:
-    columns = columns_of(TAGGED, SpelledTags(tokenizer, TAGS))
+    columns = encode_columns(TAGGED, OovTaggedFields(tokenizer, TAGS))
     batch = collate(columns, special, V)(rows(), EPOCH)
     assert len(batch) == 0 and batch.inputs.shape == (0, 1) and batch.tokens == 0
 
 
 def test_columns_with_spellings_are_other_columns() -> None:
-    plain, spelled = DocumentFields(tokenizer), SpelledDocuments(tokenizer)
+    plain, spelled = DocumentFields(tokenizer), OovDocumentFields(tokenizer)
     assert plain.identity != spelled.identity
-    assert TaggedFields(tokenizer, TAGS).identity != SpelledTags(tokenizer, TAGS).identity
-    prints = {Plain(columns_of(STORIES, fields), special, V).fingerprint for fields in (plain, spelled)}
+    assert TaggedFields(tokenizer, TAGS).identity != OovTaggedFields(tokenizer, TAGS).identity
+    prints = {PlainCollator(encode_columns(STORIES, fields), special, V).fingerprint for fields in (plain, spelled)}
     assert len(prints) == 2
 
 
 def test_the_tokenizer_in_the_place_of_its_ids_is_refused() -> None:
     with pytest.raises(SettingError, match=r"Pass tokenizer\.special"):
-        Plain(columns_of(STORIES, DocumentFields(tokenizer)), tokenizer, V)  # type: ignore[arg-type]
+        PlainCollator(encode_columns(STORIES, DocumentFields(tokenizer)), tokenizer, V)  # type: ignore[arg-type]

@@ -8,11 +8,11 @@ from hypothesis import given, strategies as st
 
 from regard.errors import SettingError, ShapeError
 from regard.text.batches.buckets import Buckets
-from regard.text.batches.collate import Label, Translate
-from regard.text.batches.lm_batches import Lanes, Read, Stream
-from regard.text.batches.masking import Fill, Masking, WholeWords
-from regard.text.batches.pairs import FillPairs
-from regard.text.batches.plan import Batches, Computed, fingerprint
+from regard.text.batches.collate import LabelCollator, TranslationCollator
+from regard.text.batches.lm_batches import BlockCollator, Lanes, TokenStream
+from regard.text.batches.masking import Masking, MaskingCollator, WholeWords
+from regard.text.batches.next_sentence import NextSentenceCollator
+from regard.text.batches.plan import Batches, LazySequence, fingerprint
 from regard.text.batches.seeded_rng import Epoch
 from regard.text.store.columns import Columns
 from regard.text.tokenizers.specials import SpecialIds
@@ -67,7 +67,7 @@ def test_a_state_resumes_bit_for_bit_whatever_the_number_of_ranks(kind, seed, da
 
 def test_the_state_is_the_same_on_every_rank_and_counts_what_was_handed_out():
     plan, collate = KINDS["translate"]
-    parts = [Batches(plan, collate, 3, rank, 4, ahead=rank) for rank in range(4)]
+    parts = [Batches(plan, collate, 3, rank, 4, prefetch=rank) for rank in range(4)]
     for number, _ in enumerate(zip(*parts, strict=True)):
         states = [part.state_dict() for part in parts]
         assert all(state == states[0] for state in states)
@@ -88,10 +88,10 @@ def test_a_state_after_the_last_batch_leaves_nothing_of_its_epoch():
     assert resumed.epoch == 1
 
 
-def test_breaking_off_and_iterating_again_goes_on():
+def test_iterating_again_after_a_break_continues():
     plan, collate = KINDS["fill"]
     expected = list(Batches(plan, collate))
-    batches = Batches(plan, collate, ahead=3)
+    batches = Batches(plan, collate, prefetch=3)
     got = [next(iter(batches)), next(iter(batches)), *batches]
     for one, other in zip(got, expected, strict=True):
         assert_same(one, other)
@@ -133,58 +133,58 @@ def test_fingerprints_tell_kinds_apart():
     assert len({fingerprint(one[:-1]), fingerprint("1"), fingerprint(1), fingerprint(None)}) == 4
 
 
-def test_an_overtaken_iterator_is_refused():
+def test_an_invalidated_iterator_is_refused():
     batches = Batches(*KINDS["label"])
     old = iter(batches)
     next(old)
     next(iter(batches))
-    with pytest.raises(SettingError, match="one iterator at a time"):
+    with pytest.raises(SettingError, match="no longer valid"):
         next(old)
     young = iter(batches)
     batches.load_state_dict({**batches.state_dict(), "batch": 0})
-    with pytest.raises(SettingError, match="one iterator at a time"):
+    with pytest.raises(SettingError, match="no longer valid"):
         next(young)
 
 
 def test_settings_out_of_range_are_refused():
     plan, collate = KINDS["label"]
-    for settings in ({"rank": 2, "ranks": 2}, {"rank": -1}, {"ahead": -1}, {"seed": -1}):
+    for settings in ({"rank": 2, "ranks": 2}, {"rank": -1}, {"prefetch": -1}, {"seed": -1}):
         with pytest.raises(SettingError):
             Batches(plan, collate, **settings)
 
 
-def test_computed_sequences_compute_what_is_asked():
+def test_lazy_sequences_compute_on_access():
     asked = []
-    squares = Computed(5, lambda number: asked.append(number) or np.array([number**2]))
+    squares = LazySequence(5, lambda number: asked.append(number) or np.array([number**2]))
     assert squares[-1].tolist() == [16] and asked == [4]
     assert [int(value[0]) for value in squares[1:3]] == [1, 4]
     with pytest.raises(IndexError):
         squares[5]
 
 
-def test_plans_and_collates_that_do_not_go_together_are_refused():
+def test_plans_and_collators_that_do_not_match_are_refused():
     columns = Columns({"source": numbered([3, 4]), "target": numbered([4, 2]), "text": numbered([3, 4])})
-    collate = Translate(columns, SPECIAL)
-    with pytest.raises(SettingError, match=r"a plan \(such as Buckets\), then a collate"):
+    collate = TranslationCollator(columns, SPECIAL)
+    with pytest.raises(SettingError, match=r"a plan \(such as Buckets\), then a collator"):
         Batches(collate, Buckets(collate.lengths, 20))
-    one, other = Stream.plain(columns), Stream.lines(columns, 3)
-    with pytest.raises(SettingError, match="Lanes and Read of another stream"):
-        Batches(Lanes(one, 2, 2), Read(other))
+    one, other = TokenStream.plain(columns), TokenStream.lines(columns, 3)
+    with pytest.raises(SettingError, match="Lanes and BlockCollator have a different stream"):
+        Batches(Lanes(one, 2, 2), BlockCollator(other))
     masked = Columns({"text": numbered([3, 4])})
-    pairs = FillPairs(masked, Masking(SPECIAL, 2000))
-    with pytest.raises(ShapeError, match="the rows of Pairs"):
+    pairs = NextSentenceCollator(masked, Masking(SPECIAL, 2000))
+    with pytest.raises(ShapeError, match="the rows of NextSentencePairs"):
         next(iter(Batches(Buckets(np.array([3, 4]), 20), pairs)))
 
 
-def test_what_is_no_set_of_special_ids_is_refused():
+def test_something_else_than_special_ids_is_refused():
     columns = Columns({"source": numbered([3]), "target": numbered([4]), "text": numbered([3]), "label": numbered([1])})
     with pytest.raises(SettingError, match=r"Pass tokenizer\.special"):
-        Translate(columns, object())
-    with pytest.raises(SettingError, match="without a token for 'cls'"):
-        Label(columns, SpecialIds(pad=0))
+        TranslationCollator(columns, object())
+    with pytest.raises(SettingError, match="has no 'cls' token"):
+        LabelCollator(columns, SpecialIds(pad=0))
     with pytest.raises(SettingError, match="more than the 1 special"):
-        Translate(columns, SPECIAL, limit=1)
-    with pytest.raises(SettingError, match="words=spaced"):
-        Fill(columns, Masking(SPECIAL, 2000, units=WholeWords()))(np.array([0]), Epoch(0))
+        TranslationCollator(columns, SPECIAL, max_length=1)
+    with pytest.raises(SettingError, match="words=whitespace_words"):
+        MaskingCollator(columns, Masking(SPECIAL, 2000, units=WholeWords()))(np.array([0]), Epoch(0))
     with pytest.raises(SettingError, match="seed='a'"):
         Epoch("a")

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from regard.text.batches.plan import Batches, prefetch
+from regard.text.batches.plan import Batches, prefetch_values
 from text.batches.batching import KINDS, Counted, assert_same
 
 
@@ -17,15 +17,15 @@ def threads() -> list[threading.Thread]:
 @pytest.mark.parametrize("name", sorted(KINDS))
 def test_the_same_batches(name):
     plan, collate = KINDS[name]
-    for one, other in zip(Batches(plan, collate, 1), Batches(plan, collate, 1, ahead=3), strict=True):
+    for one, other in zip(Batches(plan, collate, 1), Batches(plan, collate, 1, prefetch=3), strict=True):
         assert_same(one, other)
     assert not threads()
 
 
-def test_the_state_tells_of_batches_handed_out_not_of_those_prepared():
+def test_the_state_counts_yielded_batches_not_prefetched_ones():
     plan, collate = KINDS["blocks"]
     counted = Counted(collate)
-    batches = Batches(plan, counted, ahead=4)
+    batches = Batches(plan, counted, prefetch=4)
     iterator = iter(batches)
     next(iterator)
     wait_until(lambda: counted.calls == 5)  # one handed out, four ahead, and no more
@@ -37,7 +37,7 @@ def test_the_state_tells_of_batches_handed_out_not_of_those_prepared():
 
 def test_an_error_reaches_whoever_asks_in_its_turn():
     plan, collate = KINDS["blocks"]
-    batches = Batches(plan, Counted(collate, fail_at=3), ahead=4)
+    batches = Batches(plan, Counted(collate, fail_at=3), prefetch=4)
     iterator = iter(batches)
     next(iterator), next(iterator)
     with pytest.raises(RuntimeError, match="call 3"):
@@ -46,9 +46,9 @@ def test_an_error_reaches_whoever_asks_in_its_turn():
     assert not threads()
 
 
-@pytest.mark.parametrize("ahead", [1, 2, 5])
-def test_dropping_the_iterator_ends_the_thread(ahead):
-    batches = Batches(*KINDS["blocks"], ahead=ahead)
+@pytest.mark.parametrize("prefetch", [1, 2, 5])
+def test_dropping_the_iterator_ends_the_thread(prefetch):
+    batches = Batches(*KINDS["blocks"], prefetch=prefetch)
     iterator = iter(batches)
     next(iterator)
     assert threads()
@@ -63,7 +63,7 @@ def test_dropping_the_iterator_ends_the_thread(ahead):
 
 def test_a_closed_iterator_makes_nothing_more():
     made = []
-    iterator = prefetch(lambda number: made.append(number), range(100_000), ahead=3)
+    iterator = prefetch_values(lambda number: made.append(number), range(100_000), depth=3)
     next(iterator)
     iterator.close()
     assert len(made) < 10
@@ -76,7 +76,7 @@ def test_work_is_done_in_another_thread_and_in_order():
         seen.append(threading.current_thread())
         return number
 
-    assert list(prefetch(make, range(50), ahead=3)) == list(range(50))
+    assert list(prefetch_values(make, range(50), depth=3)) == list(range(50))
     assert threading.main_thread() not in seen
 
 

@@ -9,13 +9,13 @@ from regard.text.batches.seeded_rng import Epoch
 
 def test_a_generator_depends_on_seed_epoch_and_purpose_alone():
     draws = {
-        (seed, number, purpose): tuple(Epoch(seed, number).random(purpose).integers(2**40, size=4))
+        (seed, number, purpose): tuple(Epoch(seed, number).rng(purpose).integers(2**40, size=4))
         for seed in (0, 1, 2**63 - 1)
         for number in range(3)
         for purpose in ("order", "mask")
     }
     assert len(set(draws.values())) == len(draws)
-    assert draws[1, 2, "mask"] == tuple(Epoch(1, 2).random("mask").integers(2**40, size=4))
+    assert draws[1, 2, "mask"] == tuple(Epoch(1, 2).rng("mask").integers(2**40, size=4))
 
 
 def test_the_generator_is_the_same_on_every_machine():

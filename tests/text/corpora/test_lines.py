@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from regard.errors import CorpusError
 from regard.text.corpora import lines as lines_module
-from regard.text.corpora.lines import Lines, Skipped
+from regard.text.corpora.lines import Lines, SkippedLines
 
 
 def written(folder: Path, content: bytes, name: str = "text.txt") -> Path:
@@ -49,7 +49,7 @@ def test_gzip_is_known_by_its_content(tmp_path: Path) -> None:
 
 def test_a_long_line_is_skipped_and_counted(tmp_path: Path) -> None:
     content = "é" * 10 + "\n" + "é" * 11 + "\nok\n" + "x" * 999 + "\nend"
-    lines = Lines(written(tmp_path, content.encode()), limit=10)
+    lines = Lines(written(tmp_path, content.encode()), max_line=10)
     for _ in range(2):  # the count is of one pass
         assert [(line.number, line.text) for line in lines] == [(1, "é" * 10), (3, "ok"), (5, "end")]
         assert lines.skipped.count == 2
@@ -57,10 +57,10 @@ def test_a_long_line_is_skipped_and_counted(tmp_path: Path) -> None:
 
 
 def test_only_the_first_places_are_kept(tmp_path: Path) -> None:
-    lines = Lines(written(tmp_path, b"xxx\n" * 50), limit=2)
+    lines = Lines(written(tmp_path, b"xxx\n" * 50), max_line=2)
     assert list(lines) == []
     assert (lines.skipped.count, len(lines.skipped.places)) == (50, 10)
-    both = lines.skipped | Skipped(1, ["elsewhere"])
+    both = lines.skipped | SkippedLines(1, ["elsewhere"])
     assert (both.count, len(both.places)) == (51, 10)
 
 
@@ -90,7 +90,7 @@ def test_what_is_no_utf8_is_refused_with_line_and_byte(tmp_path: Path) -> None:
     with pytest.raises(CorpusError) as caught:
         texts(path)
     assert caught.value.where == f"{path}:2"
-    assert "byte 0xe4 at byte 1 of the line" in str(caught.value)
+    assert "byte 0xe4 at byte 1" in str(caught.value)
     assert "iconv" in str(caught.value)
     assert texts(path, errors="replace") == ["good", "b\ufffdd"]
 
@@ -101,11 +101,11 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     damaged[len(damaged) // 2] ^= 0xFF
     cases = {
         tmp_path: "a folder",
-        tmp_path / "missing": "No such file",
-        written(tmp_path, b"", "empty"): "an empty file",
-        written(tmp_path, gzip.compress(b""), "empty.gz"): "an empty file",
-        written(tmp_path, packed[:-200], "cut.gz"): "cannot be read to its end",
-        written(tmp_path, bytes(damaged), "damaged.gz"): "cannot be read to its end",
+        tmp_path / "missing": "File not found",
+        written(tmp_path, b"", "empty"): "The file is empty",
+        written(tmp_path, gzip.compress(b""), "empty.gz"): "The file is empty",
+        written(tmp_path, packed[:-200], "cut.gz"): "could not be read to its end",
+        written(tmp_path, bytes(damaged), "damaged.gz"): "could not be read to its end",
     }
     for path, said in cases.items():
         with pytest.raises(CorpusError, match=said) as caught:

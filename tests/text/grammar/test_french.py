@@ -3,7 +3,7 @@
 import pytest
 
 from regard.text.grammar import english, french
-from regard.text.grammar.french import agreed, conjugate, feminine, plural
+from regard.text.grammar.french import agreement_forms, conjugate, feminine, plural
 
 PRESENT = """
 manger: mange manges mange mangeons mangez mangent
@@ -124,11 +124,11 @@ def test_plurals(noun: str, expected: str) -> None:
     ],
 )  # fmt: skip
 def test_adjectives_agree(adjective: str, forms: str) -> None:
-    assert agreed(adjective) == tuple(forms.split())
+    assert agreement_forms(adjective) == tuple(forms.split())
 
 
 def test_adjectives_of_several_words_never_change() -> None:
-    assert agreed("en bois") == ("en bois",) * 4
+    assert agreement_forms("en bois") == ("en bois",) * 4
     assert feminine("en ruine") == "en ruine"
 
 

@@ -6,17 +6,25 @@ from itertools import pairwise
 
 import pytest
 
-from regard.text.grammar import particles as small
-from regard.text.grammar.clauses import chain
-from regard.text.grammar.copula import missing, penniless
-from regard.text.grammar.frames import Clause, with_a_pie, with_it, with_object
+from regard.text.grammar import function_words as fw
+from regard.text.grammar.clauses import coordinated_verbs
+from regard.text.grammar.copula import missing_somebody, without_money
+from regard.text.grammar.frames import Clause, place_pronoun, transitive_with_noun, with_a_pie
 from regard.text.grammar.lexicon import Noun, lemmas, lexicon, make_verb
-from regard.text.grammar.noun_phrases import described, owned_by
-from regard.text.grammar.phrases import Phrase, define, describe, indefinite, own, pronoun, titled
-from regard.text.grammar.rng import Draw
-from regard.text.grammar.sentences import closed, said_of, sentence
-from regard.text.grammar.tokens import DE, LE, Sentence, Spot
-from regard.text.grammar.verb_phrase import FUTURE, NOW, PAST, PRESENT, THEN, speak
+from regard.text.grammar.noun_phrases import genitive, modified_noun
+from regard.text.grammar.phrases import (
+    NounPhrase,
+    add_adjective,
+    add_definite_article,
+    add_indefinite_article,
+    add_possessive,
+    pronoun_phrase,
+    titled_name,
+)
+from regard.text.grammar.rng import GrammarRng
+from regard.text.grammar.sentences import end_sentence, sentence, words_of
+from regard.text.grammar.tokens import DE, LE, SentencePair, Slot
+from regard.text.grammar.verb_phrase import FUTURE, PAST, PAST_PROGRESSIVE, PRESENT, PROGRESSIVE, verb_phrase
 
 CONTENT = {"NOUN", "VERB", "ADJ", "ADV", "PROPN", "NUM"}
 ELIDED = ("l'", "d'", "j'", "m'", "t'", "s'", "n'", "qu'", "puisqu'")
@@ -25,9 +33,9 @@ ASPIRATED = tuple("hibou héros hache haricot hamster homard hérisson harpe han
 
 
 @cache
-def many() -> list[Sentence]:
-    draw = Draw("test")
-    return [sentence(draw) for _ in range(6000)]
+def many() -> list[SentencePair]:
+    rng = GrammarRng("test")
+    return [sentence(rng) for _ in range(6000)]
 
 
 def vowel(word: str) -> bool:
@@ -84,9 +92,9 @@ def test_and_the_others_do_not_in_the_singular(form: str) -> None:
 
 def test_a_plural_old_tree_is_not_vieil() -> None:
     tree = noun("tree")
-    trees = described(Draw("x"), tree, True, 1.0)
-    describe(trees, adjective("plant", "old"))
-    define(trees)
+    trees = modified_noun(GrammarRng("x"), tree, True, 1.0)
+    add_adjective(trees, adjective("plant", "old"))
+    add_definite_article(trees)
     assert french(Clause(trees, [], [], [])) == "Les vieux arbres ."
 
 
@@ -166,13 +174,13 @@ def test_the_lexicon_is_large() -> None:
 # --- sentences built by hand ---
 
 
-class Steady(Draw):
+class Steady(GrammarRng):
     """Chance that always says the same: no negation, no adverb, no place."""
 
     def __init__(self) -> None:
         super().__init__("steady")
         self.random = lambda: 0.99
-        self.pick = lambda choices: choices[-1]
+        self.choice = lambda choices: choices[-1]
 
 
 def noun(english: str) -> Noun:
@@ -185,55 +193,55 @@ def adjective(kind: str, english: str):  # type: ignore[no-untyped-def]
     return next(a for a in lexicon().adjectives[kind] if a.english.form == english)
 
 
-def the(english: str, plural: bool = False, *adjectives: tuple[str, str]) -> Phrase:
-    phrase = described(Steady(), noun(english), plural, 1.0)
+def the(english: str, plural: bool = False, *adjectives: tuple[str, str]) -> NounPhrase:
+    phrase = modified_noun(Steady(), noun(english), plural, 1.0)
     for kind, form in adjectives:
-        describe(phrase, adjective(kind, form))
-    define(phrase)
+        add_adjective(phrase, adjective(kind, form))
+    add_definite_article(phrase)
     return phrase
 
 
 def english(done: Clause) -> str:
-    return " ".join(closed(said_of(done)).source)
+    return " ".join(end_sentence(words_of(done)).source)
 
 
 def french(done: Clause) -> str:
-    return " ".join(closed(said_of(done)).target)
+    return " ".join(end_sentence(words_of(done)).target)
 
 
-def hit(who: Phrase, other, tense: int = PAST, verb=None, negation=None) -> Clause:  # type: ignore[no-untyped-def]
-    spot: Spot = [other.object, 0]
+def hit(who: NounPhrase, other, tense: int = PAST, verb=None, negation=None) -> Clause:  # type: ignore[no-untyped-def]
+    slot: Slot = [other.object, 0]
     verb = verb or make_verb("hit", "frapper")
-    said = speak(verb, tense, who, negation, [(other.direct, (spot,))], other.feminine + 2 * other.plural)
-    return Clause(who, said.front, [*said.rest, spot], said.french)
+    said = verb_phrase(verb, tense, who, negation, [(other.direct, (slot,))], other.feminine + 2 * other.plural)
+    return Clause(who, said.front, [*said.rest, slot], said.french)
 
 
 def test_he_hit_me() -> None:
-    drawn = closed(said_of(hit(pronoun(small.HE), small.I)))
+    drawn = end_sentence(words_of(hit(pronoun_phrase(fw.HE), fw.I)))
     assert " ".join(drawn.source) == "He hit me ."
     assert " ".join(drawn.target) == "Il m' a frappé ."
     assert drawn.links == ((0, 0), (1, 2), (1, 3), (2, 1), (3, 4))
 
 
 def test_with_a_pie() -> None:
-    draw = Steady()
-    draw.random = iter([0.1, 0.99, 0.99, 0.99]).__next__
-    draw.pick = lambda choices: small.I
-    drawn = closed(said_of(with_a_pie(draw, pronoun(small.HE), PAST)))
+    rng = Steady()
+    rng.random = iter([0.1, 0.99, 0.99, 0.99]).__next__
+    rng.choice = lambda choices: fw.I
+    drawn = end_sentence(words_of(with_a_pie(rng, pronoun_phrase(fw.HE), PAST)))
     assert " ".join(drawn.source) == "He hit me with a pie ."
     assert " ".join(drawn.target) == "Il m' a entarté ."
     assert {source for source, target in drawn.links if target == 3} == {1, 3, 4, 5}
 
 
 def test_the_poor_do_not_have_any_money() -> None:
-    done = penniless(Steady(), the("man", True), PRESENT)
+    done = without_money(Steady(), the("man", True), PRESENT)
     assert english(done) == "The men do not have any money ."
     assert french(done) == "Les hommes sont démunis ."
-    assert french(penniless(Steady(), the("woman", True), PRESENT)) == "Les femmes sont démunies ."
+    assert french(without_money(Steady(), the("woman", True), PRESENT)) == "Les femmes sont démunies ."
 
 
 def test_adjectives_turn_round() -> None:
-    drawn = closed(said_of(Clause(the("cat", False, ("animal", "black")), [], [], [])))
+    drawn = end_sentence(words_of(Clause(the("cat", False, ("animal", "black")), [], [], [])))
     assert " ".join(drawn.source) == "The black cat ." and " ".join(drawn.target) == "Le chat noir ."
     assert drawn.links == ((0, 0), (1, 2), (2, 1), (3, 3))
     assert french(Clause(the("apple", True, ("food", "hot")), [], [], [])) == "Les pommes chaudes ."
@@ -242,30 +250,30 @@ def test_adjectives_turn_round() -> None:
 @pytest.mark.parametrize(
     ("who", "left", "rose"),
     [
-        (small.I, "Je suis parti .", "Je me suis levé ."),
-        (small.YOU, "Tu es parti .", "Tu t' es levé ."),
-        (small.SHE, "Elle est partie .", "Elle s' est levée ."),
-        (small.WE, "Nous sommes partis .", "Nous nous sommes levés ."),
-        (small.THEY, "Ils sont partis .", "Ils se sont levés ."),
-        (small.THEY_F, "Elles sont parties .", "Elles se sont levées ."),
+        (fw.I, "Je suis parti .", "Je me suis levé ."),
+        (fw.YOU, "Tu es parti .", "Tu t' es levé ."),
+        (fw.SHE, "Elle est partie .", "Elle s' est levée ."),
+        (fw.WE, "Nous sommes partis .", "Nous nous sommes levés ."),
+        (fw.THEY, "Ils sont partis .", "Ils se sont levés ."),
+        (fw.THEY_F, "Elles sont parties .", "Elles se sont levées ."),
     ],
 )
 def test_with_etre_the_participle_agrees_with_the_subject(who, left: str, rose: str) -> None:  # type: ignore[no-untyped-def]
-    person = pronoun(who)
+    person = pronoun_phrase(who)
     for verb, expected in ((make_verb("leave", "partir"), left), (make_verb("get up", "se lever"), rose)):
-        said = speak(verb, PAST, person)
+        said = verb_phrase(verb, PAST, person)
         assert french(Clause(person, said.front, said.rest, said.french)) == expected
 
 
 @pytest.mark.parametrize(
     ("other", "expected"),
     [
-        (small.HE, "Il l' a vu ."), (small.SHE, "Il l' a vue ."), (small.THEY, "Il les a vus ."),
-        (small.THEY_F, "Il les a vues ."), (small.WE, "Il nous a vus ."), (small.YOU, "Il t' a vu ."),
+        (fw.HE, "Il l' a vu ."), (fw.SHE, "Il l' a vue ."), (fw.THEY, "Il les a vus ."),
+        (fw.THEY_F, "Il les a vues ."), (fw.WE, "Il nous a vus ."), (fw.YOU, "Il t' a vu ."),
     ],
 )  # fmt: skip
 def test_with_avoir_it_agrees_with_an_object_before_it(other, expected: str) -> None:  # type: ignore[no-untyped-def]
-    assert french(hit(pronoun(small.HE), other, verb=make_verb("see", "voir"))) == expected
+    assert french(hit(pronoun_phrase(fw.HE), other, verb=make_verb("see", "voir"))) == expected
 
 
 @pytest.mark.parametrize(
@@ -277,26 +285,26 @@ def test_with_avoir_it_agrees_with_an_object_before_it(other, expected: str) -> 
     ],
 )
 def test_negation_stands_around_the_verb(tense: int, expected_english: str, expected_french: str) -> None:
-    done = hit(pronoun(small.SHE), small.HE, tense, make_verb("see", "voir"), small.NEGATED)
+    done = hit(pronoun_phrase(fw.SHE), fw.HE, tense, make_verb("see", "voir"), fw.NEGATED)
     assert (english(done), french(done)) == (expected_english, expected_french)
 
 
 def test_progressive_and_imparfait() -> None:
-    done = hit(pronoun(small.SHE), small.HE, THEN)
+    done = hit(pronoun_phrase(fw.SHE), fw.HE, PAST_PROGRESSIVE)
     assert (english(done), french(done)) == ("She was hitting him .", "Elle le frappait .")
-    assert english(hit(pronoun(small.SHE), small.HE, NOW)) == "She is hitting him ."
+    assert english(hit(pronoun_phrase(fw.SHE), fw.HE, PROGRESSIVE)) == "She is hitting him ."
 
 
 def test_states_have_no_progressive_and_an_imparfait() -> None:
-    done = hit(pronoun(small.SHE), small.HE, THEN, make_verb("love", "aimer!"))
+    done = hit(pronoun_phrase(fw.SHE), fw.HE, PAST_PROGRESSIVE, make_verb("love", "aimer!"))
     assert (english(done), french(done)) == ("She loved him .", "Elle l' aimait .")
 
 
 def test_misses_turns_round() -> None:
-    draw = Steady()
-    draw.random = iter([0.1, 0.99, 0.99]).__next__
-    draw.pick = lambda choices: small.YOU
-    drawn = closed(said_of(missing(draw, pronoun(small.I), PRESENT)))
+    rng = Steady()
+    rng.random = iter([0.1, 0.99, 0.99]).__next__
+    rng.choice = lambda choices: fw.YOU
+    drawn = end_sentence(words_of(missing_somebody(rng, pronoun_phrase(fw.I), PRESENT)))
     assert " ".join(drawn.source) == "I miss you ." and " ".join(drawn.target) == "Tu me manques ."
     assert drawn.links == ((0, 1), (1, 2), (2, 0), (3, 3))
 
@@ -306,55 +314,55 @@ def test_misses_turns_round() -> None:
     ("heroine", "Mon héroïne ."),
 ])  # fmt: skip
 def test_mine(english_noun: str, expected: str) -> None:
-    phrase = described(Steady(), noun(english_noun), False, 1.0)
-    own(phrase, small.I)
+    phrase = modified_noun(Steady(), noun(english_noun), False, 1.0)
+    add_possessive(phrase, fw.I)
     assert french(Clause(phrase, [], [], [])) == expected
 
 
 def test_plural_articles_before_adjectives() -> None:
-    phrase = described(Steady(), noun("bird"), True, 1.0)
-    describe(phrase, adjective("animal", "beautiful"))
-    indefinite(phrase)
+    phrase = modified_noun(Steady(), noun("bird"), True, 1.0)
+    add_adjective(phrase, adjective("animal", "beautiful"))
+    add_indefinite_article(phrase)
     assert french(Clause(phrase, [], [], [])) == "De beaux oiseaux ."
-    phrase = described(Steady(), noun("bird"), True, 1.0)
-    indefinite(phrase)
+    phrase = modified_noun(Steady(), noun("bird"), True, 1.0)
+    add_indefinite_article(phrase)
     assert french(Clause(phrase, [], [], [])) == "Des oiseaux ."
 
 
 def test_de_after_a_negation_and_any_in_english() -> None:
-    draw = Steady()
-    thing = described(draw, noun("bread"), False, 2.0)
-    some: Spot = [small.SOME, 0]
-    thing.spots.insert(0, some)
-    thing.answers[:0] = [(DE, (some,)), (LE, (some,))]
+    rng = Steady()
+    thing = modified_noun(rng, noun("bread"), False, 2.0)
+    some: Slot = [fw.SOME, 0]
+    thing.slots.insert(0, some)
+    thing.aligned[:0] = [(DE, (some,)), (LE, (some,))]
     thing.article = 2
-    draw.random = lambda: 0.05
-    done = with_object(draw, pronoun(small.HE), PRESENT, make_verb("eat", "manger"), thing)
+    rng.random = lambda: 0.05
+    done = transitive_with_noun(rng, pronoun_phrase(fw.HE), PRESENT, make_verb("eat", "manger"), thing)
     assert (english(done), french(done)) == ("He does not eat any bread .", "Il ne mange pas de pain .")
 
 
 def test_what_one_likes_takes_the_definite_article() -> None:
-    thing = described(Steady(), noun("apple"), True, 1.0)
-    indefinite(thing)
-    done = with_object(Steady(), pronoun(small.HE), PRESENT, make_verb("like", "aimer!"), thing)
+    thing = modified_noun(Steady(), noun("apple"), True, 1.0)
+    add_indefinite_article(thing)
+    done = transitive_with_noun(Steady(), pronoun_phrase(fw.HE), PRESENT, make_verb("like", "aimer!"), thing)
     assert (english(done), french(done)) == ("He likes apples .", "Il aime les pommes .")
 
 
 def test_a_pronoun_stands_in_the_middle_of_a_separable_verb() -> None:
     verb = make_verb("put on", "mettre")
-    said = speak(verb, PAST, pronoun(small.HE))
-    spot: Spot = [small.IT.object, 0]
-    assert [word[0].form for word in with_it(verb, said.rest, spot)] == ["put", "it", "on"]
+    said = verb_phrase(verb, PAST, pronoun_phrase(fw.HE))
+    slot: Slot = [fw.IT.object, 0]
+    assert [word[0].form for word in place_pronoun(verb, said.rest, slot)] == ["put", "it", "on"]
 
 
 def test_a_pronoun_agrees_over_a_distance() -> None:
     """He takes the apple and eats it: la, because pomme is feminine; les where there are several."""
-    draw, seen = Draw("distance"), set()
+    rng, seen = GrammarRng("distance"), set()
     genders = {form: (entry.feminine, plural) for kind in lexicon().nouns.values() for entry in kind
                for plural in (False, True) for form in [" ".join(word.form for word in entry.french[plural])]
                if entry.french[0] != entry.french[1]}  # fmt: skip
     for _ in range(600):
-        drawn = closed(said_of(chain(draw, pronoun(small.HE), PRESENT)))
+        drawn = end_sentence(words_of(coordinated_verbs(rng, pronoun_phrase(fw.HE), PRESENT)))
         at = drawn.target.index("et")
         thing = next((word.form for word in drawn.target_words[2:at] if word.tag == "NOUN"), "")
         if thing in genders and drawn.target[at + 1] != "l'":
@@ -366,8 +374,8 @@ def test_a_pronoun_agrees_over_a_distance() -> None:
 
 
 def test_names_and_de() -> None:
-    draw = Steady()
-    draw.random = lambda: 0.0
-    book = owned_by(draw, titled("Alson", True), noun("book"))
-    drawn = closed(said_of(Clause(book, [], [], [])))
+    rng = Steady()
+    rng.random = lambda: 0.0
+    book = genitive(rng, titled_name("Alson", True), noun("book"))
+    drawn = end_sentence(words_of(Clause(book, [], [], [])))
     assert " ".join(drawn.source) == "Ms. Alson 's book ." and " ".join(drawn.target) == "Le livre de Mme Alson ."

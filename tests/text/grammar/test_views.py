@@ -7,7 +7,7 @@ import pytest
 
 from regard.text.grammar import (
     SENSES,
-    Drawn,
+    GeneratedCorpus,
     document,
     document_french,
     opinion,
@@ -43,7 +43,7 @@ UNIVERSAL = {
 @pytest.mark.parametrize("view", [tagged, tagged_french])
 def test_every_word_has_a_universal_tag(view) -> None:  # type: ignore[no-untyped-def]
     seen = Counter()
-    for example in Drawn(view, 1500):
+    for example in GeneratedCorpus(view, 1500):
         assert len(example.words) == len(example.tags)
         seen.update(example.tags)
     assert set(seen) <= UNIVERSAL and len(seen) >= 12
@@ -53,7 +53,7 @@ def test_every_word_has_a_universal_tag(view) -> None:  # type: ignore[no-untype
 def test_the_same_word_has_several_tags() -> None:
     """train the noun and train the verb: a tagger needs the context."""
     tags = defaultdict(set)
-    for example in Drawn(tagged, 4000):
+    for example in GeneratedCorpus(tagged, 4000):
         for word, tag in zip(example.words, example.tags, strict=True):
             tags[word.lower()].add(tag)
     assert {"NOUN", "VERB"} <= tags["train"] and {"NOUN", "VERB"} <= tags["play"]
@@ -61,7 +61,7 @@ def test_the_same_word_has_several_tags() -> None:
 
 @pytest.mark.parametrize("view", [review, review_french])
 def test_a_review_is_about_the_same_two_things(view) -> None:  # type: ignore[no-untyped-def]
-    for example in Drawn(view, 100):
+    for example in GeneratedCorpus(view, 100):
         assert 3 <= len(example.sentences) <= 6
         first, *others = ({*one.lower().split()} for one in example.sentences)
         shared = first.intersection(*others) - {"the", "le", "la", "."}
@@ -69,7 +69,7 @@ def test_a_review_is_about_the_same_two_things(view) -> None:  # type: ignore[no
 
 
 def test_opinions_carry_their_evidence() -> None:
-    for example in Drawn(opinion, 500):
+    for example in GeneratedCorpus(opinion, 500):
         words = example.text.split()
         because = [words[place] for place in example.evidence]
         assert 1 <= len(because) <= 2 and because.count("not") == len(because) - 1
@@ -82,7 +82,7 @@ def test_the_evidence_decides() -> None:
         """excellent wonderful good interesting delightful brilliant pleasant original superb moving love like
         enjoy""".split()
     )
-    for example in [*Drawn(opinion, 1000), *Drawn(opinion, 200, "test")]:
+    for example in [*GeneratedCorpus(opinion, 1000), *GeneratedCorpus(opinion, 200, "test")]:
         words = example.text.split()
         because = [words[place].lower() for place in example.evidence]
         (judging,) = (word for word in because if word != "not")
@@ -93,7 +93,7 @@ def test_the_evidence_decides() -> None:
 
 
 def test_french_opinions_carry_theirs() -> None:
-    for example in Drawn(opinion_french, 300):
+    for example in GeneratedCorpus(opinion_french, 300):
         words = example.text.split()
         assert example.evidence and all(place < len(words) for place in example.evidence)
         because = {words[place].lower() for place in example.evidence}
@@ -103,7 +103,7 @@ def test_french_opinions_carry_theirs() -> None:
 def test_one_word_decides_a_verdict() -> None:
     """The same word never decides both ways, and a sentence holds no other that decides."""
     said: dict[str, set[str]] = defaultdict(set)
-    examples = list(Drawn(verdict, 500))
+    examples = list(GeneratedCorpus(verdict, 500))
     for example in examples:
         (place,) = example.evidence
         said[example.text.split()[place].lower()].add(example.label)
@@ -112,19 +112,19 @@ def test_one_word_decides_a_verdict() -> None:
 
 
 def test_a_verdict_stands_in_either_half_and_in_french_too() -> None:
-    first = sum(max(e.evidence) < len(e.text.split()) / 2 for e in Drawn(verdict, 600))
+    first = sum(max(e.evidence) < len(e.text.split()) / 2 for e in GeneratedCorpus(verdict, 600))
     assert 200 < first < 400
-    assert all(e.evidence and max(e.evidence) < len(e.text.split()) for e in Drawn(verdict_french, 200))
+    assert all(e.evidence and max(e.evidence) < len(e.text.split()) for e in GeneratedCorpus(verdict_french, 200))
 
 
 def test_labels_are_balanced() -> None:
-    labels = Counter(example.label for example in Drawn(opinion, 2000))
+    labels = Counter(example.label for example in GeneratedCorpus(opinion, 2000))
     assert abs(labels["positive"] - labels["negative"]) < 150
 
 
 def test_a_bag_of_words_cannot_tell_opinions_apart() -> None:
     """The best linear classifier on counts of words and on pairs of them unordered is no better than chance."""
-    train, test = list(Drawn(opinion, 6000)), list(Drawn(opinion, 1500, "test"))
+    train, test = list(GeneratedCorpus(opinion, 6000)), list(GeneratedCorpus(opinion, 1500, "test"))
     places = {word: i for i, word in enumerate(sorted({w for e in train for w in e.text.lower().split()}))}
 
     def counts(examples):  # type: ignore[no-untyped-def]
@@ -143,14 +143,14 @@ def test_a_bag_of_words_cannot_tell_opinions_apart() -> None:
 
 def test_the_last_judgement_is_not_always_the_decisive_one() -> None:
     """Nor does a rule such as 'the words after the comma' do."""
-    first = sum(max(e.evidence) < len(e.text.split()) / 2 for e in Drawn(opinion, 600))
+    first = sum(max(e.evidence) < len(e.text.split()) / 2 for e in GeneratedCorpus(opinion, 600))
     assert 100 < first < 500
 
 
 @pytest.mark.parametrize("view", [document, document_french])
 def test_documents_are_connected(view) -> None:  # type: ignore[no-untyped-def]
     """A name comes back in later sentences; the sentences of another document do not hold it."""
-    documents = list(Drawn(view, 200))
+    documents = list(GeneratedCorpus(view, 200))
     lengths = [len(example.sentences) for example in documents]
     assert min(lengths) >= 3 and max(lengths) <= 10
     again = elsewhere = 0
@@ -162,7 +162,7 @@ def test_documents_are_connected(view) -> None:  # type: ignore[no-untyped-def]
 
 
 def test_answers_are_stretches_of_the_passage() -> None:
-    for example in Drawn(question, 800):
+    for example in GeneratedCorpus(question, 800):
         assert example.answer == example.passage[example.start : example.end]
         assert example.answer.strip() == example.answer != ""
         assert example.question.split()[0] in ("Who", "What", "Where") and example.question.endswith("?")
@@ -174,7 +174,7 @@ def test_answers_are_stretches_of_the_passage() -> None:
 def test_a_question_has_one_answer() -> None:
     """What the question says is in the sentence of the answer, and in no other sentence of the passage."""
     asking = {"Who", "What", "Where", "did", "?", "the", "to", "in", "at", "on", "of", "Mr.", "Ms."}
-    for example in Drawn(question, 300):
+    for example in GeneratedCorpus(question, 300):
         before = example.passage[: example.start].count(" . ")
         sentences = [set(sentence.split()) for sentence in example.passage.removesuffix(" .").split(" . ")]
         asked = {word for word in example.question.split() if word not in asking}
@@ -184,7 +184,7 @@ def test_a_question_has_one_answer() -> None:
 
 def test_senses_point_at_their_word_and_come_in_every_meaning() -> None:
     seen = defaultdict(Counter)
-    for example in Drawn(sense, 3000):
+    for example in GeneratedCorpus(sense, 3000):
         assert example.text.split()[example.index] == example.word
         word = next(word for word in SENSES if example.sense in SENSES[word])
         seen[word][example.sense] += 1

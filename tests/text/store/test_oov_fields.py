@@ -3,18 +3,20 @@
 import numpy as np
 
 from regard.text.examples import Document
-from regard.text.store.fields import DocumentFields, columns_of
-from regard.text.tokenizers.kinds import ByteBPE, Words
-from regard.text.tokenizers.oov import number_of
+from regard.text.store.fields import DocumentFields, encode_columns
+from regard.text.tokenizers.oov import oov_id
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.text.words import spaced
+from regard.text.tokenizers.trainers import ByteBPE, WordLevel
+from regard.text.words import whitespace_words
 
-TOKENIZER = Tokenizer.train(Words(20), ["the cat ran ."] * 3)
+TOKENIZER = Tokenizer.train(WordLevel(20), ["the cat ran ."] * 3)
 STORIES = [Document(("the cat met Valdon .", "Valdon ran .")), Document(("Torvik ran to Valdon .",))]
 
 
-def test_every_unknown_word_has_its_number_in_all_documents() -> None:
-    closed, opened = (columns_of(STORIES, DocumentFields(TOKENIZER, open=apart)) for apart in (False, True))
+def test_every_oov_word_has_one_id_in_all_documents() -> None:
+    closed, opened = (
+        encode_columns(STORIES, DocumentFields(TOKENIZER, open_vocabulary=is_open)) for is_open in (False, True)
+    )
     ids, plain = opened["text"].stream, closed["text"].stream
     unknown = TOKENIZER.special.unknown
     assert ids.dtype == np.uint32 and plain.dtype == np.uint8
@@ -22,22 +24,27 @@ def test_every_unknown_word_has_its_number_in_all_documents() -> None:
     assert opened.documents.tolist() == closed.documents.tolist() == [0, 2, 3]
     words = " ".join(sentence for story in STORIES for sentence in story.sentences).split()
     for word, number, before in zip(words, ids.tolist(), plain.tolist(), strict=True):
-        assert number == (number_of(word, len(TOKENIZER)) if before == unknown else before), word
+        assert number == (oov_id(word, len(TOKENIZER)) if before == unknown else before), word
     assert len(set(ids[plain == unknown].tolist())) == len({"met", "Valdon", "Torvik", "to"})
 
 
-def test_words_are_numbered_beside_them_as_ever() -> None:
-    closed, opened = (columns_of(STORIES, DocumentFields(TOKENIZER, spaced, open=apart)) for apart in (False, True))
+def test_word_indices_are_unchanged_by_an_open_vocabulary() -> None:
+    closed, opened = (
+        encode_columns(STORIES, DocumentFields(TOKENIZER, whitespace_words, open_vocabulary=is_open))
+        for is_open in (False, True)
+    )
     assert opened["word"].stream.tolist() == closed["word"].stream.tolist()
     assert opened["text"].stream.max() >= len(TOKENIZER)
 
 
-def test_a_tokenizer_that_knows_everything_has_nothing_to_tell_apart() -> None:
+def test_a_byte_level_tokenizer_has_no_oov_words() -> None:
     tokenizer = Tokenizer.train(ByteBPE(270), ["the cat ran ."] * 3)
-    closed, opened = (columns_of(STORIES, DocumentFields(tokenizer, open=apart)) for apart in (False, True))
+    closed, opened = (
+        encode_columns(STORIES, DocumentFields(tokenizer, open_vocabulary=is_open)) for is_open in (False, True)
+    )
     assert opened["text"].stream.tolist() == closed["text"].stream.tolist()
 
 
-def test_the_identity_says_so() -> None:
-    closed, opened = (DocumentFields(TOKENIZER, open=apart).identity for apart in (False, True))
+def test_the_identity_records_the_open_vocabulary() -> None:
+    closed, opened = (DocumentFields(TOKENIZER, open_vocabulary=is_open).identity for is_open in (False, True))
     assert opened == {**closed, "unknown words": "numbered"}

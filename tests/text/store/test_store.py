@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from regard.errors import CorpusError, RegardError, SettingError, StoreError
-from regard.files import alone
-from regard.text import Chain, Classified, Documents, Labels, Parallel, Translations
+from regard.files import exclusive_lock
+from regard.text import Chain, LabelledRows, Labels, ParallelCorpus, TextDocuments, TranslationRows
 from regard.text.examples import Document
 from regard.text.store import builder
 from regard.text.store.columns import Columns
-from regard.text.store.fields import DocumentFields, LabelledFields, TranslationFields, columns_of
+from regard.text.store.fields import DocumentFields, LabelledFields, TranslationFields, encode_columns
 from regard.text.store.store import Store
-from regard.text.tokenizers.kinds import BPE, Words
 from regard.text.tokenizers.tokenizer import Tokenizer
+from regard.text.tokenizers.trainers import BPE, WordLevel
 
 LINES = [f"the cat number {number} sat on mat {number * 7919 % 1000} ." for number in range(400)]
 TOKENIZER = Tokenizer.train(BPE(200), LINES)
@@ -39,13 +39,13 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def build(folder: Path, text: Path, **settings: object) -> Store:
-    return Store.build(folder, Documents(text), DocumentFields(TOKENIZER), part=2000, **settings)  # type: ignore[arg-type]
+    return Store.build(folder, TextDocuments(text), DocumentFields(TOKENIZER), part=2000, **settings)  # type: ignore[arg-type]
 
 
 def test_a_store_is_the_columns_of_its_corpus(tmp_path: Path, text: Path) -> None:
     counts: list[int] = []
     store = build(tmp_path / "store", text, progress=counts.append)
-    columns = columns_of(Documents(text), DocumentFields(TOKENIZER))
+    columns = encode_columns(TextDocuments(text), DocumentFields(TOKENIZER))
     for one in (store, Store.open(tmp_path / "store")):
         assert list(one.fields) == ["text"]
         np.testing.assert_array_equal(one["text"].ids, columns["text"].ids)
@@ -54,7 +54,7 @@ def test_a_store_is_the_columns_of_its_corpus(tmp_path: Path, text: Path) -> Non
         assert isinstance(one["text"].ids, np.memmap)
         assert one["text"].ids.dtype == np.uint8
         one.verify()
-    assert sum(counts) == store.manifest.examples == len(list(Documents(text)))
+    assert sum(counts) == store.manifest.examples == len(list(TextDocuments(text)))
     assert len(counts) > 5
     assert store.manifest.tokens == {"text": len(columns["text"].ids)}
     assert not (tmp_path / "store.building").exists()
@@ -67,23 +67,25 @@ def test_the_number_of_workers_changes_nothing(tmp_path: Path, text: Path) -> No
 
 
 def test_a_store_of_pairs_and_of_labels(tmp_path: Path, text: Path) -> None:
-    pairs = Parallel(text, text)
+    pairs = ParallelCorpus(text, text)
     store = Store.build(tmp_path / "pairs", pairs, TranslationFields(TOKENIZER), part=3000)
-    np.testing.assert_array_equal(store["target"].ids, columns_of(pairs, TranslationFields(TOKENIZER))["target"].ids)
+    np.testing.assert_array_equal(
+        store["target"].ids, encode_columns(pairs, TranslationFields(TOKENIZER))["target"].ids
+    )
     assert store.manifest.skipped.count == pairs.skipped.count > 0
-    labels = Classified([{"text": line, "label": "ab"[len(line) % 2]} for line in LINES])
+    labels = LabelledRows([{"text": line, "label": "ab"[len(line) % 2]} for line in LINES])
     fields = LabelledFields(TOKENIZER, Labels(("a", "b")))
     store = Store.build(tmp_path / "labels", labels, fields, part=500)
-    np.testing.assert_array_equal(store["label"].ids, columns_of(labels, fields)["label"].ids)
+    np.testing.assert_array_equal(store["label"].ids, encode_columns(labels, fields)["label"].ids)
     assert store.documents is None
 
 
 def test_examples_without_a_piece(tmp_path: Path) -> None:
     (tmp_path / "odd.txt").write_text("\u200b\n")
     empty = Tokenizer.train(BPE(200), LINES)
-    store = Store.build(tmp_path / "s", Translations([{"source": "a", "target": "b"}]), TranslationFields(empty))
+    store = Store.build(tmp_path / "s", TranslationRows([{"source": "a", "target": "b"}]), TranslationFields(empty))
     assert len(store) == 1
-    flat = Store.build(tmp_path / "t", Documents(tmp_path / "odd.txt"), DocumentFields(TOKENIZER))
+    flat = Store.build(tmp_path / "t", TextDocuments(tmp_path / "odd.txt"), DocumentFields(TOKENIZER))
     assert flat["text"].lengths.tolist() == [len(TOKENIZER.encode("\u200b").ids)]
 
 
@@ -97,20 +99,20 @@ def test_built_once(tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch)
     assert not (tmp_path / "store.building").exists()
 
 
-def test_a_stale_store_says_which_thing_differs(tmp_path: Path, text: Path) -> None:
+def test_a_stale_store_is_refused_with_what_differs(tmp_path: Path, text: Path) -> None:
     build(tmp_path / "store", text)
-    other = DocumentFields(Tokenizer.train(Words(50), LINES))
-    with pytest.raises(StoreError, match="another tokenizer"):
-        Store.build(tmp_path / "store", Documents(text), other)
-    with pytest.raises(StoreError, match="another tokenizer"):
+    other = DocumentFields(Tokenizer.train(WordLevel(50), LINES))
+    with pytest.raises(StoreError, match="got a store with tokenizer"):
+        Store.build(tmp_path / "store", TextDocuments(text), other)
+    with pytest.raises(StoreError, match="got a store with tokenizer"):
         Store.open(tmp_path / "store", other)
-    with pytest.raises(StoreError, match="another kind: documents"):
+    with pytest.raises(StoreError, match="got a store with kind documents"):
         Store.open(tmp_path / "store", TranslationFields(TOKENIZER))
-    with pytest.raises(StoreError, match="a store of 1 files, expected one of 2"):
-        Store.build(tmp_path / "store", Chain((Documents(text), Documents(text))), DocumentFields(TOKENIZER))
+    with pytest.raises(StoreError, match="a store of 1 source files, expected 2"):
+        Store.build(tmp_path / "store", Chain((TextDocuments(text), TextDocuments(text))), DocumentFields(TOKENIZER))
     content = text.read_bytes()
     text.write_bytes(content.replace(b"cat", b"dog", 1))  # of the same size
-    with pytest.raises(StoreError, match=r"another .*text\.txt"):
+    with pytest.raises(StoreError, match=r"text\.txt has changed since the store was built"):
         build(tmp_path / "store", text)
     text.write_bytes(content)
     build(tmp_path / "store", text)
@@ -123,26 +125,26 @@ def test_a_damaged_store_is_refused(tmp_path: Path, text: Path, name: str) -> No
     content = path.read_bytes()
     middle = len(content) // 2
     path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
-    with pytest.raises(StoreError, match=f"{name}: got a damaged file"):
+    with pytest.raises(StoreError, match=f"{name}: The file is damaged"):
         Store.open(tmp_path / "store").verify()
     path.write_bytes(content[:-3])
     with pytest.raises(StoreError, match=f"{name}: got a file of {len(content) - 3} bytes, expected {len(content)}"):
         Store.open(tmp_path / "store")
     path.unlink()
-    with pytest.raises(StoreError, match=f"{name}: got a file that is missing"):
+    with pytest.raises(StoreError, match=f"{name}: The file is missing"):
         Store.open(tmp_path / "store")
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path, text: Path) -> None:
     with pytest.raises(StoreError, match=r"no manifest\.json"):
         Store.open(tmp_path)
-    with pytest.raises(StoreError, match="something that is no store"):
+    with pytest.raises(StoreError, match="a path that exists and is no store"):
         build(tmp_path, text)
     for content, said in (
-        ("{", "a damaged manifest"),
+        ("{", "The manifest is damaged"),
         ("[]", "format None"),
         ('{"format": 9}', "format 9, expected format 1"),
-        ('{"format": 1}', "a damaged manifest"),
+        ('{"format": 1}', "The manifest is damaged"),
     ):
         (tmp_path / "manifest.json").write_text(content)
         with pytest.raises(StoreError, match=said):
@@ -170,10 +172,10 @@ def start_building(folder: Path, text: Path, workers: int) -> subprocess.Popen[b
 import sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
-from text.store.test_store import Documents, Slow, Store, TOKENIZER
+from text.store.test_store import TextDocuments, Slow, Store, TOKENIZER
 if __name__ == "__main__":
     fields = Slow(TOKENIZER)
-    Store.build(Path({str(folder)!r}), Documents({str(text)!r}), fields, part=1000, workers={workers})
+    Store.build(Path({str(folder)!r}), TextDocuments({str(text)!r}), fields, part=1000, workers={workers})
 """
     path = folder.with_name("script.py")
     path.write_text(script)
@@ -190,7 +192,7 @@ def test_killed_and_resumed_is_the_same_byte_for_byte(
 ) -> None:
     fields, folder = DocumentFields(TOKENIZER), tmp_path / "killed"
     counts: list[int] = []
-    Store.build(tmp_path / "whole", Documents(text), fields, part=1000, progress=counts.append)
+    Store.build(tmp_path / "whole", TextDocuments(text), fields, part=1000, progress=counts.append)
     process = start_building(folder, text, workers)
     while len(finished(folder)) < parts and process.poll() is None:
         time.sleep(0.005)
@@ -207,7 +209,7 @@ def test_killed_and_resumed_is_the_same_byte_for_byte(
     monkeypatch.setattr(
         builder, "write_part", lambda fields, portion, path: (again.append(path), real(fields, portion, path))
     )
-    Store.build(folder, Documents(text), fields, part=1000)
+    Store.build(folder, TextDocuments(text), fields, part=1000)
     assert contents(folder) == contents(tmp_path / "whole")
     assert len(again) == len(counts) - len(made)
     assert not set(again) & set(made), "finished parts were made again"
@@ -250,7 +252,7 @@ def test_stopped_at_any_later_step(tmp_path: Path, text: Path, step: str, monkey
 
     with monkeypatch.context() as patched:
         if step == "join":
-            patched.setattr("regard.text.store.joining._documents", stop)
+            patched.setattr("regard.text.store.merge._documents", stop)
         elif step == "manifest":
             patched.setattr("regard.text.store.manifest.Manifest.write", stop)
         else:
@@ -270,19 +272,21 @@ def unfinished(tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch) -> P
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(builder, "join", stop)
+        patched.setattr(builder, "merge_parts", stop)
         with pytest.raises(KeyboardInterrupt):
             build(tmp_path / "store", text)
     return tmp_path / "store.building"
 
 
 def test_an_unfinished_build_of_something_else_is_refused(unfinished: Path, tmp_path: Path, text: Path) -> None:
-    with pytest.raises(StoreError, match="another tokenizer"):
-        Store.build(tmp_path / "store", Documents(text), DocumentFields(Tokenizer.train(Words(50), LINES)), part=2000)
+    with pytest.raises(StoreError, match="got a store with tokenizer"):
+        Store.build(
+            tmp_path / "store", TextDocuments(text), DocumentFields(Tokenizer.train(WordLevel(50), LINES)), part=2000
+        )
     with pytest.raises(StoreError, match="another format"):
-        Store.build(tmp_path / "store", Documents(text), DocumentFields(TOKENIZER), part=999)
+        Store.build(tmp_path / "store", TextDocuments(text), DocumentFields(TOKENIZER), part=999)
     text.write_text(text.read_text().replace("cat", "dog"))
-    with pytest.raises(StoreError, match=r"another .*text\.txt"):
+    with pytest.raises(StoreError, match=r"text\.txt has changed since the store was built"):
         build(tmp_path / "store", text)
 
 
@@ -290,10 +294,10 @@ def test_a_damaged_part_is_refused(unfinished: Path, tmp_path: Path, text: Path)
     part = min(unfinished.glob("part-000002-*.npz"))
     content = part.read_bytes()
     part.write_bytes(content[:200] + bytes([content[200] ^ 1]) + content[201:])
-    with pytest.raises(StoreError, match=f"{part.name}: got a damaged part"):
+    with pytest.raises(StoreError, match=f"{part.name}: The part is damaged"):
         build(tmp_path / "store", text)
     part.write_bytes(content[: len(content) // 2])
-    with pytest.raises(StoreError, match=f"{part.name}: got a damaged part"):
+    with pytest.raises(StoreError, match=f"{part.name}: The part is damaged"):
         build(tmp_path / "store", text)
     part.unlink()
     build(tmp_path / "store", text).verify()
@@ -305,12 +309,12 @@ def test_rows_that_changed_since_are_noticed(tmp_path: Path, monkeypatch: pytest
 
     rows = [{"source": line, "target": line} for line in LINES]
     with monkeypatch.context() as patched:
-        patched.setattr(builder, "join", stop)
+        patched.setattr(builder, "merge_parts", stop)
         with pytest.raises(KeyboardInterrupt):
-            Store.build(tmp_path / "s", Translations(rows), TranslationFields(TOKENIZER), part=5000)
+            Store.build(tmp_path / "s", TranslationRows(rows), TranslationFields(TOKENIZER), part=5000)
     rows[-1] = {"source": "new", "target": "new"}
-    with pytest.raises(StoreError, match="other text in part"):
-        Store.build(tmp_path / "s", Translations(rows), TranslationFields(TOKENIZER), part=5000)
+    with pytest.raises(StoreError, match="The text of part"):
+        Store.build(tmp_path / "s", TranslationRows(rows), TranslationFields(TOKENIZER), part=5000)
 
 
 def test_a_source_that_changes_meanwhile_is_noticed(tmp_path: Path, text: Path) -> None:
@@ -324,7 +328,7 @@ def test_a_source_that_changes_meanwhile_is_noticed(tmp_path: Path, text: Path) 
 
 def test_two_builds_at_once_are_refused(tmp_path: Path, text: Path) -> None:
     (tmp_path / "store.building").mkdir()
-    with alone(tmp_path / "store.building", KeyError), pytest.raises(StoreError, match="another process"):
+    with exclusive_lock(tmp_path / "store.building", KeyError), pytest.raises(StoreError, match="Another process"):
         build(tmp_path / "store", text)
     build(tmp_path / "store", text)
 
@@ -333,7 +337,7 @@ def test_an_error_comes_home_from_a_worker(tmp_path: Path) -> None:
     rows = [{"text": line, "label": "a"} for line in LINES]
     fields = LabelledFields(TOKENIZER, Labels(("b",)))
     with pytest.raises(CorpusError, match="label 'a'"):
-        Store.build(tmp_path / "s", Classified(rows), fields, workers=2, part=500)
+        Store.build(tmp_path / "s", LabelledRows(rows), fields, workers=2, part=500)
     error = StoreError("came", "expected", where="here", advice="Do.")
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), copy.advice) == (StoreError, str(error), "Do.")
@@ -348,12 +352,12 @@ class Dying(DocumentFields):
         return super().encode(examples)
 
 
-def test_a_worker_that_dies_is_told(tmp_path: Path, text: Path) -> None:
-    with pytest.raises(StoreError, match=r"a worker process that died.*Finished parts are kept"):
-        Store.build(tmp_path / "s", Documents(text), Dying(TOKENIZER), workers=2, part=2000)
+def test_a_worker_that_dies_is_reported(tmp_path: Path, text: Path) -> None:
+    with pytest.raises(StoreError, match=r"A worker process died.*Finished parts are kept"):
+        Store.build(tmp_path / "s", TextDocuments(text), Dying(TOKENIZER), workers=2, part=2000)
     assert not (tmp_path / "s").exists()
 
 
 def test_examples_without_files_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="columns_of"):
+    with pytest.raises(StoreError, match="encode_columns"):
         Store.build(tmp_path / "s", [Document(("a",))], DocumentFields(TOKENIZER))  # type: ignore[arg-type]

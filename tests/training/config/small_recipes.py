@@ -6,30 +6,30 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from regard.errors import SettingError
-from regard.training.recipe import Count, InputPath, Recipe, Section, Share
+from regard.training.recipe import Count, Fraction, InputPath, Recipe, RecipeSection
 
 MINIMAL = 'task = "count"\nname = "tiny"\n'
 
 
-class Drawn(Section):
+class Drawn(RecipeSection):
     kind: Literal["drawn"] = "drawn"
     examples: Count = 10
 
 
-class Files(Section):
+class Files(RecipeSection):
     kind: Literal["files"] = "files"
     train: InputPath
-    valid: InputPath | Share = 0.1
+    valid: InputPath | Fraction = 0.1
     more: tuple[InputPath, ...] = ()
     words: tuple[tuple[str, ...], ...] = ()
 
 
-class Inner(Section):
+class Inner(RecipeSection):
     note: str | None = "here"
     flags: dict[str, float] = Field(default_factory=dict)
 
 
-class Model(Section):
+class Model(RecipeSection):
     layers: Count = 2
     heads: Count = 4
     width: Count = 8

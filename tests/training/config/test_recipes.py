@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from regard.errors import RegardError, SettingError
-from regard.runs.toml import written
+from regard.runs.toml import dump
 from regard.training.config import recipes as reading
-from regard.training.config.recipes import read_recipe, shipped, text_of, write_recipe
-from regard.training.recipe import SGD, Cosine, MovingAverage, Recipe, Start, Train
+from regard.training.config.recipes import read_recipe, recipe_to_toml, shipped_recipes, write_recipe
+from regard.training.recipe import SGD, CosineSchedule, MovingAverage, Recipe, StartSettings, TrainSettings
 from training.config.small_recipes import MINIMAL, TASKS, Counting, Drawn, Files, Inner, Model, Sorting, put
 from training.config.test_toml import tables, texts
 
@@ -34,18 +34,28 @@ def test_the_task_says_which_class(tmp_path: Path) -> None:
 
 def test_sets_go_on_top(tmp_path: Path) -> None:
     path = put(tmp_path, MINIMAL + "[train]\nsteps = 3\nseed = 4\n")
-    got = read(path, "train.steps=2.5 epochs", "train.clip=none", "average.kind=ema", "optimiser.rate=1", "name=b")
-    assert got.train == Train(steps="2.5 epochs", seed=4, clip=None)
-    assert got.average == MovingAverage()
-    assert got.optimiser.rate == 1.0
+    got = read(
+        path,
+        "train.steps=2.5 epochs",
+        "train.clip=none",
+        "weight_average.kind=ema",
+        "optimiser.learning_rate=1",
+        "name=b",
+    )
+    assert got.train == TrainSettings(steps="2.5 epochs", seed=4, clip=None)
+    assert got.weight_average == MovingAverage()
+    assert got.optimiser.learning_rate == 1.0
     assert got.name == "b"
 
 
 def test_none_is_none_only_where_it_may_be(tmp_path: Path) -> None:
     got = read(
-        put(tmp_path, MINIMAL + "[average]\nkind = 'none'\n[train]\nclip = 'none'\n[model]\nsizes = [1, 'none']\n")
+        put(
+            tmp_path,
+            MINIMAL + "[weight_average]\nkind = 'none'\n[train]\nclip = 'none'\n[model]\nsizes = [1, 'none']\n",
+        )
     )
-    assert (got.average.kind, got.train.clip, got.model.sizes) == ("none", None, (1, None))
+    assert (got.weight_average.kind, got.train.clip, got.model.sizes) == ("none", None, (1, None))
     got = read(put(tmp_path, MINIMAL + "description = 'none'\n[model]\nspare = 'none'\n[model.inner]\nnote = 'none'\n"))
     assert (got.description, got.model.spare, got.model.inner.note) == ("none", None, None)
 
@@ -80,7 +90,7 @@ def test_paths_start_from_where_they_were_written(tmp_path: Path, monkeypatch: p
 
 
 def test_without_a_file_a_path_stays_as_it_is() -> None:
-    assert Start(weights=Path("~/a")).weights == Path("~/a")
+    assert StartSettings(weights=Path("~/a")).weights == Path("~/a")
 
 
 # Finding the file
@@ -99,7 +109,7 @@ def two_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_shipped_recipe_goes_by_its_name(two_shipped: Path) -> None:
-    assert list(shipped()) == ["character-gpt", "plain"]
+    assert list(shipped_recipes()) == ["character-gpt", "plain"]
     (two_shipped.parent / "plain").mkdir()  # such as a run of it
     assert read("plain").name == "plain"
     with pytest.raises(SettingError) as caught:
@@ -111,41 +121,41 @@ def test_what_is_neither_a_file_nor_shipped(two_shipped: Path) -> None:
     with pytest.raises(SettingError) as caught:
         read("charactergpt")
     assert str(caught.value) == (
-        "got 'charactergpt', expected a recipe: a .toml file or one of character-gpt, plain. "
-        "Did you mean 'character-gpt'?"
+        "There is no recipe 'charactergpt'. Did you mean 'character-gpt'? "
+        "Pass a .toml file, or one of character-gpt, plain."
     )
     put(two_shipped.parent, MINIMAL, "own.toml")
-    with pytest.raises(SettingError, match=r"Did you mean 'own.toml'\?$"):
+    with pytest.raises(SettingError, match=r"Did you mean 'own.toml'\?"):
         read("own")
     put(two_shipped.parent, MINIMAL, "own")
     assert read("own").name == "tiny"
 
 
 def test_a_path_to_nothing(two_shipped: Path) -> None:
-    ending = "expected a recipe: a .toml file or one of character-gpt, plain."
+    ending = "Pass a .toml file, or one of character-gpt, plain."
     for path in ("no.toml", "./no", Path("no.toml"), two_shipped / "no.toml"):
         with pytest.raises(SettingError) as caught:
             read(path)
-        assert str(caught.value) == f"got {path} (No such file or directory), {ending}"
+        assert str(caught.value) == f"Could not read the recipe {path}: No such file or directory. {ending}"
     for odd in ("a\0.toml", "x" * 999, "/" + "x" * 999):
-        with pytest.raises(SettingError, match="expected a recipe"):
+        with pytest.raises(SettingError, match=r"Pass a \.toml file"):
             read(odd)
 
 
 def test_a_folder_is_no_recipe_but_may_hold_one(tmp_path: Path) -> None:
     with pytest.raises(SettingError) as caught:
         read(tmp_path)
-    assert caught.value.came == f"{tmp_path} (Is a directory)"
+    assert caught.value.problem == f"Could not read the recipe {tmp_path}: Is a directory"
     path = put(tmp_path, MINIMAL)
     with pytest.raises(SettingError) as caught:
         read(tmp_path)
-    assert caught.value.advice == f"There is one in it: {path}."
+    assert caught.value.advice == f"This folder has one: {path}."
 
 
 def test_what_is_not_utf8_is_told_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "r.toml"
     path.write_bytes(b"a = 1\nb = '\xe9'\n")
-    with pytest.raises(SettingError, match=f"^{path}:2: got byte 0xe9 .*, expected UTF-8"):
+    with pytest.raises(SettingError, match=f"^{path}:2: The file is not UTF-8: byte 0xe9"):
         read(path)
 
 
@@ -160,19 +170,19 @@ def test_another_version_is_the_first_complaint(tmp_path: Path, version: str, sa
     path = put(tmp_path, f"nothing = 'known'\nversion = {version}\ntask = 3\n")
     with pytest.raises(SettingError) as caught:
         read(path)
-    advice = " A newer regard wrote it: read it with that one." if advised else ""
+    advice = " A newer version of regard wrote it: upgrade regard." if advised else ""
     assert str(caught.value) == f"{path}:2: got version {said}, expected version 1.{advice}"
 
 
 def test_the_task_must_be_known(tmp_path: Path) -> None:
     path = put(tmp_path, "name = 'a'\n")
-    with pytest.raises(SettingError, match=f"^{path}: got no task, expected a task: one of count, sort.$"):
+    with pytest.raises(SettingError, match=f"^{path}: The recipe names no task. .* Known: count, sort.$"):
         read(path)
     for task in ("coutn", ["count"]):
         put(tmp_path, f"name = 'a'\ntask = {task!r}\n")
         with pytest.raises(SettingError) as caught:
             read(path)
-        assert str(caught.value) == f"{path}:2: got task {task!r}, expected one of count, sort. Did you mean 'count'?"
+        assert str(caught.value) == f"{path}:2: Unknown task {task!r}. Did you mean 'count'? Known: count, sort."
 
 
 # Writing
@@ -201,7 +211,7 @@ files = st.builds(
     words=st.lists(st.lists(texts, max_size=3).map(tuple), max_size=3).map(tuple),
 )
 trains = st.builds(
-    Train,
+    TrainSettings,
     steps=st.integers(1, 2**63 - 1) | st.just("3 epochs"),
     clip=st.none() | positive,
     compile=st.booleans() | st.just("graphs"),
@@ -213,10 +223,10 @@ recipes = st.builds(
     description=texts,
     train=trains,
     optimiser=st.just(SGD(momentum=0.5)),
-    schedule=st.just(Cosine(warmup=3)),
+    schedule=st.just(CosineSchedule(warmup=3)),
     data=files | st.just(Drawn()),
     model=models,
-    start=st.builds(Start, weights=st.none() | paths),
+    start=st.builds(StartSettings, weights=st.none() | paths),
 )
 
 
@@ -226,33 +236,33 @@ def test_a_recipe_written_and_read_is_equal(tmp_path: Path, recipe: Recipe) -> N
     path = tmp_path / "recipe.toml"
     write_recipe(recipe, path)
     assert read(path) == recipe
-    assert text_of(read(path)) == path.read_bytes().decode() == text_of(recipe)
+    assert recipe_to_toml(read(path)) == path.read_bytes().decode() == recipe_to_toml(recipe)
     assert [file.name for file in tmp_path.iterdir()] == ["recipe.toml"]
 
 
 def test_every_setting_is_written_plain_ones_first() -> None:
-    text = text_of(Counting(name="a", train=Train(clip=None)))
+    text = recipe_to_toml(Counting(name="a", train=TrainSettings(clip=None)))
     assert text.startswith('task = "count"\nversion = 1\nname = "a"\ndescription = ""\n\n[train]\nsteps = 1000\n')
     assert 'clip = "none"\n' in text
-    assert '\n\n[average]\nkind = "none"\n\n[evaluate]\n' in text
+    assert '\n\n[weight_average]\nkind = "none"\n\n[evaluate]\n' in text
     assert text.endswith('spare = "none"\n\n[model.inner]\nnote = "here"\n\n[model.inner.flags]\n')
 
 
 def test_a_path_from_here_is_written_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    write_recipe(Counting(name="a", start=Start(weights=Path("w"))), Path("r.toml"))
+    write_recipe(Counting(name="a", start=StartSettings(weights=Path("w"))), Path("r.toml"))
     (tmp_path / "b").mkdir()
     (tmp_path / "r.toml").rename(tmp_path / "b/r.toml")
     assert read("b/r.toml").start.weights == tmp_path / "w"
 
 
 def test_what_cannot_be_written_is_refused_in_words(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"^model.inner.note: got the text 'none', expected another"):
-        text_of(Counting(name="a", model=Model(inner=Inner(note="none"))))
-    with pytest.raises(SettingError, match=r"^train.steps: got a whole number of more than 64 bits"):
-        text_of(Counting(name="a", train=Train(steps=2**63)))
+    with pytest.raises(SettingError, match=r"^model.inner.note: The text 'none' cannot be written"):
+        recipe_to_toml(Counting(name="a", model=Model(inner=Inner(note="none"))))
+    with pytest.raises(SettingError, match=r"^train.steps: got an integer of more than 64 bits"):
+        recipe_to_toml(Counting(name="a", train=TrainSettings(steps=2**63)))
     with pytest.raises(SettingError, match="UTF-8"):
-        text_of(Counting(name="a", start=Start(weights=Path("caf\udce9"))))
+        recipe_to_toml(Counting(name="a", start=StartSettings(weights=Path("caf\udce9"))))
     with pytest.raises(SettingError, match="No such file or directory"):
         write_recipe(Counting(name="a"), tmp_path / "no" / "recipe.toml")
 
@@ -289,14 +299,14 @@ def outcome(path: Path, *sets: str) -> Recipe | RegardError:
 )
 @here
 def test_nothing_but_words_comes_of_any_data(tmp_path: Path, data: dict[str, Any], task: str, sets: list[str]) -> None:
-    path = put(tmp_path, written({**data, "task": task, "name": "a", "version": 1}))
+    path = put(tmp_path, dump({**data, "task": task, "name": "a", "version": 1}))
     assert isinstance(outcome(path, *sets), Recipe | SettingError)
 
 
 @given(recipes, st.data())
 @settings(parent=here, max_examples=200)
 def test_nothing_but_words_comes_of_a_recipe_with_one_thing_changed(tmp_path: Path, recipe: Recipe, data: Any) -> None:
-    content = tomllib.loads(text_of(recipe))
+    content = tomllib.loads(recipe_to_toml(recipe))
     section = content
     while data.draw(st.booleans()) and (deeper := [key for key, value in section.items() if isinstance(value, dict)]):
         section = section[data.draw(st.sampled_from(deeper))]
@@ -304,14 +314,14 @@ def test_nothing_but_words_comes_of_a_recipe_with_one_thing_changed(tmp_path: Pa
     section[key] = data.draw(anything)
     if data.draw(st.booleans()):
         del section[key]
-    path = put(tmp_path, written(content))
+    path = put(tmp_path, dump(content))
     got = outcome(path)
     if isinstance(got, RegardError) and got.where != str(path):
         line = int(got.where.removeprefix(f"{path}:"))
         assert 1 <= line <= len(path.read_text().split("\n"))
 
 
-@given(st.binary() | texts.map(str.encode) | tables.map(written).map(str.encode))
+@given(st.binary() | texts.map(str.encode) | tables.map(dump).map(str.encode))
 @here
 def test_nothing_but_words_comes_of_any_file(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "r.toml"

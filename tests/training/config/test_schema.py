@@ -8,15 +8,15 @@ import pytest
 
 from regard.training.config.schema import (
     alternatives,
-    changed,
-    inside,
+    annotation_at,
+    fill_kinds,
     kinds,
-    place_of,
+    literal_choices,
+    locate_setting,
+    map_values,
     section_of,
-    with_kinds,
-    words,
 )
-from regard.training.recipe import AdamW, Cosine, InputPath, Recipe, Share, Train
+from regard.training.recipe import AdamW, CosineSchedule, Fraction, InputPath, Recipe, TrainSettings
 from training.config.small_recipes import Counting, Drawn, Files, Inner, Model, Sorting
 
 
@@ -24,7 +24,7 @@ from training.config.small_recipes import Counting, Drawn, Files, Inner, Model, 
     ("annotation", "types"),
     [
         (int, (int,)),
-        (InputPath | Share | None, (Path, float, NoneType)),
+        (InputPath | Fraction | None, (Path, float, NoneType)),
         (Optional[Annotated[int | str, "x"]], (int, str, NoneType)),  # noqa: UP045 (both spellings are met)
         (tuple[int, ...] | None, (tuple[int, ...], NoneType)),
         (Any, (Any,)),
@@ -36,20 +36,20 @@ def test_alternatives(annotation: Any, types: tuple[Any, ...]) -> None:
 
 def test_the_kind_chooses_the_class() -> None:
     schedule = Recipe.model_fields["schedule"].annotation
-    assert section_of(schedule, {"kind": "cosine"}) is Cosine
+    assert section_of(schedule, {"kind": "cosine"}) is CosineSchedule
     for odd in ({}, {"kind": "cosin"}, {"kind": []}, 3, None):
         assert section_of(schedule, odd) is None
     assert section_of(Inner | None, None) is Inner
     assert section_of(int | tuple[str, ...], {}) is None
     assert kinds(schedule) == ("constant", "linear", "cosine", "inverse-root", "noam", "plateau")
-    assert words(Train.model_fields["precision"].annotation) == ("float32", "bf16", "fp16")
+    assert literal_choices(TrainSettings.model_fields["precision"].annotation) == ("float32", "bf16", "fp16")
 
 
 def test_only_a_default_gives_a_kind() -> None:
-    assert with_kinds(Counting, {"data": {}})["data"] == {"kind": "drawn"}
-    assert with_kinds(Sorting, {"data": {}})["data"] == {}
-    assert with_kinds(Counting, {"data": {"kind": "files"}, "model": {}}) == {"data": {"kind": "files"}, "model": {}}
-    assert with_kinds(Counting, {"data": 3, "odd": {}}) == {"data": 3, "odd": {}}
+    assert fill_kinds(Counting, {"data": {}})["data"] == {"kind": "drawn"}
+    assert fill_kinds(Sorting, {"data": {}})["data"] == {}
+    assert fill_kinds(Counting, {"data": {"kind": "files"}, "model": {}}) == {"data": {"kind": "files"}, "model": {}}
+    assert fill_kinds(Counting, {"data": 3, "odd": {}}) == {"data": 3, "odd": {}}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_only_a_default_gives_a_kind() -> None:
     ],
 )
 def test_inside(annotation: Any, key: str | int, expected: Any) -> None:
-    assert inside(annotation, key) == expected
+    assert annotation_at(annotation, key) == expected
 
 
 @pytest.mark.parametrize(
@@ -78,23 +78,23 @@ def test_inside(annotation: Any, key: str | int, expected: Any) -> None:
         (("data", "drawn", "drawn"), ("data", "drawn"), Drawn),
         (("data", "files", "valid", "constrained-float"), ("data", "valid"), Files),
         (("data", "files", "words", 1, 0), ("data", "words", 1, 0), Files),
-        (("train", "steps", "constrained-int"), ("train", "steps"), Train),
+        (("train", "steps", "constrained-int"), ("train", "steps"), TrainSettings),
         (("optimiser", "adamw", "betas", 1), ("optimiser", "betas", 1), AdamW),
         (("model", "spare", "note"), ("model", "spare", "note"), Inner),
         (("modle",), ("modle",), Counting),
     ],
 )
 def test_the_alternatives_tried_are_nobodys_keys(loc: Any, keys: Any, section: Any) -> None:
-    place = place_of(Counting, loc)
+    place = locate_setting(Counting, loc)
     assert (place.keys, place.section) == (keys, section)
 
 
 def test_none_may_stand_in_its_place_alone() -> None:
-    assert place_of(Counting, ("train", "clip")).may_be_none
-    assert place_of(Counting, ("model", "spare")).may_be_none
-    assert not place_of(Counting, ("model", "spare", "flags")).may_be_none
-    assert not place_of(Counting, ("train", "seed")).may_be_none
-    assert not place_of(Counting, ()).may_be_none
+    assert locate_setting(Counting, ("train", "clip")).may_be_none
+    assert locate_setting(Counting, ("model", "spare")).may_be_none
+    assert not locate_setting(Counting, ("model", "spare", "flags")).may_be_none
+    assert not locate_setting(Counting, ("train", "seed")).may_be_none
+    assert not locate_setting(Counting, ()).may_be_none
 
 
 def test_every_known_part_is_changed_once() -> None:
@@ -105,7 +105,7 @@ def test_every_known_part_is_changed_once() -> None:
         return -value if isinstance(value, int) else value
 
     data = {"model": {"layers": 2, "pair": [1, 2], "inner": {"note": "a"}}, "odd": {"x": 1}}
-    assert changed(Counting, data, change) == {
+    assert map_values(Counting, data, change) == {
         "model": {"layers": -2, "pair": [-1, -2], "inner": {"note": "a"}},
         "odd": {"x": -1},
     }

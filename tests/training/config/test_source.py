@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from regard.errors import SettingError
-from regard.runs.toml import parsed
-from regard.training.config.source import Set, Written
+from regard.runs.toml import parse
+from regard.training.config.source import RecipeSource, SetOption
 from training.config.small_recipes import Counting
 
 FILE = """\
@@ -26,7 +26,9 @@ momentum = 0.5
 
 
 def merged(*sets: str, text: str = FILE) -> dict[str, Any]:
-    return Written("r.toml", Path(), text, parsed(text, "r.toml"), [Set.read(one) for one in sets]).merged(Counting)
+    return RecipeSource("r.toml", Path(), text, parse(text, "r.toml"), [SetOption.read(one) for one in sets]).merged(
+        Counting
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,24 +53,24 @@ def merged(*sets: str, text: str = FILE) -> dict[str, Any]:
     ],
 )
 def test_a_value_is_toml_or_plain_text(text: str, value: object) -> None:
-    assert Set.read(f"a.b={text}") == Set(f"a.b={text}", ("a", "b"), value)
+    assert SetOption.read(f"a.b={text}") == SetOption(f"a.b={text}", ("a", "b"), value)
 
 
 @pytest.mark.parametrize(
     ("text", "came"),
     [
-        ("train.steps", "no '='"),
-        ("=3", "the name ''"),
-        ("train.=3", "the name 'train.'"),
-        (".steps=3", "the name '.steps'"),
-        ("a=0xfffffffffffffffff", "a whole number of more than 64 bits"),
-        ("a=\udce9", "bytes that are not UTF-8"),
+        ("train.steps", "There is no '='"),
+        ("=3", "'' is not the name of a setting"),
+        ("train.=3", "'train.' is not the name of a setting"),
+        (".steps=3", "'.steps' is not the name of a setting"),
+        ("a=0xfffffffffffffffff", "an integer of more than 64 bits"),
+        ("a=\udce9", "The text is not UTF-8"),
     ],
 )
 def test_what_is_no_setting_is_refused(text: str, came: str) -> None:
     with pytest.raises(SettingError) as caught:
-        Set.read(text)
-    assert caught.value.came == came
+        SetOption.read(text)
+    assert caught.value.problem == came
     assert caught.value.where.startswith("--set ")
     str(caught.value).encode()  # it can be printed
 
@@ -88,7 +90,7 @@ def test_the_same_kind_keeps_what_the_file_says() -> None:
 def test_a_section_without_a_kind_has_the_kind_of_its_default() -> None:
     assert merged()["optimiser"] == {"kind": "adamw", "momentum": 0.5}
     assert merged("optimiser.kind=sgd")["optimiser"] == {"kind": "sgd"}
-    assert merged("average.kind=ema")["average"] == {"kind": "ema"}
+    assert merged("weight_average.kind=ema")["weight_average"] == {"kind": "ema"}
     assert merged("data.examples=3")["data"] == {"kind": "drawn", "examples": 3}
 
 
@@ -113,9 +115,11 @@ def test_setting_inside_none_makes_a_section() -> None:
 
 
 def test_merging_leaves_what_was_written_alone() -> None:
-    data = parsed(FILE, "r.toml")
-    table = Set.read("model={ inner = { note = 'a' } }")
-    written = Written("r.toml", Path(), FILE, data, [table, Set.read("model.inner.note=b"), Set.read("train.steps=1")])
+    data = parse(FILE, "r.toml")
+    table = SetOption.read("model={ inner = { note = 'a' } }")
+    written = RecipeSource(
+        "r.toml", Path(), FILE, data, [table, SetOption.read("model.inner.note=b"), SetOption.read("train.steps=1")]
+    )
     assert written.merged(Counting)["model"]["inner"]["note"] == "b"
-    assert data == parsed(FILE, "r.toml")
+    assert data == parse(FILE, "r.toml")
     assert table.value == {"inner": {"note": "a"}}

@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 
 from regard.errors import RegardError, SettingError
+from regard.runs.renamed_settings import RENAMED
 from regard.training.config.recipes import read_recipe
+from regard.training.config.schema import alternatives
+from regard.training.tasks import TASKS as SHIPPED_TASKS
 from training.config.small_recipes import MINIMAL, TASKS, put
 
 
@@ -25,52 +28,52 @@ MODEL = "layers, heads, width, pair, sizes, inner, spare"
         (
             "[model]\nlayerz = 2",
             4,
-            f"got unknown setting 'layerz' in [model], expected one of {MODEL}. Did you mean 'layers'?",
+            f"Unknown setting 'layerz' in [model]. Did you mean 'layers'? Known: {MODEL}.",
         ),
         (
             "[schedule]\nkind = 'cosine'\nwarmupp = 2",
             5,
-            "got unknown setting 'warmupp' in [schedule], expected one of kind, warmup, floor for kind 'cosine'. "
-            "Did you mean 'warmup'?",
+            "Unknown setting 'warmupp' in [schedule]. Did you mean 'warmup'? "
+            "Known: kind, warmup, floor for kind 'cosine'.",
         ),
         (
             "[schedule]\nkind = 'cosine'\ncosine = 2",
             5,
-            "got unknown setting 'cosine' in [schedule], expected one of kind, warmup, floor for kind 'cosine'.",
+            "Unknown setting 'cosine' in [schedule]. Known: kind, warmup, floor for kind 'cosine'.",
         ),
         (
             "[schedule]\nfloor = 0.5",
             4,
-            "got unknown setting 'floor' in [schedule], expected one of kind, warmup for kind 'constant'.",
+            "Unknown setting 'floor' in [schedule]. Known: kind, warmup for kind 'constant'.",
         ),
         (
             "\n[modle]\nlayers = 2",
             4,
-            "got unknown section [modle], expected one of train, optimiser, schedule, average, evaluate, keep, log, "
-            "start, data, model. Did you mean 'model'?",
+            "Unknown section [modle]. Did you mean 'model'? Known: train, optimiser, schedule, weight_average, "
+            "evaluate, checkpoint, log, start, data, model.",
         ),
         (
             "[model.iner]\nnote = 'a'",
             3,
-            "got unknown section [model.iner], expected one of inner, spare. Did you mean 'inner'?",
+            "Unknown section [model.iner]. Did you mean 'inner'? Known: inner, spare.",
         ),
         (
-            "[keep.lates]",
+            "[checkpoint.keep_lats]",
             3,
-            "got unknown section [keep.lates], expected one of every, latest. Did you mean 'latest'?",
+            "Unknown section [checkpoint.keep_lats]. Did you mean 'keep_last'? Known: every, keep_last.",
         ),
         (
             "nmae = 'a'",
             3,
-            "got unknown setting 'nmae', expected one of task, version, name, description, train, optimiser, "
-            "schedule, average, evaluate, keep, log, start, pruned, data, model. Did you mean 'name'?",
+            "Unknown setting 'nmae'. Did you mean 'name'? Known: task, version, name, description, train, optimiser, "
+            "schedule, weight_average, evaluate, checkpoint, log, start, pruned, data, model.",
         ),
         # kinds
         (
             "[schedule]\nwarmup = 3\nkind = 'cosin'",
             5,
-            'got kind = "cosin" in [schedule], expected one of constant, linear, cosine, inverse-root, noam, plateau. '
-            "Did you mean 'cosine'?",
+            "Unknown kind 'cosin' in [schedule]. Did you mean 'cosine'? "
+            "Known: constant, linear, cosine, inverse-root, noam, plateau.",
         ),
         ("schedule = 3", 3, "got schedule = 3, expected a section."),
         ("model = [1]", 3, "got model = [1], expected a section."),
@@ -79,8 +82,8 @@ MODEL = "layers, heads, width, pair, sizes, inner, spare"
         ("[model]\nlayers = 2.5", 4, "got layers = 2.5 in [model], expected a whole number."),
         ("[model]\nlayers = '2'", 4, 'got layers = "2" in [model], expected a whole number.'),
         ("[model]\nlayers = true", 4, "got layers = true in [model], expected a whole number."),
-        ("[optimiser]\nrate = 0", 4, "got rate = 0 in [optimiser], expected a number above 0."),
-        ("[optimiser]\nrate = inf", 4, "got rate = inf in [optimiser], expected a finite number."),
+        ("[optimiser]\nlearning_rate = 0", 4, "got learning_rate = 0 in [optimiser], expected a number above 0."),
+        ("[optimiser]\nlearning_rate = inf", 4, "got learning_rate = inf in [optimiser], expected a finite number."),
         ("[optimiser]\nbetas = [0.9, 1.0]", 4, "got betas[1] = 1.0 in [optimiser], expected a number below 1."),
         (
             "[optimiser]\nbetas = [0.9]",
@@ -126,7 +129,8 @@ MODEL = "layers, heads, width, pair, sizes, inner, spare"
         (
             "[data]\nkind = 'files'\ntrain = '~nobody-of-that-name/x'",
             5,
-            'got train = "~nobody-of-that-name/x" in [data], expected a path whose ~ is somebody\'s home folder.',
+            'got train = "~nobody-of-that-name/x" in [data], expected a path whose ~ is the home folder of a known '
+            "user.",
         ),
         (
             "[data]\nkind = 'files'\ntrain = 'a'\nwords = ['a']",
@@ -134,7 +138,7 @@ MODEL = "layers, heads, width, pair, sizes, inner, spare"
             'got words[0] = "a" in [data], expected a list.',
         ),
         # what is missing, and what a section refuses as a whole
-        ("[data]\nkind = 'files'", 3, "got no 'train' in [data], expected it, since it has no default."),
+        ("[data]\nkind = 'files'", 3, "No 'train' in [data], and it has no default."),
         ("\n[model]\nheads = 3", 4, "got heads = 3, expected a divisor of 8. Try 4."),
     ],
 )
@@ -146,22 +150,22 @@ def test_a_mistake_in_a_file(tmp_path: Path, lines: str, line: int, said: str) -
 @pytest.mark.parametrize(
     ("sets", "where", "came"),
     [
-        (["model.layerz=2"], "model.layerz=2", "unknown setting 'layerz' in [model]"),
-        (["modle.layers=2"], "modle.layers=2", "unknown section [modle]"),
+        (["model.layerz=2"], "model.layerz=2", "Unknown setting 'layerz' in [model]"),
+        (["modle.layers=2"], "modle.layers=2", "Unknown section [modle]"),
         (["model.layers=0"], "model.layers=0", "layers = 0 in [model]"),
         (["model.layers=0", "model.layers=-1"], "model.layers=-1", "layers = -1 in [model]"),
         (["model={ layers = 0 }"], "model={ layers = 0 }", "layers = 0 in [model]"),
-        (["schedule.kind=cosin"], "schedule.kind=cosin", 'kind = "cosin" in [schedule]'),
-        (["data.kind=files"], "data.kind=files", "no 'train' in [data]"),
+        (["schedule.kind=cosin"], "schedule.kind=cosin", "Unknown kind 'cosin' in [schedule]"),
+        (["data.kind=files"], "data.kind=files", "No 'train' in [data], and it has no default"),
         (["optimiser.betas=[0.9, 2]"], "optimiser.betas=[0.9, 2]", "betas[1] = 2 in [optimiser]"),
         (["version=7"], "version=7", "version 7"),
-        (["task=coutn"], "task=coutn", "task 'coutn'"),
-        (["task=[1]"], "task=[1]", "task [1]"),
+        (["task=coutn"], "task=coutn", "Unknown task 'coutn'"),
+        (["task=[1]"], "task=[1]", "Unknown task [1]"),
     ],
 )
 def test_a_mistake_in_a_set(tmp_path: Path, sets: list[str], where: str, came: str) -> None:
     error = refused(tmp_path, MINIMAL + "[model]\nlayers = 3\n[data]\nkind = 'drawn'\n", *sets)
-    assert (error.where, error.came) == (f"--set {where}", came)
+    assert (error.where, error.problem) == (f"--set {where}", came)
 
 
 def test_a_setting_of_some_section_is_recognised_without_it(tmp_path: Path) -> None:
@@ -171,21 +175,65 @@ def test_a_setting_of_some_section_is_recognised_without_it(tmp_path: Path) -> N
 
 def test_what_is_wrong_beside_the_first_is_counted_and_misspelt_comes_first(tmp_path: Path) -> None:
     error = refused(tmp_path, MINIMAL + "[model]\nlayers = 0\nheads = 0\nwdith = 3\n")
-    assert error.came == "unknown setting 'wdith' in [model]"
-    assert error.advice == "Did you mean 'width'? 2 more settings are wrong."
+    assert error.problem == "Unknown setting 'wdith' in [model]"
+    assert error.advice == f"Did you mean 'width'? Known: {MODEL}. 2 more settings are wrong."
     assert refused(tmp_path, MINIMAL + "[train]\nsteps = []\nseed = -1\n").advice == "1 more setting is wrong."
 
 
+@pytest.mark.parametrize(
+    ("lines", "line", "said"),
+    [
+        ("[optimiser]\nrate = 0.1", 4, "Setting 'rate' in [optimiser] was renamed to 'learning_rate'."),
+        ("[evaluate]\nwatch = 'loss'", 4, "Setting 'watch' in [evaluate] was renamed to 'monitor'."),
+        ("[keep]\nevery = 3", 3, "Section [keep] was renamed to [checkpoint]."),
+        ("[average]\nkind = 'ema'", 3, "Section [average] was renamed to [weight_average]."),
+    ],
+)
+def test_an_old_name_is_refused_with_the_new_one(tmp_path: Path, lines: str, line: int, said: str) -> None:
+    error = refused(tmp_path, f"{MINIMAL}{lines}\n")
+    assert str(error) == f"{tmp_path / 'recipe.toml'}:{line}: {said}"
+
+
+def test_an_old_name_in_a_set_is_refused_with_the_new_one(tmp_path: Path) -> None:
+    error = refused(tmp_path, MINIMAL, "train.ahead=3")
+    assert str(error) == "--set train.ahead=3: Setting 'ahead' in [train] was renamed to 'prefetch'."
+    assert str(refused(tmp_path, MINIMAL, "keep.latest=3")).endswith("Section [keep] was renamed to [checkpoint].")
+    for old, new in (("model.states=8", "encoder_dim"), ("model.states=words", "encoder"), ("model.gain=2", None)):
+        recipe = "bahdanau" if new == "encoder_dim" else "classifier" if new else "gpt"
+        with pytest.raises(SettingError) as caught:
+            read_recipe(recipe, [old], tasks=SHIPPED_TASKS)
+        renamed = f"was renamed to {new!r}" if new else "Unknown setting 'gain'"
+        assert renamed in str(caught.value)
+
+
+def test_every_new_name_is_a_setting_of_some_task() -> None:
+    """The table of renamed settings names none that has been renamed again."""
+    fields: dict[str, set[str]] = {}
+    for recipe in SHIPPED_TASKS.values():
+        for name, field in recipe.model_fields.items():
+            fields.setdefault("", set()).add(name)
+            for section in alternatives(field.annotation):
+                inner = getattr(section, "model_fields", {})
+                fields.setdefault(name, set()).update(inner)
+                for key, value in inner.items():
+                    for part in alternatives(value.annotation):
+                        fields.setdefault(f"{name}.{key}", set()).update(getattr(part, "model_fields", {}))
+    for old, names in RENAMED.items():
+        section, _, name = old.rpartition(".")
+        assert set(names) <= fields[section], old
+        assert section == "model" or name not in fields[section], old
+
+
 def test_a_long_value_is_cut(tmp_path: Path) -> None:
-    assert len(str(refused(tmp_path, MINIMAL + f"[model]\nlayers = '{'x' * 9999}'\n").came)) < 120
+    assert len(str(refused(tmp_path, MINIMAL + f"[model]\nlayers = '{'x' * 9999}'\n").problem)) < 120
 
 
 def test_a_missing_name_or_section(tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
-    assert str(refused(tmp_path, "task = 'count'")) == f"{path}: got no 'name', expected it, since it has no default."
-    assert refused(tmp_path, "task = 'sort'\nname = 'a'").came == "no section [data]"
+    assert str(refused(tmp_path, "task = 'count'")) == f"{path}: No 'name', and it has no default."
+    assert refused(tmp_path, "task = 'sort'\nname = 'a'").problem == "No section [data], and it has no default"
     lacking = refused(tmp_path, "task = 'sort'\nname = 'a'\n[data]\nexamples = 3")
-    assert str(lacking) == f"{path}:3: got no kind in [data], expected one of drawn, files."
+    assert str(lacking) == f"{path}:3: No kind in [data]. Known: drawn, files."
     text = "text of letters, digits, '.', '_' and '-', a letter or digit first"
     assert refused(tmp_path, "task = 'count'\nname = '-'").expected == text
     assert refused(tmp_path, "task = 'count'\nname = 7").expected == text

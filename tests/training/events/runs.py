@@ -18,7 +18,7 @@ def write_run(folder: Path, events: Sequence[Event]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with closing(LogFile(folder / "log.jsonl")) as log:
         for event in events:
-            log.hear(event)
+            log.on_event(event)
     return folder
 
 

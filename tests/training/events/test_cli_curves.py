@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from regard.cli import curves
 from regard.errors import RegardError
 from regard.training.events.event import Started
-from regard.training.events.plot_curves import SMOOTH
+from regard.training.events.plot_curves import SMOOTHING
 from training.events.runs import a_run, trained, write_run
 
 
@@ -26,12 +26,12 @@ def call(*arguments: object) -> Result:
 def test_runs_are_drawn_and_told(tmp_path: Path) -> None:
     first, young = a_run(tmp_path / "first"), write_run(tmp_path / "young", [Started(0, 9)])
     figure = tmp_path / "new" / "curves.png"
-    done = call(first, young, "-o", figure, "--metric", "loss", "--metric", "bleu", "--against", "tokens")
+    done = call(first, young, "-o", figure, "--metric", "loss", "--metric", "bleu", "--x-axis", "tokens")
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines() == [
         "first: 40 steps, best at step 30: loss 4.133, perplexity 62.39, bleu 30",
         "young: 0 steps",
-        f"The figure: {figure}",
+        f"Figure: {figure}",
     ]
     assert figure.read_bytes().startswith(b"\x89PNG")
 
@@ -49,7 +49,7 @@ def test_json_is_the_numbers_and_nothing_else(tmp_path: Path, monkeypatch: pytes
     run = write_run(tmp_path / "run", [trained(1, 3.0), trained(2, math.nan)])
     told = json.loads(call(run, "--json", "-m", "loss").stdout)
     assert told == {
-        "against": "step",
+        "x_axis": "step",
         "runs": [
             {
                 "name": "run",
@@ -68,13 +68,13 @@ def test_json_is_the_numbers_and_nothing_else(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["nowhere"], "nowhere, which is not there"),
-        (["."], "which has no log.jsonl"),
+        (["nowhere"], "File not found: nowhere"),
+        (["."], "has no log.jsonl"),
         (["run", "-m", "bleeu"], "Did you mean 'bleu'?"),
-        (["run", "-o", "curves.gif"], "expected one of .pdf, .png, .svg"),
-        (["run", "--against", "epoch"], "expected one of seconds, step, tokens"),
-        (["run", "--against", "epoch", "--json"], "expected one of seconds, step, tokens"),
-        (["run", "--smooth", "1"], "expected at least 0 and less than 1"),
+        (["run", "-o", "curves.gif"], "Known: .pdf, .png, .svg"),
+        (["run", "--x-axis", "epoch"], "Known: seconds, step, tokens"),
+        (["run", "--x-axis", "epoch", "--json"], "Known: seconds, step, tokens"),
+        (["run", "--smoothing", "1"], "expected at least 0 and less than 1"),
     ],
 )
 def test_mistakes_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str) -> None:
@@ -87,4 +87,4 @@ def test_mistakes_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argu
 
 
 def test_the_default_of_smoothing_is_the_figures_own() -> None:
-    assert inspect.signature(curves.curves).parameters["smooth"].default == SMOOTH
+    assert inspect.signature(curves.curves).parameters["smoothing"].default == SMOOTHING

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from regard.errors import RunError, SettingError
-from regard.training.events.curves import numbers, panels, read_runs, smoothed
+from regard.training.events.curves import curve_values, panel_names, read_runs, smoothed
 from regard.training.events.event import Evaluated, Started
 from training.events.runs import a_run, trained, write_run
 
@@ -37,30 +37,30 @@ def test_the_folder_one_stands_in_has_a_name(tmp_path: Path, monkeypatch: pytest
 
 
 def test_no_run_there_is_said_in_words(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="nowhere, which is not there, expected the folder of a run"):
+    with pytest.raises(RunError, match=r"nowhere\. Pass the folder of a run"):
         read_runs([tmp_path / "nowhere"])
-    with pytest.raises(RunError, match=r"which has no log\.jsonl, expected the folder of a run"):
+    with pytest.raises(RunError, match=r"has no log\.jsonl"):
         read_runs([tmp_path])
 
 
 def test_what_there_is_to_draw(tmp_path: Path) -> None:
     full, bare = a_run(tmp_path / "full"), write_run(tmp_path / "bare", [Started(0, 9), trained(1, 2.0)])
     only = write_run(tmp_path / "only", [Started(0, 9), Evaluated(1, {"f1": 0.5, "loss": 1.0}, True)])
-    assert panels(read_runs([full])) == ("loss", "perplexity", "bleu", "rate")
-    assert panels(read_runs([bare])) == ("loss", "rate")
-    assert panels(read_runs([only])) == ("loss", "f1")
-    assert panels(read_runs([bare, only, full])) == ("loss", "f1", "perplexity", "bleu", "rate")
-    assert panels(read_runs([full]), ["norm", "bleu", "norm"]) == ("norm", "bleu")
+    assert panel_names(read_runs([full])) == ("loss", "perplexity", "bleu", "learning_rate")
+    assert panel_names(read_runs([bare])) == ("loss", "learning_rate")
+    assert panel_names(read_runs([only])) == ("loss", "f1")
+    assert panel_names(read_runs([bare, only, full])) == ("loss", "f1", "perplexity", "bleu", "learning_rate")
+    assert panel_names(read_runs([full]), ["gradient_norm", "bleu", "gradient_norm"]) == ("gradient_norm", "bleu")
 
 
 def test_an_unknown_metric_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"metric 'blue', expected one of bleu, loss, norm, .* Did you mean 'bleu'"):
-        panels(read_runs([a_run(tmp_path)]), ["loss", "blue"])
+    with pytest.raises(SettingError, match=r"Unknown metric 'blue'. Did you mean 'bleu'. Known: bleu, gradient_norm"):
+        panel_names(read_runs([a_run(tmp_path)]), ["loss", "blue"])
 
 
 def test_a_run_that_has_only_started_is_said_in_words(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="nothing but the start of young"):
-        panels(read_runs([write_run(tmp_path / "young", [Started(0, 9)])]))
+    with pytest.raises(SettingError, match="young has no training step and no evaluation"):
+        panel_names(read_runs([write_run(tmp_path / "young", [Started(0, 9)])]))
 
 
 def test_curves_against_tokens_and_seconds(tmp_path: Path) -> None:
@@ -74,14 +74,14 @@ def test_curves_against_tokens_and_seconds(tmp_path: Path) -> None:
     assert run.evaluated("loss", "tokens").x.tolist() == [1500, 2000]  # no later place is known
     assert run.evaluated("loss", "seconds").x.tolist() == [30, 40]
     assert run.trained("bleu").x.size == run.evaluated("bleu").x.size == 0
-    with pytest.raises(SettingError, match="axis 'time', expected one of seconds, step, tokens"):
+    with pytest.raises(SettingError, match=r"Unknown axis 'time'\. Known: seconds, step, tokens"):
         run.trained("loss", "time")
 
 
 def test_tokens_of_a_log_that_does_not_tell_them(tmp_path: Path) -> None:
     (run,) = read_runs([write_run(tmp_path, [Evaluated(1, {"loss": 1.0}, True)])])
     assert run.evaluated("loss").y.tolist() == [1]
-    with pytest.raises(SettingError, match="expected a log that tells the tokens"):
+    with pytest.raises(SettingError, match="no training step, so its tokens are unknown"):
         run.evaluated("loss", "tokens")
 
 
@@ -93,9 +93,9 @@ def test_the_best_evaluation_is_the_last_that_was_better(tmp_path: Path) -> None
 
 def test_numbers_are_what_is_drawn(tmp_path: Path) -> None:
     (run,) = read_runs([a_run(tmp_path, steps=10)])
-    told = numbers(run, ["bleu", "rate"], "tokens")
+    told = curve_values(run, ["bleu", "learning_rate"], "tokens")
     assert told == {
-        "train": {"rate": {"tokens": [500, 1000], "value": [0.005, 0.01]}},
+        "train": {"learning_rate": {"tokens": [500, 1000], "value": [0.005, 0.01]}},
         "valid": {"bleu": {"tokens": [1000], "value": [10]}},
     }
 

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from regard.errors import DtypeError, RunError
 from regard.training.events.event import Ended, Evaluated, Event, Resumed, Saved, Skipped, Started, Trained
 from regard.training.events.log import LogFile, read_log, series
-from regard.training.objectives.base import Output
+from regard.training.objectives.base import ExampleOutput
 
 WORDS = st.text(max_size=6) | st.sampled_from(["nan", "inf", "-inf", "a\nb", "\u2028", '"'])
 METRICS = st.dictionaries(WORDS, st.floats(), max_size=3)
 COUNTS = st.integers(0, 2**60)
-OUTPUTS = st.builds(Output, COUNTS, WORDS, WORDS, st.none() | WORDS)
+OUTPUTS = st.builds(ExampleOutput, COUNTS, WORDS, WORDS, st.none() | WORDS)
 EVENTS = st.one_of(
     st.builds(Trained, *[COUNTS] * 2, *[st.floats()] * 3, COUNTS, st.floats(), st.floats(), COUNTS),
     st.builds(Evaluated, COUNTS, METRICS, st.booleans(), st.lists(OUTPUTS, max_size=2).map(tuple), st.just({"a": "b"})),
@@ -36,7 +36,7 @@ def trained(step: int, loss: float = 1.0) -> Trained:
 def write(path: Path, *events: Event) -> Path:
     with closing(LogFile(path)) as log:
         for event in events:
-            log.hear(event)
+            log.on_event(event)
     return path
 
 
@@ -86,7 +86,7 @@ def test_facts_may_be_any_plain_values(tmp_path: Path) -> None:
 
 
 def test_what_json_does_not_have_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DtypeError, match="got a complex, expected words, numbers"):
+    with pytest.raises(DtypeError, match="got a complex, expected strings, numbers"):
         write(tmp_path / "log.jsonl", Started(0, 10, {"z": 1j}))
     assert read_log(tmp_path / "log.jsonl") == []
 
@@ -94,7 +94,7 @@ def test_what_json_does_not_have_is_refused(tmp_path: Path) -> None:
 def test_a_line_is_in_the_file_before_the_next_one_is_heard(tmp_path: Path) -> None:
     with closing(LogFile(tmp_path / "log.jsonl")) as log:
         for step in range(1, 4):
-            log.hear(trained(step))
+            log.on_event(trained(step))
             assert len(read_log(tmp_path / "log.jsonl")) == step
 
 
@@ -172,7 +172,7 @@ def test_a_damaged_line_in_the_middle_is_refused(tmp_path: Path, damage: bytes) 
     write(path, trained(2))
     with pytest.raises(RunError) as refused:
         read_log(path)
-    assert str(refused.value).startswith(f"{path}:3: got a damaged line, expected an event of a training")
+    assert str(refused.value).startswith(f"{path}:3: This line is no event as JSON")
 
 
 def test_series_of_metrics_and_of_fields() -> None:
@@ -191,5 +191,5 @@ def test_series_of_metrics_and_of_fields() -> None:
 def test_no_such_file_is_said_in_words(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="No such file or directory"):
         read_log(tmp_path / "log.jsonl")
-    with pytest.raises(RunError, match="expected a log file to write to"):
+    with pytest.raises(RunError, match="Could not open the log"):
         LogFile(tmp_path / "missing" / "log.jsonl")

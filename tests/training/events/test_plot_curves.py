@@ -10,7 +10,7 @@ import pytest
 from regard.errors import SettingError
 from regard.training.events.curves import Curve, read_runs
 from regard.training.events.event import Started
-from regard.training.events.plot_curves import COLOURS, POINTS, draw, short, thinned
+from regard.training.events.plot_curves import COLOURS, POINTS, downsample, draw_curves, short
 from training.events.runs import a_run, trained, write_run
 
 
@@ -19,7 +19,7 @@ def words(path: Path) -> list[str]:
 
 
 def drawn(tmp_path: Path, *folders: Path, **settings: object) -> list[str]:
-    return words(draw(read_runs(folders), tmp_path / "figure.svg", **settings))  # type: ignore[arg-type]
+    return words(draw_curves(read_runs(folders), tmp_path / "figure.svg", **settings))  # type: ignore[arg-type]
 
 
 def test_the_figure_says_what_it_shows(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_the_figure_says_what_it_shows(tmp_path: Path) -> None:
 
 
 def test_runs_have_colours_of_their_own(tmp_path: Path) -> None:
-    figure = draw(read_runs([a_run(tmp_path / name) for name in "abc"]), tmp_path / "figure.svg")
+    figure = draw_curves(read_runs([a_run(tmp_path / name) for name in "abc"]), tmp_path / "figure.svg")
     text = figure.read_text().lower()
     assert all(colour.lower() in text for colour in COLOURS[:3])
     assert not any(colour.lower() in text for colour in COLOURS[3:6])
@@ -40,15 +40,15 @@ def test_runs_have_colours_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf", ".PNG"])
 def test_the_same_logs_give_the_same_bytes(tmp_path: Path, suffix: str) -> None:
     runs = read_runs([a_run(tmp_path / "run")])
-    first, second = (draw(runs, tmp_path / f"{name}{suffix}").read_bytes() for name in ("first", "second"))
+    first, second = (draw_curves(runs, tmp_path / f"{name}{suffix}").read_bytes() for name in ("first", "second"))
     assert first == second
     assert first.startswith({".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}[suffix.lower()])
 
 
 @pytest.mark.parametrize("name", ["curves.gif", "curves"])
 def test_another_suffix_is_refused_with_the_known_ones(tmp_path: Path, name: str) -> None:
-    with pytest.raises(SettingError, match=r"expected one of \.pdf, \.png, \.svg"):
-        draw(read_runs([a_run(tmp_path / "run")]), tmp_path / name)
+    with pytest.raises(SettingError, match=r"Known: \.pdf, \.png, \.svg"):
+        draw_curves(read_runs([a_run(tmp_path / "run")]), tmp_path / name)
 
 
 def test_only_what_is_wanted(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_single_point_is_seen(tmp_path: Path) -> None:
     once, twice = ([trained(step, 3.0) for step in range(1, last)] for last in (2, 3))
     uses = []
     for name, events in (("once", once), ("twice", twice)):
-        draw(read_runs([write_run(tmp_path / name, events)]), tmp_path / f"{name}.svg", ["loss"])
+        draw_curves(read_runs([write_run(tmp_path / name, events)]), tmp_path / f"{name}.svg", ["loss"])
         uses.append((tmp_path / f"{name}.svg").read_text().count(f"fill: {COLOURS[0].lower()}"))
     assert uses[0] > uses[1] == 0  # dots are filled, lines are not
 
@@ -88,15 +88,15 @@ def test_a_young_run_beside_an_old_one(tmp_path: Path) -> None:
 def test_a_loss_that_falls_far_is_drawn_by_its_logarithm(tmp_path: Path) -> None:
     far = write_run(tmp_path / "far", [trained(step, 100 / step**2) for step in range(1, 11)])
     near = write_run(tmp_path / "near", [trained(step, 10 / step) for step in range(1, 11)])
-    assert {"1", "10", "100", "50"} <= set(drawn(tmp_path, far, wanted=["loss"], smooth=0.0))
-    assert "50" not in drawn(tmp_path, near, wanted=["loss"], smooth=0.0)
+    assert {"1", "10", "100", "50"} <= set(drawn(tmp_path, far, wanted=["loss"], smoothing=0.0))
+    assert "50" not in drawn(tmp_path, near, wanted=["loss"], smoothing=0.0)
 
 
 @pytest.mark.parametrize(("steps", "label"), [(50, "seconds"), (70, "minutes"), (3700, "hours"), (90_000, "days")])
 def test_time_in_the_unit_it_took(tmp_path: Path, steps: int, label: str) -> None:
     """Two seconds a step."""
     run = write_run(tmp_path / "run", [trained(1, 3.0), trained(steps, 2.0)])
-    said = drawn(tmp_path, run, against="seconds", wanted=["loss"])
+    said = drawn(tmp_path, run, x_axis="seconds", wanted=["loss"])
     assert label in said
     assert "2" in said or "2.0" in said
 
@@ -108,7 +108,7 @@ def test_a_name_is_shown_as_it_is(tmp_path: Path) -> None:
 
 def test_tokens_are_short(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", [trained(step, 3.0) for step in (1, 20_000)])
-    assert {"tokens", "0", "1M", "2M"} <= set(drawn(tmp_path, run, against="tokens", wanted=["loss"]))
+    assert {"tokens", "0", "1M", "2M"} <= set(drawn(tmp_path, run, x_axis="tokens", wanted=["loss"]))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_short_numbers(value: float, text: str) -> None:
 def test_a_long_curve_keeps_its_spikes() -> None:
     y = np.sin(np.arange(1_000_000) / 1e5)
     y[[123_456, 765_432]] = 50, -50
-    thin = thinned(Curve(np.arange(1_000_000.0), y))
+    thin = downsample(Curve(np.arange(1_000_000.0), y))
     assert len(thin.x) <= POINTS
     assert (thin.y[thin.x == 123_456], thin.y[thin.x == 765_432]) == (50, -50)
     assert (np.diff(thin.x) > 0).all()
@@ -131,5 +131,5 @@ def test_a_long_curve_keeps_its_spikes() -> None:
 
 def test_a_place_nobody_can_write_to_is_said_in_words(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
-    with pytest.raises(SettingError, match="expected a file to write to"):
-        draw(read_runs([a_run(tmp_path / "run")]), tmp_path / "taken" / "curves.png")
+    with pytest.raises(SettingError, match="Could not write the figure"):
+        draw_curves(read_runs([a_run(tmp_path / "run")]), tmp_path / "taken" / "curves.png")

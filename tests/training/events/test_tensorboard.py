@@ -12,7 +12,7 @@ import pytest
 from regard.errors import SettingError
 from regard.training.events.event import Ended, Evaluated, Resumed, Saved, Started, Trained
 from regard.training.events.tensorboard import TensorBoardLog
-from regard.training.objectives.base import Output
+from regard.training.objectives.base import ExampleOutput
 
 MODULE = "torch.utils.tensorboard"
 
@@ -51,15 +51,15 @@ def trained(step: int) -> Trained:
 
 
 def test_scalars_and_samples(tmp_path: Path, pages: list[tuple[Any, ...]]) -> None:
-    sample = Output(0, "the *cat*", "le\nchat", "le chat")
+    sample = ExampleOutput(0, "the *cat*", "le\nchat", "le chat")
     with closing(TensorBoardLog(tmp_path)) as log:
-        log.hear(Started(0, 10))
-        log.hear(trained(1))
-        log.hear(Evaluated(1, {"loss": 2.0, "bleu": 30.0}, True, (sample,)))
-        log.hear(Ended(1, "finished", 1.0))
+        log.on_event(Started(0, 10))
+        log.on_event(trained(1))
+        log.on_event(Evaluated(1, {"loss": 2.0, "bleu": 30.0}, True, (sample,)))
+        log.on_event(Ended(1, "finished", 1.0))
     assert pages[0] == ("open", str(tmp_path), None)
     assert ("train/loss", 2.5, 1) in pages
-    assert ("train/rate", 1e-3, 1) in pages
+    assert ("train/learning_rate", 1e-3, 1) in pages
     assert [page for page in pages if page[0].startswith("valid/")] == [("valid/loss", 2.0, 1), ("valid/bleu", 30.0, 1)]
     assert ("samples", "    given    the *cat*\n    got      le chat\n    expected le chat", 1) in pages
     assert pages[-1] == ("close",)
@@ -67,8 +67,8 @@ def test_scalars_and_samples(tmp_path: Path, pages: list[tuple[Any, ...]]) -> No
 
 def test_steps_done_again_are_hidden(tmp_path: Path, pages: list[tuple[Any, ...]]) -> None:
     with closing(TensorBoardLog(tmp_path)) as log:
-        log.hear(Resumed(40, 100))
-        log.hear(Saved(50, "x", 0.1))
+        log.on_event(Resumed(40, 100))
+        log.on_event(Saved(50, "x", 0.1))
     assert pages == [("open", str(tmp_path), 41), ("close",)]
 
 
@@ -86,9 +86,9 @@ def test_tensorboard_reads_what_was_written(tmp_path: Path) -> None:
 
     with closing(TensorBoardLog(tmp_path)) as log:
         for event in (Started(0, 10), trained(1), trained(2), Evaluated(2, {"loss": 2.0}, True), trained(3)):
-            log.hear(event)
-        log.hear(Resumed(2, 10))
-        log.hear(trained(3))
+            log.on_event(event)
+        log.on_event(Resumed(2, 10))
+        log.on_event(trained(3))
     heard = EventAccumulator(str(tmp_path)).Reload()
     assert [(one.step, one.value) for one in heard.Scalars("train/loss")] == [(1, 2.5), (2, 2.5), (3, 2.5)]
     assert [(one.step, one.value) for one in heard.Scalars("valid/loss")] == [(2, 2.0)]

@@ -14,16 +14,16 @@ from regard.models.gpt import GPT
 from regard.models.pooling import PoolingClassifier
 from regard.text.batches.batch import BlockBatch, LabelledBatch
 from regard.text.batches.buckets import Buckets
-from regard.text.batches.collate import Label
-from regard.text.batches.lm_batches import Blocks, Read, Stream
+from regard.text.batches.collate import LabelCollator
+from regard.text.batches.lm_batches import BlockCollator, Blocks, TokenStream
 from regard.text.batches.plan import Batches
 from regard.text.corpora.labels import Labels
 from regard.text.examples import IGNORED, Document, Labelled
-from regard.text.store.fields import DocumentFields, LabelledFields, columns_of
-from regard.text.tokenizers.kinds import Characters, Words
+from regard.text.store.fields import DocumentFields, LabelledFields, encode_columns
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.objectives.classification import Classify
-from regard.training.objectives.lm import PredictNext
+from regard.text.tokenizers.trainers import CharacterLevel, WordLevel
+from regard.training.objectives.classification import ClassificationObjective
+from regard.training.objectives.lm import CausalLMObjective
 
 LABELS = Labels(("bad", "fair", "good"))
 EXAMPLES = [
@@ -37,25 +37,25 @@ STORIES = [Document(("to be\n", "or not\n")), Document(("that is the question\n"
 SIZE = 8
 
 
-def classifying(ranks: int = 1, rank: int = 0) -> tuple[nn.Module, LabelledBatch, Classify]:
-    tokenizer = Tokenizer.train(Words(40), [example.text for example in EXAMPLES])
-    collate = Label(columns_of(EXAMPLES, LabelledFields(tokenizer, LABELS)), tokenizer.special)
+def classifying(ranks: int = 1, rank: int = 0) -> tuple[nn.Module, LabelledBatch, ClassificationObjective]:
+    tokenizer = Tokenizer.train(WordLevel(40), [example.text for example in EXAMPLES])
+    collate = LabelCollator(encode_columns(EXAMPLES, LabelledFields(tokenizer, LABELS)), tokenizer.special)
     batches = Batches(Buckets(collate.lengths, 100), collate, seed=3, rank=rank, ranks=ranks)
     torch.manual_seed(0)
     model = PoolingClassifier(len(tokenizer), 3, 8).eval()
-    return model, max(batches, key=lambda batch: batch.all_tokens), Classify(LABELS, tokenizer)
+    return model, max(batches, key=lambda batch: batch.all_tokens), ClassificationObjective(LABELS, tokenizer)
 
 
-def reading(ranks: int = 1, rank: int = 0) -> tuple[nn.Module, BlockBatch, PredictNext]:
-    tokenizer = Tokenizer.train(Characters(), [line for story in STORIES for line in story.sentences])
-    columns = columns_of(STORIES, DocumentFields(tokenizer))
-    stream = Stream.documents(columns, tokenizer.special.need("end"))
-    batches = Batches(Blocks(stream, SIZE, rows=5), Read(stream), seed=3, rank=rank, ranks=ranks)
+def reading(ranks: int = 1, rank: int = 0) -> tuple[nn.Module, BlockBatch, CausalLMObjective]:
+    tokenizer = Tokenizer.train(CharacterLevel(), [line for story in STORIES for line in story.sentences])
+    columns = encode_columns(STORIES, DocumentFields(tokenizer))
+    stream = TokenStream.documents(columns, tokenizer.special.need("end"))
+    batches = Batches(Blocks(stream, SIZE, rows=5), BlockCollator(stream), seed=3, rank=rank, ranks=ranks)
     torch.manual_seed(0)
     model = GPT(len(tokenizer), 16, 1, 2, SIZE).eval()
     with torch.no_grad():
         model.embedding.weight.mul_(20)  # so that it has an opinion
-    return model, next(iter(batches)), PredictNext(tokenizer, 0.9, SIZE)
+    return model, next(iter(batches)), CausalLMObjective(tokenizer, 0.9, SIZE)
 
 
 TASKS = [classifying, reading]
@@ -95,7 +95,7 @@ def test_the_loss_is_the_sum_of_surprises(task) -> None:
 @by_task
 def test_smoothing_is_trained_and_not_measured(task) -> None:
     model, batch, objective = task()
-    smooth = replace(objective, smoothing=0.1)
+    smooth = replace(objective, label_smoothing=0.1)
     logits, targets = logits_and_targets(model, batch)
     shares = logits.double().log_softmax(-1)[targets != IGNORED]
     plain, spread = objective.loss(model, batch, None).total.double(), -shares.mean(-1).sum()
@@ -109,7 +109,7 @@ def test_smoothing_is_trained_and_not_measured(task) -> None:
 @pytest.mark.parametrize("ranks", [2, 7])
 def test_ranks_add_up_to_one(task, ranks) -> None:
     model, batch, objective = task()
-    objective = replace(objective, smoothing=0.1)
+    objective = replace(objective, label_smoothing=0.1)
     whole, sums = objective.loss(model, batch, None).total, objective.measure(model, batch, None).sums
     parts = [task(ranks, rank)[1] for rank in range(ranks)]
     assert sum(map(len, parts)) == len(batch) and {part.all_tokens for part in parts} == {batch.tokens}
@@ -123,7 +123,7 @@ def test_ranks_add_up_to_one(task, ranks) -> None:
 def test_no_rows_give_zero_everywhere(task) -> None:
     model, batch, objective = task()
     empty = no_rows(batch)
-    total = replace(objective, smoothing=0.1).loss(model, empty, None).total
+    total = replace(objective, label_smoothing=0.1).loss(model, empty, None).total
     total.backward()
     assert float(total.detach()) == 0
     assert all(weight.grad is not None and not weight.grad.any() for weight in model.parameters())
@@ -146,7 +146,7 @@ def test_sums_are_float64_and_half_precision_is_widened(task) -> None:
 @by_task
 def test_nothing_is_graded(task) -> None:
     model, batch, objective = task()
-    assert objective.grade(objective.outputs(model, batch)) == {}
+    assert objective.text_metrics(objective.outputs(model, batch)) == {}
 
 
 def test_classification_counts() -> None:

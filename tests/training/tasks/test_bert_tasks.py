@@ -10,20 +10,27 @@ from regard.errors import SettingError
 from regard.runs.weights import save_weights, weights_of
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.training.config.recipes import write_recipe
-from regard.training.recipe import Train
-from regard.training.tasks import masked, tagging
-from regard.training.tasks.classification import Bert, BuiltInLabelled, Classification, Table
-from regard.training.tasks.finetune import READER
-from regard.training.tasks.masked import BuiltInDocuments, Masked
-from regard.training.tasks.tokenizers import Sized
+from regard.training.recipe import TrainSettings
+from regard.training.tasks import masked_lm, tagging
+from regard.training.tasks.classification import BertClassifierModel, BuiltInLabelled, ClassificationRecipe, LabelTable
+from regard.training.tasks.finetune import PRETRAINED
+from regard.training.tasks.masked_lm import BuiltInDocuments, MaskedLMRecipe
+from regard.training.tasks.tokenizers import SizedTokenizer
 
 SMALL = BuiltInLabelled(examples=30, valid=10)
 
 
-def recipe(**sections) -> Classification:
-    own = Bert(layers=2, width=16, heads=2, positions=40, dropout=0.0)
-    return Classification(
-        name="test", **{"data": SMALL, "tokenizer": Sized(size=60), "model": own, "train": Train(ahead=0), **sections}
+def recipe(**sections) -> ClassificationRecipe:
+    own = BertClassifierModel(layers=2, width=16, heads=2, max_positions=40, dropout=0.0)
+    return ClassificationRecipe(
+        name="test",
+        **{
+            "data": SMALL,
+            "tokenizer": SizedTokenizer(size=60),
+            "model": own,
+            "train": TrainSettings(prefetch=0),
+            **sections,
+        },
     )
 
 
@@ -31,11 +38,11 @@ def recipe(**sections) -> Classification:
 def bert_run(tmp_path_factory) -> Path:
     """A run as training leaves it, of a BERT that has learned nothing yet."""
     folder = tmp_path_factory.mktemp("bert")
-    section = masked.Model(layers=2, width=8, heads=4, positions=50)
-    made = Masked(
+    section = masked_lm.MaskedLMModel(layers=2, width=8, heads=4, max_positions=50)
+    made = MaskedLMRecipe(
         name="bert",
         data=BuiltInDocuments(examples=20, reviews=0.0, valid=0),
-        tokenizer=Sized(size=80),
+        tokenizer=SizedTokenizer(size=80),
         model=section,
     ).prepare(folder)
     with torch.no_grad():
@@ -48,7 +55,12 @@ def bert_run(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize(
     "changed",
-    [{}, {"tune": False}, {"pooling": "attention", "layer": "mix"}, {"pooling": "mean", "layer": 1, "tune": False}],
+    [
+        {},
+        {"finetune": False},
+        {"pooling": "attention", "layer": "mix"},
+        {"pooling": "mean", "layer": 1, "finetune": False},
+    ],
 )
 def test_it_can_be_trained_and_assembled_again(changed, tmp_path) -> None:
     asked = recipe()
@@ -65,16 +77,16 @@ def test_it_can_be_trained_and_assembled_again(changed, tmp_path) -> None:
 def test_a_bert_is_taken_along_and_may_be_gone(tune, bert_run, tmp_path) -> None:
     run, folder = tmp_path / "bert", tmp_path / "run"
     shutil.copytree(bert_run, run)
-    asked = recipe(model=Bert(start=run, tune=tune, pooling="mean"))
+    asked = recipe(model=BertClassifierModel(pretrained=run, finetune=tune, pooling="mean"))
     made = asked.prepare(folder)
     section = made.recipe.model
-    assert (section.layers, section.width, section.heads, section.positions) == (2, 8, 4, 50)
-    theirs = Masked(
+    assert (section.layers, section.width, section.heads, section.max_positions) == (2, 8, 4, 50)
+    theirs = MaskedLMRecipe(
         name="bert",
         data=BuiltInDocuments(examples=20),
-        model=masked.Model(layers=2, width=8, heads=4, positions=50),
+        model=masked_lm.MaskedLMModel(layers=2, width=8, heads=4, max_positions=50),
     ).assemble(run)
-    kept = made.model.reading.bert
+    kept = made.model.features.bert
     assert kept.encoder.blocks[0].self.project.heads == 4
     torch.testing.assert_close(kept.words.detach(), 1.5 * theirs.bert.words.detach())
     torch.testing.assert_close(kept.pooler.weight.detach(), 1.5 * theirs.bert.pooler.weight.detach())
@@ -84,32 +96,34 @@ def test_a_bert_is_taken_along_and_may_be_gone(tune, bert_run, tmp_path) -> None
         resumed = again.prepare(folder)
         assert resumed.recipe == made.recipe
         assert all(map(torch.equal, resumed.model.state_dict().values(), made.model.state_dict().values()))
-    assert made.recipe.assemble(folder).reading.bert.width == 8
+    assert made.recipe.assemble(folder).features.bert.width == 8
 
 
 def test_what_does_not_fit_is_refused_in_words(bert_run, tmp_path) -> None:
-    with pytest.raises(SettingError, match=r"model\.width: got width = 16 for the BERT of .*, expected 8, as it has"):
-        recipe(model=Bert(start=bert_run, width=16)).prepare(tmp_path / "a")
-    with pytest.raises(SettingError, match="which is no run, expected a folder where BERT was pre-trained"):
-        recipe(model=Bert(start=tmp_path / "nowhere")).prepare(tmp_path / "b")
-    assert not (tmp_path / "b" / READER).exists()
+    with pytest.raises(
+        SettingError, match=r"model\.width: width = 16 does not fit the BERT of .*, which has width = 8"
+    ):
+        recipe(model=BertClassifierModel(pretrained=bert_run, width=16)).prepare(tmp_path / "a")
+    with pytest.raises(SettingError, match=r"is not a run folder\. Name the folder of a run of the recipe bert"):
+        recipe(model=BertClassifierModel(pretrained=tmp_path / "nowhere")).prepare(tmp_path / "b")
+    assert not (tmp_path / "b" / PRETRAINED).exists()
     write_recipe(recipe(), tmp_path / "recipe.toml")
     with pytest.raises(SettingError, match="task 'classification'"):
-        recipe(model=Bert(start=tmp_path)).prepare(tmp_path / "c")
-    with pytest.raises(SettingError, match="got layer 3, expected 0 to 2, or mix"):
-        recipe(model=Bert(start=bert_run, layer=3, pooling="cls")).prepare(tmp_path / "d")
+        recipe(model=BertClassifierModel(pretrained=tmp_path)).prepare(tmp_path / "c")
+    with pytest.raises(SettingError, match="got layer 3, expected 0 to 2, or 'mix'"):
+        recipe(model=BertClassifierModel(pretrained=bert_run, layer=3, pooling="cls")).prepare(tmp_path / "d")
 
 
 @pytest.mark.parametrize("tune", [True, False])
 def test_a_tagger_goes_on_from_a_bert(tune, bert_run, tmp_path) -> None:
-    asked = tagging.Tagging(
+    asked = tagging.TaggingRecipe(
         name="test",
         data=tagging.BuiltInTagged(examples=20, valid=5),
-        model=tagging.Bert(start=bert_run, tune=tune, layer=None if tune else "mix", dropout=0.0),
-        train=Train(ahead=0),
+        model=tagging.BertTaggerModel(pretrained=bert_run, finetune=tune, layer=None if tune else "mix", dropout=0.0),
+        train=TrainSettings(prefetch=0),
     )
     made = asked.prepare(tmp_path)
-    assert made.model.reading.bert.width == 8 and made.recipe.prepare(tmp_path).recipe == made.recipe
+    assert made.model.features.bert.width == 8 and made.recipe.prepare(tmp_path).recipe == made.recipe
     batch = next(iter(made.train))
     optimiser = torch.optim.AdamW([one for one in made.model.parameters() if one.requires_grad], 0.02)
     losses = []
@@ -130,9 +144,11 @@ def test_a_taggers_words_are_told_apart_by_their_neighbours(tmp_path) -> None:
     path = tmp_path / "train.conll"
     pairs = [("a DET", "train NOUN"), ("to PART", "train VERB")]
     path.write_text("".join(f"{one}\n{two}\n\n" for one, two in pairs * 4), encoding="utf-8")
-    own = tagging.Bert(layers=1, width=16, heads=2, dropout=0.0)
-    data = tagging.Conll(train=path, valid=path)
-    made = tagging.Tagging(name="test", data=data, model=own, train=Train(ahead=0)).prepare(tmp_path / "run")
+    own = tagging.BertTaggerModel(layers=1, width=16, heads=2, dropout=0.0)
+    data = tagging.ConllFile(train=path, valid=path)
+    made = tagging.TaggingRecipe(name="test", data=data, model=own, train=TrainSettings(prefetch=0)).prepare(
+        tmp_path / "run"
+    )
     optimiser = torch.optim.AdamW(made.model.parameters(), 0.01)
     batch = next(iter(made.train))
     for _ in range(40):
@@ -146,7 +162,7 @@ def test_a_taggers_words_are_told_apart_by_their_neighbours(tmp_path) -> None:
 def test_long_texts_are_cut_at_the_positions(tmp_path) -> None:
     path = tmp_path / "long.tsv"
     path.write_text("text\tlabel\n" + f"{'word ' * 60}\tgood\nshort\tbad\nshort\tgood\n", encoding="utf-8")
-    made = recipe(data=Table(train=path, valid=path)).prepare(tmp_path / "run")
+    made = recipe(data=LabelTable(train=path, valid=path)).prepare(tmp_path / "run")
     assert "1 training examples cut to 40 tokens" in made.notes
     for batch in made.train:
         made.objective.loss(made.model, batch, None)
@@ -157,7 +173,7 @@ def test_pairs_of_texts_are_told_apart_by_segment(tmp_path) -> None:
     path = tmp_path / "pairs.tsv"
     rows = [("a", "b", "yes"), ("b", "a", "no"), ("a", "a", "yes"), ("b", "b", "no")] * 4
     path.write_text("text\tother\tlabel\n" + "".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
-    made = recipe(data=Table(train=path, valid=path, other="other")).prepare(tmp_path / "run")
+    made = recipe(data=LabelTable(train=path, valid=path, text_pair="other")).prepare(tmp_path / "run")
     optimiser = torch.optim.AdamW(made.model.parameters(), 3e-3)
     for _ in range(40):
         for batch in made.train:

@@ -9,20 +9,26 @@ from pydantic import ValidationError
 from regard.errors import CorpusError, SettingError, StoreError
 from regard.models.config import PoolingClassifierConfig
 from regard.models.config.names import SCORES
-from regard.text.tokenizers.kinds import Words
 from regard.text.tokenizers.tokenizer import Tokenizer
-from regard.training.recipe import Train
+from regard.text.tokenizers.trainers import WordLevel
+from regard.training.recipe import TrainSettings
 from regard.training.tasks import TASKS
-from regard.training.tasks.classification import Batching, BuiltInLabelled, Classification, Pooling, Table
-from regard.training.tasks.tokenizers import File, Sized, WordPieces
+from regard.training.tasks.classification import (
+    BuiltInLabelled,
+    ClassificationBatches,
+    ClassificationRecipe,
+    LabelTable,
+    PoolingModel,
+)
+from regard.training.tasks.tokenizers import SizedTokenizer, TokenizerFile, WordPieceTokenizer
 
 SMALL = BuiltInLabelled(examples=40, valid=10)
-MODEL = Pooling(width=8)
+MODEL = PoolingModel(width=8)
 ROWS = [("fine work", "good"), ("bad work", "bad"), ("so so", "fair"), ("so fine", "good"), ("so bad", "bad")]
 
 
-def recipe(**sections) -> Classification:
-    return Classification(name="test", **{"data": SMALL, "model": MODEL, **sections})
+def recipe(**sections) -> ClassificationRecipe:
+    return ClassificationRecipe(name="test", **{"data": SMALL, "model": MODEL, **sections})
 
 
 def table(path, rows=ROWS):
@@ -36,7 +42,7 @@ def examples_of(batches) -> list[int]:
 
 def test_tasks_go_by_the_name_that_their_recipes_bear() -> None:
     assert {name: kind(name="x").task for name, kind in TASKS.items()} == {name: name for name in TASKS}
-    assert TASKS["classification"] is Classification
+    assert TASKS["classification"] is ClassificationRecipe
 
 
 def test_it_can_be_trained_as_it_is(tmp_path) -> None:
@@ -60,12 +66,12 @@ def test_the_same_recipe_gives_the_same_of_everything(tmp_path) -> None:
             assert torch.equal(weight, other.model.state_dict()[name]), name
     first = [next(iter(each.train)) for each in (one, two, again)]
     assert all(torch.equal(batch.inputs, first[0].inputs) for batch in first)
-    other = recipe(train=Train(seed=1)).prepare(tmp_path / "a")
+    other = recipe(train=TrainSettings(seed=1)).prepare(tmp_path / "a")
     assert not torch.equal(other.model.embedding.weight, one.model.embedding.weight)
 
 
 def test_validation_is_the_same_each_time(tmp_path) -> None:
-    prepared = recipe(train=Train(ahead=0)).prepare(tmp_path)
+    prepared = recipe(train=TrainSettings(prefetch=0)).prepare(tmp_path)
     first, second = (examples_of(prepared.valid(0, 1)) for _ in range(2))
     assert first == second and sorted(first) == list(range(10))
 
@@ -80,7 +86,7 @@ def test_ranks_share_the_batches(tmp_path) -> None:
 
 
 def test_labels_are_filled_in_from_the_training_rows(tmp_path) -> None:
-    data = Table(train=table(tmp_path / "t.tsv"), valid=0.4)
+    data = LabelTable(train=table(tmp_path / "t.tsv"), valid=0.4)
     prepared = recipe(data=data).prepare(tmp_path / "run")
     assert prepared.recipe.data.labels == ["bad", "fair", "good"]
     assert prepared.recipe == recipe(data=data.model_copy(update={"labels": ["bad", "fair", "good"]}))
@@ -90,7 +96,7 @@ def test_labels_are_filled_in_from_the_training_rows(tmp_path) -> None:
     assert prepared.model.classes.out_features == 3
     assembled = prepared.recipe.assemble(tmp_path / "run")
     assert all(map(torch.equal, assembled.state_dict().values(), prepared.model.state_dict().values()))
-    with pytest.raises(SettingError, match="a recipe without labels"):
+    with pytest.raises(SettingError, match="recipe does not list its labels"):
         recipe(data=data).assemble(tmp_path / "run")
     resumed = prepared.recipe.prepare(tmp_path / "run")
     assert resumed.recipe == prepared.recipe
@@ -98,7 +104,7 @@ def test_labels_are_filled_in_from_the_training_rows(tmp_path) -> None:
 
 def test_the_tokenizer_learns_from_the_training_rows_alone(tmp_path) -> None:
     rows = [*ROWS[:3], ("unheard", "good")]
-    prepared = recipe(data=Table(train=table(tmp_path / "t.tsv", rows), valid=0.25)).prepare(tmp_path / "run")
+    prepared = recipe(data=LabelTable(train=table(tmp_path / "t.tsv", rows), valid=0.25)).prepare(tmp_path / "run")
     tokenizer = prepared.objective.tokenizer
     assert tokenizer.encode("unheard").ids == [tokenizer.special.unknown]
     assert tokenizer.encode("work").ids != [tokenizer.special.unknown]
@@ -108,8 +114,8 @@ def test_a_second_file_for_validation_and_two_texts(tmp_path) -> None:
     for name, count in (("t", 6), ("v", 3)):
         rows = [{"a": f"text {n}", "b": f"other {n}", "y": n % 2} for n in range(count)]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    data = Table(train=tmp_path / "t.jsonl", valid=tmp_path / "v.jsonl", text="a", other="b", label="y")
-    prepared = recipe(data=data, tokenizer=WordPieces(size=60)).prepare(tmp_path / "run")
+    data = LabelTable(train=tmp_path / "t.jsonl", valid=tmp_path / "v.jsonl", text="a", text_pair="b", label="y")
+    prepared = recipe(data=data, tokenizer=WordPieceTokenizer(size=60)).prepare(tmp_path / "run")
     batch = next(iter(prepared.train))
     assert batch.segments.any() and sum(map(len, prepared.valid(0, 1))) == 3
     outputs = prepared.objective.outputs(prepared.model, batch)
@@ -117,17 +123,17 @@ def test_a_second_file_for_validation_and_two_texts(tmp_path) -> None:
 
 
 def test_a_changed_file_is_refused(tmp_path) -> None:
-    data = Table(train=table(tmp_path / "t.tsv"), valid=0.4)
+    data = LabelTable(train=table(tmp_path / "t.tsv"), valid=0.4)
     recipe(data=data).prepare(tmp_path / "run")
     table(tmp_path / "t.tsv", [*ROWS, ("new", "good")])
-    with pytest.raises(StoreError, match=r"a store made of another .*t\.tsv"):
+    with pytest.raises(StoreError, match=r"t\.tsv has changed since the store was built"):
         recipe(data=data).prepare(tmp_path / "run")
 
 
 def test_another_share_needs_no_other_store(tmp_path) -> None:
     path = table(tmp_path / "t.tsv")
     for share, counts in ((0.4, (3, 2)), (0.2, (4, 1)), (0.0, (5, 0))):
-        data = Table(train=path, valid=share, labels=["bad", "fair", "good"])
+        data = LabelTable(train=path, valid=share, labels=["bad", "fair", "good"])
         prepared = recipe(data=data).prepare(tmp_path / "run")
         held = 0 if prepared.valid is None else sum(map(len, prepared.valid(0, 1)))
         assert (sum(map(len, prepared.train)), held) == counts
@@ -136,76 +142,82 @@ def test_another_share_needs_no_other_store(tmp_path) -> None:
 
 def test_labels_that_do_not_fit_are_refused(tmp_path) -> None:
     late = table(tmp_path / "late.tsv", [*ROWS, ("so late", "goood")])
-    with pytest.raises(CorpusError, match=r"late\.tsv:7: got label 'goood'.*Did you mean 'good'"):
-        recipe(data=Table(train=late, valid=0.1)).prepare(tmp_path / "a")
+    with pytest.raises(CorpusError, match=r"late\.tsv:7: .*no label 'goood'. Did you mean 'good'"):
+        recipe(data=LabelTable(train=late, valid=0.1)).prepare(tmp_path / "a")
     one = table(tmp_path / "one.tsv", [("a", "x"), ("b", "x"), ("c", "x")])
-    with pytest.raises(SettingError, match="the labels x, expected two different ones or more"):
-        recipe(data=Table(train=one)).prepare(tmp_path / "b")
-    with pytest.raises(CorpusError, match=r"one\.tsv: got 1 examples, a share of 0\.1.*some to train on"):
-        recipe(data=Table(train=table(tmp_path / "one.tsv", ROWS[:1]))).prepare(tmp_path / "c")
+    with pytest.raises(SettingError, match="The labels are x: two different ones or more"):
+        recipe(data=LabelTable(train=one)).prepare(tmp_path / "b")
+    with pytest.raises(CorpusError, match=r"one\.tsv: Of 1 examples a share of 0\.1 is held out"):
+        recipe(data=LabelTable(train=table(tmp_path / "one.tsv", ROWS[:1]))).prepare(tmp_path / "c")
 
 
 def test_blank_rows_and_long_texts_are_told(tmp_path) -> None:
     rows = [*ROWS, (" ", "good"), ("so " * 20, "good")]
-    data = Table(train=table(tmp_path / "t.tsv", rows), valid=0.0)
-    prepared = recipe(data=data, batches=Batching(limit=10)).prepare(tmp_path / "run")
+    data = LabelTable(train=table(tmp_path / "t.tsv", rows), valid=0.0)
+    prepared = recipe(data=data, batches=ClassificationBatches(max_length=10)).prepare(tmp_path / "run")
     assert prepared.notes[0] == "6 training examples, none for validation; bad, fair, good"
     assert prepared.notes[1] == "1 training examples cut to 10 tokens"
-    assert prepared.notes[2].startswith("1 left out, such as ") and "t.tsv:7" in prepared.notes[2]
+    assert prepared.notes[2].startswith("1 skipped, such as ") and "t.tsv:7" in prepared.notes[2]
     assert max(batch.inputs.size(1) for batch in prepared.train) == 10
 
 
 def test_a_saved_tokenizer_of_another_size_is_refused(tmp_path) -> None:
-    prepared = recipe(tokenizer=Sized(size=50)).prepare(tmp_path)
+    prepared = recipe(tokenizer=SizedTokenizer(size=50)).prepare(tmp_path)
     size = len(prepared.objective.tokenizer)
     assert prepared.model.embedding.num_embeddings == size <= 50
-    with pytest.raises(SettingError, match=rf"a tokenizer of {size} pieces, expected at most 20, as the recipe says"):
-        recipe(tokenizer=Sized(size=20)).prepare(tmp_path)
+    with pytest.raises(SettingError, match=rf"a tokenizer of {size} tokens, more than the 20 of the recipe"):
+        recipe(tokenizer=SizedTokenizer(size=20)).prepare(tmp_path)
 
 
 def test_a_tokenizer_from_a_file(tmp_path) -> None:
     given, other = tmp_path / "mine.json", tmp_path / "other.json"
-    Tokenizer.train(Words(30), ["the film was good", "the meal was bad"]).save(given)
-    Tokenizer.train(Words(30), ["the film was good"]).save(other)
-    prepared = recipe(tokenizer=File(path=given)).prepare(tmp_path / "run")
+    Tokenizer.train(WordLevel(30), ["the film was good", "the meal was bad"]).save(given)
+    Tokenizer.train(WordLevel(30), ["the film was good"]).save(other)
+    prepared = recipe(tokenizer=TokenizerFile(path=given)).prepare(tmp_path / "run")
     assert (tmp_path / "run" / "tokenizer.json").read_bytes() == given.read_bytes()
     assert prepared.model.embedding.num_embeddings == len(Tokenizer.load(given))
-    with pytest.raises(SettingError, match="not the one that the recipe names"):
-        recipe(tokenizer=File(path=other)).prepare(tmp_path / "run")
+    with pytest.raises(SettingError, match="the recipe names another one"):
+        recipe(tokenizer=TokenizerFile(path=other)).prepare(tmp_path / "run")
 
 
 @pytest.mark.parametrize("score", SCORES)
-@pytest.mark.parametrize("states", ["words", "both-ways"])
-def test_every_score_makes_a_model(score, states) -> None:
-    model = PoolingClassifierConfig(vocabulary=20, classes=2, width=8, score=score, states=states).build()
+@pytest.mark.parametrize("encoder", ["none", "birnn"])
+def test_every_score_makes_a_model(score, encoder) -> None:
+    model = PoolingClassifierConfig(vocabulary=20, classes=2, width=8, score=score, encoder=encoder).build()
     assert model(torch.tensor([[1, 2, 3]]), torch.tensor([3])).shape == (1, 2)
-    assert (model.states is None) == (states == "words")
+    assert (model.encoder is None) == (encoder == "none")
 
 
 def test_misspelt_settings_are_refused() -> None:
     with pytest.raises(ValidationError, match="exmples"):
         BuiltInLabelled(exmples=3)
     with pytest.raises(ValidationError, match="scaled-dot"):
-        Pooling(score="scaled")
+        PoolingModel(score="scaled")
 
 
 def test_words_may_begin_small_and_states_have_a_width_and_a_cell_of_their_own() -> None:
     torch.manual_seed(0)
-    plain = PoolingClassifierConfig(vocabulary=20, classes=2, width=8, states="alone", score="additive").build()
+    plain = PoolingClassifierConfig(
+        vocabulary=20, classes=2, width=8, encoder="position-wise", score="additive"
+    ).build()
     torch.manual_seed(0)
     small = PoolingClassifierConfig(
-        vocabulary=20, classes=2, width=8, states="alone", score="additive", spread=0.25
+        vocabulary=20, classes=2, width=8, encoder="position-wise", score="additive", embedding_std=0.25
     ).build()
     assert torch.equal(small.embedding.weight, plain.embedding.weight * 0.25)
     assert (
-        PoolingClassifierConfig(vocabulary=20, classes=2, width=8, states="alone", states_width=6, score="additive")
+        PoolingClassifierConfig(
+            vocabulary=20, classes=2, width=8, encoder="position-wise", encoder_dim=6, score="additive"
+        )
         .build()
         .classes.in_features
         == 6
     )
     assert isinstance(
-        PoolingClassifierConfig(vocabulary=20, classes=2, width=8, cell="lstm", states_width=4).build().states.forth,
+        PoolingClassifierConfig(vocabulary=20, classes=2, width=8, cell="lstm", encoder_dim=4)
+        .build()
+        .encoder.forward_rnn,
         torch.nn.LSTM,
     )
-    with pytest.raises(SettingError, match="their width, 8"):
-        PoolingClassifierConfig(vocabulary=20, classes=2, width=8, states="words", states_width=6).build()
+    with pytest.raises(SettingError, match="the width of the embeddings, 8"):
+        PoolingClassifierConfig(vocabulary=20, classes=2, width=8, encoder="none", encoder_dim=6).build()

@@ -8,25 +8,35 @@ import pytest
 import torch
 
 from regard.errors import CorpusError
-from regard.models.char_cnn import Looked, Spelled
+from regard.models.char_cnn import CharCNN, WordTable
 from regard.text.batches.batch import PlainBatch
-from regard.training.objectives.elmo import PredictNeighbours, neighbours_of
-from regard.training.recipe import Prepared, Train
-from regard.training.tasks.contextual import Batching, BuiltInSentences, Contextual, Elmo, TextFile
-from regard.training.tasks.tokenizers import Sized
+from regard.training.objectives.bilm import BiLMObjective, neighbour_targets
+from regard.training.recipe import PreparedTask, TrainSettings
+from regard.training.tasks.contextual import (
+    BuiltInSentences,
+    ContextualBatches,
+    ContextualRecipe,
+    ElmoModel,
+    SentenceFile,
+)
+from regard.training.tasks.tokenizers import SizedTokenizer
 
 SMALL = BuiltInSentences(examples=30, valid=10)
 LINES = ["the cat sees Yellen", "", "a dog", "the dog sees a cat", "the cat", "Möbius sees"]
 
 
-def recipe(**sections) -> Contextual:
-    plain = {"data": SMALL, "tokenizer": Sized(size=60), "model": Elmo(width=8, input="characters", dropout=0.0)}
-    return Contextual(name="test", **{**plain, **sections})
+def recipe(**sections) -> ContextualRecipe:
+    plain = {
+        "data": SMALL,
+        "tokenizer": SizedTokenizer(size=60),
+        "model": ElmoModel(width=8, input="characters", dropout=0.0),
+    }
+    return ContextualRecipe(name="test", **{**plain, **sections})
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory) -> Prepared:
-    made = recipe(train=Train(ahead=0)).prepare(tmp_path_factory.mktemp("run"))
+def prepared(tmp_path_factory) -> PreparedTask:
+    made = recipe(train=TrainSettings(prefetch=0)).prepare(tmp_path_factory.mktemp("run"))
     made.model.eval()
     return made
 
@@ -37,7 +47,7 @@ def batch(prepared) -> PlainBatch:
 
 
 def test_neighbours_are_those_of_the_row() -> None:
-    after, before = neighbours_of(torch.tensor([[4, 5, 6, 0], [7, 8, 9, 3]]), torch.tensor([3, 4]))
+    after, before = neighbour_targets(torch.tensor([[4, 5, 6, 0], [7, 8, 9, 3]]), torch.tensor([3, 4]))
     assert after.tolist() == [[5, 6, -100, -100], [8, 9, 3, -100]]
     assert before.tolist() == [[-100, 4, 5, -100], [-100, 7, 8, 9]]
 
@@ -73,7 +83,7 @@ def test_the_loss_is_the_mean_of_both_surprises(prepared, batch) -> None:
 
 
 def test_smoothing_is_trained_and_not_measured(prepared, batch) -> None:
-    model, smooth = prepared.model, replace(prepared.objective, smoothing=0.2)
+    model, smooth = prepared.model, replace(prepared.objective, label_smoothing=0.2)
     assert smooth.loss(model, batch, None).total != prepared.objective.loss(model, batch, None).total
     with torch.no_grad():
         assert torch.equal(*(one.measure(model, batch, None).sums["nll"] for one in (smooth, prepared.objective)))
@@ -101,7 +111,7 @@ def test_no_rows_give_zero_everywhere(prepared) -> None:
     assert not any(value.any() for value in sums.values())
     assert list(objective.outputs(model, empty)) == []
     assert np.isnan(objective.summary(sums)["loss"])
-    assert objective.grade([]) == {}
+    assert objective.text_metrics([]) == {}
 
 
 def test_samples_are_what_both_directions_agree_on(prepared, batch) -> None:
@@ -124,7 +134,7 @@ def test_letters_are_read_in_the_place_of_unknown_words(prepared, batch) -> None
     changed = replace(batch, spellings=batch.spellings.flip(0))
     one, two = (prepared.objective.loss(prepared.model, each, None).total for each in (batch, changed))
     assert one != two
-    assert isinstance(prepared.model.reader.words, Spelled)
+    assert isinstance(prepared.model.encoder.words, CharCNN)
 
 
 def test_the_same_recipe_gives_the_same_of_everything(tmp_path) -> None:
@@ -140,8 +150,8 @@ def test_the_same_recipe_gives_the_same_of_everything(tmp_path) -> None:
 
 @pytest.mark.parametrize("view", ["sentence_french", "document", "document_french"])
 def test_other_views(view, tmp_path) -> None:
-    made = recipe(data=BuiltInSentences(view=view, examples=5, valid=0), model=Elmo(width=4)).prepare(tmp_path)
-    assert made.valid is None and isinstance(made.model.reader.words, Looked)
+    made = recipe(data=BuiltInSentences(view=view, examples=5, valid=0), model=ElmoModel(width=4)).prepare(tmp_path)
+    assert made.valid is None and isinstance(made.model.encoder.words, WordTable)
     assert next(iter(made.train)).spellings is None
     assert len(set(recipe(data=BuiltInSentences(view=view, examples=5)).data.training())) >= 5
 
@@ -149,27 +159,27 @@ def test_other_views(view, tmp_path) -> None:
 def test_a_file_is_read_a_line_a_row(tmp_path) -> None:
     path = tmp_path / "text.txt"
     path.write_text("\n".join(LINES), encoding="utf-8")
-    data = TextFile(train=path, valid=0.4)
+    data = SentenceFile(train=path, valid=0.4)
     assert list(data.training()) == ["the cat sees Yellen", "a dog", "the dog sees a cat"]
     made = recipe(data=data).prepare(tmp_path / "run")
     assert made.notes[0].startswith("3 training texts, 2 for validation")
     held = [output.given for batch in made.valid(0, 1) for output in made.objective.outputs(made.model, batch)]
     assert sorted(held) == ["<unk> sees", "the cat"]
-    assert isinstance(made.objective, PredictNeighbours)
-    other = recipe(data=TextFile(train=path, valid=path)).prepare(tmp_path / "other")
+    assert isinstance(made.objective, BiLMObjective)
+    other = recipe(data=SentenceFile(train=path, valid=path)).prepare(tmp_path / "other")
     assert other.notes[0].startswith("5 training texts, 5 for validation")
-    with pytest.raises(CorpusError, match="some to train on"):
-        recipe(data=TextFile(train=path, valid=0.99)).prepare(tmp_path / "none")
+    with pytest.raises(CorpusError, match="leaves none to train on"):
+        recipe(data=SentenceFile(train=path, valid=0.99)).prepare(tmp_path / "none")
 
 
 def test_texts_are_cut_where_the_recipe_says(tmp_path) -> None:
-    made = recipe(batches=Batching(limit=6)).prepare(tmp_path)
+    made = recipe(batches=ContextualBatches(max_length=6)).prepare(tmp_path)
     assert "cut to 6 tokens" in made.notes[1]
     assert max(batch.inputs.size(1) for batch in made.train) == 6
 
 
 def test_it_learns(tmp_path) -> None:
-    made = recipe(model=Elmo(width=16, dropout=0.0)).prepare(tmp_path)
+    made = recipe(model=ElmoModel(width=16, dropout=0.0)).prepare(tmp_path)
     batch = max(made.train, key=len)
     optimiser = torch.optim.AdamW(made.model.parameters(), 0.02)
     losses = []

@@ -7,20 +7,20 @@ from hypothesis import given, strategies as st
 
 from regard.errors import CorpusError, StoreError
 from regard.models.config import GPTConfig
-from regard.text.corpora.raw_text import Running
+from regard.text.corpora.raw_text import RawText
 from regard.text.examples import IGNORED
-from regard.training.recipe import Train
-from regard.training.tasks.language import BuiltInText, Gpt, InBlocks, Language, TextFile
-from regard.training.tasks.tokenizers import Characters, Sized
+from regard.training.recipe import TrainSettings
+from regard.training.tasks.language import BlockBatches, BuiltInText, GPTModel, LanguageRecipe, RawTextFile
+from regard.training.tasks.tokenizers import CharacterTokenizer, SizedTokenizer
 
 PLAY = "FIRST:\nTo be …\n  or not.\n\nSECOND:\nThat is\tthe question.\n\n\nFIRST:\nThat …\n"
-MODEL = Gpt(layers=1, heads=2, width=8)
-BATCHES = InBlocks(size=8, rows=4)
+MODEL = GPTModel(layers=1, heads=2, width=8)
+BATCHES = BlockBatches(sequence_length=8, rows=4)
 
 
-def recipe(**sections) -> Language:
+def recipe(**sections) -> LanguageRecipe:
     usual = {"data": BuiltInText(examples=5, valid=2), "model": MODEL, "batches": BATCHES}
-    return Language(name="test", **{**usual, **sections})
+    return LanguageRecipe(name="test", **{**usual, **sections})
 
 
 def play(path, text=PLAY):
@@ -32,9 +32,9 @@ def whole(stream) -> list[int]:
     return stream.read(np.arange(len(stream))[None])[0].tolist()
 
 
-@pytest.mark.parametrize("tokenizer", [Characters(), Sized(kind="byte-bpe", size=270)])
+@pytest.mark.parametrize("tokenizer", [CharacterTokenizer(), SizedTokenizer(kind="byte-bpe", size=270)])
 def test_text_comes_back_as_it_was(tmp_path, tokenizer) -> None:
-    data = TextFile(train=play(tmp_path / "play.txt"), valid=0.3)
+    data = RawTextFile(train=play(tmp_path / "play.txt"), valid=0.3)
     prepared = recipe(data=data, tokenizer=tokenizer).prepare(tmp_path / "run")
     decode = prepared.objective.tokenizer.decode
     train, valid = whole(prepared.train.plan.stream), whole(prepared.valid(0, 1).plan.stream)
@@ -49,14 +49,14 @@ def test_a_running_text_is_the_file(tmp_path_factory, lines) -> None:
     path = tmp_path_factory.mktemp("running") / "text.txt"
     text = "".join(line + "\n" for line in lines)
     path.write_bytes(text.encode())
-    documents = list(Running(path))
+    documents = list(RawText(path))
     assert "".join("".join(one.sentences) for one in documents) == text.removeprefix("\ufeff")
-    assert "".join(Running(path).lines()) == text.removeprefix("\ufeff")
+    assert "".join(RawText(path).lines()) == text.removeprefix("\ufeff")
 
 
 def test_a_long_text_comes_in_portions(tmp_path) -> None:
     path = play(tmp_path / "long.txt", "".join(f"line {n}\n" for n in range(20_000)))
-    documents = list(Running(path))
+    documents = list(RawText(path))
     assert len(documents) > 2 and sum(len(one.sentences) for one in documents) == 20_000
     assert max(sum(map(len, one.sentences)) for one in documents) <= 1 << 16
 
@@ -92,7 +92,7 @@ def test_every_held_out_token_is_measured_once(tmp_path) -> None:
 
 
 def test_the_same_recipe_gives_the_same_of_everything(tmp_path) -> None:
-    data = TextFile(train=play(tmp_path / "play.txt"))
+    data = RawTextFile(train=play(tmp_path / "play.txt"))
     one = recipe(data=data).prepare(tmp_path / "a")
     at_first, first = one.train.state_dict(), next(iter(one.train))
     torch.manual_seed(7)
@@ -104,22 +104,22 @@ def test_the_same_recipe_gives_the_same_of_everything(tmp_path) -> None:
     assert one.recipe == recipe(data=data)
     assembled = one.recipe.assemble(tmp_path / "a")
     assert all(map(torch.equal, assembled.state_dict().values(), one.model.state_dict().values()))
-    seeded = recipe(data=data, train=Train(seed=1)).prepare(tmp_path / "a")
+    seeded = recipe(data=data, train=TrainSettings(seed=1)).prepare(tmp_path / "a")
     assert not torch.equal(seeded.model.embedding.weight, one.model.embedding.weight)
 
 
 def test_files_are_mapped_and_a_changed_one_is_refused(tmp_path) -> None:
-    data = TextFile(train=play(tmp_path / "play.txt"), valid=play(tmp_path / "held.txt", "FIRST:\nWell.\n"))
+    data = RawTextFile(train=play(tmp_path / "play.txt"), valid=play(tmp_path / "held.txt", "FIRST:\nWell.\n"))
     prepared = recipe(data=data).prepare(tmp_path / "run")
     assert hasattr(prepared.train.plan.stream.ids.base, "flush") or prepared.train.plan.stream.ids.base is not None
     assert sorted(path.name for path in (tmp_path / "run" / "data").iterdir()) == ["train.store", "valid.store"]
     play(tmp_path / "held.txt", "FIRST:\nWell!\n")
-    with pytest.raises(StoreError, match=r"a store made of another .*held\.txt"):
+    with pytest.raises(StoreError, match=r"held\.txt has changed since the store was built"):
         recipe(data=data).prepare(tmp_path / "run")
 
 
 def test_without_validation_there_is_none(tmp_path) -> None:
-    for data in (BuiltInText(examples=3, valid=0), TextFile(train=play(tmp_path / "play.txt"), valid=0.0)):
+    for data in (BuiltInText(examples=3, valid=0), RawTextFile(train=play(tmp_path / "play.txt"), valid=0.0)):
         prepared = recipe(data=data).prepare(tmp_path / data.kind)
         assert prepared.valid is None and "none for validation" in prepared.notes[0]
         assert 0.5 < prepared.objective.characters_per_token <= 1.1
@@ -127,14 +127,14 @@ def test_without_validation_there_is_none(tmp_path) -> None:
 
 def test_long_lines_are_told_and_a_text_of_nothing_else_is_refused(tmp_path) -> None:
     path = play(tmp_path / "play.txt", PLAY + "x" * 1_000_001 + "\n")
-    notes = recipe(data=TextFile(train=path)).prepare(tmp_path / "run").notes
-    assert notes[1].startswith("1 left out, such as ") and "play.txt:11: a line of more than 1,000,000" in notes[1]
-    with pytest.raises(CorpusError, match=r"0 examples, a share of 0\.1"):
-        recipe(data=TextFile(train=play(path, "x" * 1_000_001))).prepare(tmp_path / "other")
+    notes = recipe(data=RawTextFile(train=path)).prepare(tmp_path / "run").notes
+    assert notes[1].startswith("1 skipped, such as ") and "play.txt:11: a line of more than 1,000,000" in notes[1]
+    with pytest.raises(CorpusError, match=r"Of 0 examples a share of 0\.1"):
+        recipe(data=RawTextFile(train=play(path, "x" * 1_000_001))).prepare(tmp_path / "other")
 
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary"])
 def test_every_kind_of_position_makes_a_model(positions) -> None:
-    model = GPTConfig(vocabulary=5, longest=6, layers=1, heads=2, width=8, positions=positions).build()
+    model = GPTConfig(vocabulary=5, max_positions=6, layers=1, heads=2, width=8, positions=positions).build()
     assert model(torch.tensor([[1, 2, 3, 4, 0, 1]])).shape == (1, 6, 5)
     assert any("positions" in name for name, _ in model.named_parameters()) == (positions == "learned")

@@ -11,60 +11,64 @@ from regard.models.attentive_rnn_lm import AttentiveLM
 from regard.models.config import config_class
 from regard.models.rnn_lm import RecurrentLM
 from regard.models.window_lm import WindowLM
-from regard.text.tokenizers.oov import number_of
+from regard.text.tokenizers.oov import oov_id
 from regard.training.config.recipes import read_recipe
 from regard.training.distributed import World
 from regard.training.loop import Loop
-from regard.training.objectives.stateful_lm import ReadOn
-from regard.training.recipe import AdamW, Evaluate, Keep, Prepared, Train
-from regard.training.run_writer import Keeping
+from regard.training.objectives.stateful_lm import StatefulLMObjective
+from regard.training.recipe import AdamW, CheckpointSettings, EvaluateSettings, PreparedTask, TrainSettings
+from regard.training.run_writer import RunWriter
 from regard.training.tasks import TASKS
 from regard.training.tasks.language import (
-    Attentive,
+    AttentiveModel,
+    BlockBatches,
     BuiltInText,
-    InBlocks,
-    InLanes,
-    Language,
-    Recurrent,
-    TextFile,
-    Window,
+    LaneBatches,
+    LanguageRecipe,
+    RawTextFile,
+    RecurrentModel,
+    WindowModel,
 )
-from regard.training.tasks.tokenizers import Sized
+from regard.training.tasks.tokenizers import SizedTokenizer
 
 SMALL = {"width": 8, "hidden": 12}
 MODELS = {
-    "window": Window(size=3, **SMALL),
-    "rnn": Recurrent(cell="rnn", **SMALL),
-    "gru": Recurrent(cell="gru", layers=2, dropout=0.1, **SMALL),
-    "lstm": Recurrent(tied=False, **SMALL),
+    "window": WindowModel(size=3, **SMALL),
+    "rnn": RecurrentModel(cell="rnn", **SMALL),
+    "gru": RecurrentModel(cell="gru", layers=2, dropout=0.1, **SMALL),
+    "lstm": RecurrentModel(tied=False, **SMALL),
     **{
-        score: Attentive(score=score, memory=10, **SMALL)
+        score: AttentiveModel(score=score, memory=10, **SMALL)
         for score in ("dot", "scaled-dot", "bilinear", "additive", "cosine")
     },
-    **{way: Attentive(copying=way, memory=10, **SMALL) for way in ("average", "gate", "sentinel")},
+    **{way: AttentiveModel(copying=way, memory=10, **SMALL) for way in ("average", "gate", "sentinel")},
 }
 STORIES = BuiltInText(view="document", examples=12, valid=3)
 RECIPES = ("window-lm", "recurrent-lm", "attentive-lm", "copying-lm")
 
 
-def recipe(**sections) -> Language:
+def recipe(**sections) -> LanguageRecipe:
     usual = {
         "data": STORIES,
-        "tokenizer": Sized(size=90),
+        "tokenizer": SizedTokenizer(size=90),
         "model": MODELS["sentinel"],
-        "batches": InLanes(size=8, lanes=4),
-        "optimiser": AdamW(rate=1e-2),
-        "evaluate": Evaluate(every=4, watch="perplexity"),
-        "keep": Keep(every=3),
+        "batches": LaneBatches(sequence_length=8, lanes=4),
+        "optimiser": AdamW(learning_rate=1e-2),
+        "evaluate": EvaluateSettings(every=4, monitor="perplexity"),
+        "checkpoint": CheckpointSettings(every=3),
     }
-    return Language(name="test", **{**usual, **sections})
+    return LanguageRecipe(name="test", **{**usual, **sections})
 
 
-def loop_of(prepared: Prepared, folder: Path, steps: int) -> Loop:
-    return Loop(prepared, steps, World(), Keeping(folder, World(), prepared.recipe))
+def loop_of(prepared: PreparedTask, folder: Path, steps: int) -> Loop:
+    return Loop(prepared, steps, World(), RunWriter(folder, World(), prepared.recipe))
 
 
-@pytest.mark.parametrize("batches", [InBlocks(size=8, rows=4), InLanes(size=8, lanes=4)], ids=["blocks", "lanes"])
+@pytest.mark.parametrize(
+    "batches",
+    [BlockBatches(sequence_length=8, rows=4), LaneBatches(sequence_length=8, lanes=4)],
+    ids=["blocks", "lanes"],
+)
 @pytest.mark.parametrize("kind", list(MODELS))
 def test_every_kind_trains_in_blocks_and_in_lanes(kind, batches, tmp_path) -> None:
     made = recipe(model=MODELS[kind], batches=batches).prepare(tmp_path)
@@ -76,7 +80,10 @@ def test_every_kind_trains_in_blocks_and_in_lanes(kind, batches, tmp_path) -> No
     assert all(one.grad is not None for one in made.model.parameters())
     assert (loss.carry is None) == (batches.kind == "blocks")
     copies = kind in ("average", "gate", "sentinel")
-    assert isinstance(made.objective, ReadOn) and made.objective.open == made.model.copies == copies
+    assert (
+        isinstance(made.objective, StatefulLMObjective)
+        and made.objective.open_vocabulary == made.model.copies == copies
+    )
 
 
 def made(name: str, **more: object) -> torch.nn.Module:
@@ -89,7 +96,7 @@ def test_settings_reach_the_model() -> None:
     window = made("window", unknown=1)
     assert isinstance(window, WindowLM) and window.size == 3 and window.words.unknown == 1
     gru = made("gru")
-    assert isinstance(gru, RecurrentLM) and gru.recurrence.layers.num_layers == 2 and gru.dropout.p == 0.1
+    assert isinstance(gru, RecurrentLM) and gru.rnn.layers.num_layers == 2 and gru.dropout.p == 0.1
     looking = made("sentinel")
     assert isinstance(looking, AttentiveLM) and looking.memory == 10 and type(looking.copy).__name__ == "Sentinel"
     assert made("lstm").softmax.weight is not gru.words.embedding.weight
@@ -98,7 +105,7 @@ def test_settings_reach_the_model() -> None:
 def test_a_gpt_in_lanes_is_refused_in_words(tmp_path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('task = "language"\nname = "mine"\n[batches]\nkind = "lanes"\n')
-    with pytest.raises(SettingError, match=r"lanes for a gpt, expected blocks.*carry a state"):
+    with pytest.raises(SettingError, match=r"A gpt carries no state.*batches.kind = blocks"):
         read_recipe(str(path), tasks=TASKS)
 
 
@@ -112,7 +119,7 @@ def test_models_that_copy_are_given_names_apart(tmp_path) -> None:
         assert (ids == tokenizer.special.unknown).any() != bool(kinds)
     lines = [line for story in STORIES._stories("train", 12) for line in story.sentences]
     rare = {word for line in lines for word in line.split() if f"▁{word}" not in _vocabulary(tokenizer)}
-    assert outside == {number_of(word, len(tokenizer)) for word in rare}
+    assert outside == {oov_id(word, len(tokenizer)) for word in rare}
 
 
 def _vocabulary(tokenizer) -> set[str]:
@@ -122,8 +129,8 @@ def _vocabulary(tokenizer) -> set[str]:
 def test_a_store_of_closed_text_is_not_taken_for_an_open_one(tmp_path) -> None:
     path = tmp_path / "text.txt"
     path.write_text("the cat saw Valdon .\nValdon saw the cat .\n" * 20)
-    data = TextFile(train=path)
-    sized = Sized(size=9)
+    data = RawTextFile(train=path)
+    sized = SizedTokenizer(size=9)
     made = recipe(data=data, tokenizer=sized, model=MODELS["gru"]).prepare(tmp_path / "run")
     assert made.train.plan.stream.ids.dtype == np.uint8
     with pytest.raises(StoreError, match="unknown words"):
@@ -133,7 +140,7 @@ def test_a_store_of_closed_text_is_not_taken_for_an_open_one(tmp_path) -> None:
 
 
 def test_a_short_text_has_fewer_lanes_and_every_token_once(tmp_path) -> None:
-    made = recipe(batches=InLanes(size=16, lanes=500)).prepare(tmp_path)
+    made = recipe(batches=LaneBatches(sequence_length=16, lanes=500)).prepare(tmp_path)
     for batches in (made.train, made.valid(0, 1)):
         stream = batches.plan.stream
         assert batches.plan.lanes == (len(stream) - 1) // 16
@@ -145,7 +152,7 @@ def test_a_short_text_has_fewer_lanes_and_every_token_once(tmp_path) -> None:
 @pytest.mark.parametrize("kind", ["window", "gru", "sentinel"])
 def test_lanes_go_on_after_a_death_as_if_nothing_had_been(kind, tmp_path) -> None:
     """What is carried is kept in a checkpoint: a training that stopped in the middle of an epoch ends the same."""
-    plan = recipe(model=MODELS[kind], train=Train(steps=10))
+    plan = recipe(model=MODELS[kind], train=TrainSettings(steps=10))
     whole = loop_of(plan.prepare(tmp_path / "whole"), tmp_path / "whole", 10)
     whole.start()
     whole.run()
@@ -171,7 +178,13 @@ def test_the_recipes_differ_in_their_model_alone() -> None:
 def test_the_recipes_learn(name, tmp_path) -> None:
     """A few steps on few stories bring it well below what the frequencies of words alone would give."""
     sets = ["data.examples=300", "data.valid=20", "train.steps=60", "batches.lanes=16", "model.width=48"]
-    sets += ["model.hidden=48", "evaluate.every=60", "evaluate.samples=1", "tokenizer.size=600", "optimiser.rate=2e-2"]
+    sets += [
+        "model.hidden=48",
+        "evaluate.every=60",
+        "evaluate.samples=1",
+        "tokenizer.size=600",
+        "optimiser.learning_rate=2e-2",
+    ]
     made = read_recipe(name, sets, tasks=TASKS).prepare(tmp_path)
     stream = made.valid(0, 1).plan.stream
     ids = stream.read(np.arange(len(stream))[None])[0]

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.training.distributed import World, join
+from regard.training.distributed import World, init_distributed
 from regard.training.loop import Loop
-from regard.training.recipe import AdamW, Evaluate, Keep, Train
-from regard.training.run_writer import Keeping
-from regard.training.tasks.language import Attentive, BuiltInText, InLanes, Language
-from regard.training.tasks.tokenizers import Sized
+from regard.training.recipe import AdamW, CheckpointSettings, EvaluateSettings, TrainSettings
+from regard.training.run_writer import RunWriter
+from regard.training.tasks.language import AttentiveModel, BuiltInText, LaneBatches, LanguageRecipe
+from regard.training.tasks.tokenizers import SizedTokenizer
 from training.together import Diary, close, run, weights
 
 STEPS = 5
@@ -19,29 +19,29 @@ STEPS = 5
 
 def train(folder: Path, shard: str, lanes: int, world: World) -> dict[str, float]:
     torch.set_num_threads(1)
-    recipe = Language(
+    recipe = LanguageRecipe(
         name="test",
         data=BuiltInText(view="document", examples=12, valid=3),
-        tokenizer=Sized(size=90),
-        model=Attentive(copying="sentinel", memory=10, width=8, hidden=8),
-        batches=InLanes(size=8, lanes=lanes),
-        train=Train(shard=shard),
-        optimiser=AdamW(rate=1e-2),
-        evaluate=Evaluate(every=STEPS, watch="perplexity"),
-        keep=Keep(every=100),
+        tokenizer=SizedTokenizer(size=90),
+        model=AttentiveModel(copying="sentinel", memory=10, width=8, hidden=8),
+        batches=LaneBatches(sequence_length=8, lanes=lanes),
+        train=TrainSettings(shard=shard),
+        optimiser=AdamW(learning_rate=1e-2),
+        evaluate=EvaluateSettings(every=STEPS, monitor="perplexity"),
+        checkpoint=CheckpointSettings(every=100),
     )
     made = recipe.prepare(folder / f"rank {world.rank}", world.rank, world.ranks)
     diary = Diary()
-    keeping = Keeping(folder, world, recipe)
-    loop = Loop(made, STEPS, world, keeping, [diary])
+    writer = RunWriter(folder, world, recipe)
+    loop = Loop(made, STEPS, world, writer, [diary])
     loop.start()
     loop.run()
-    keeping.write_weights(keeping.weights(loop.state.model))
+    writer.write_weights(writer.gather_weights(loop.state.model))
     return diary.losses
 
 
 def joined(folder: Path, shard: str, lanes: int) -> dict[str, float]:
-    with join("cpu") as world:
+    with init_distributed("cpu") as world:
         return train(folder, shard, lanes, world)
 
 

@@ -13,24 +13,33 @@ from regard.errors import CorpusError, SettingError
 from regard.runs.weights import save_weights, weights_of
 from regard.text.examples import IGNORED
 from regard.training.config.recipes import read_recipe, write_recipe
-from regard.training.recipe import Prepared, Train
+from regard.training.recipe import PreparedTask, TrainSettings
 from regard.training.tasks import contextual
-from regard.training.tasks.contextual import Contextual
-from regard.training.tasks.tagging import READER, BuiltInTagged, Conll, Elmo, Static, Tagging
-from regard.training.tasks.tokenizers import Sized
+from regard.training.tasks.contextual import ContextualRecipe
+from regard.training.tasks.tagging import (
+    PRETRAINED,
+    BuiltInTagged,
+    ConllFile,
+    ElmoTaggerModel,
+    TaggingRecipe,
+    WordTaggerModel,
+)
+from regard.training.tasks.tokenizers import SizedTokenizer
 
 SMALL = BuiltInTagged(examples=30, valid=10)
 CONLL = "the DET\ncat NOUN\nsees VERB\nMöbius PROPN\n\na DET\ndog NOUN\n\nthe DET\ndog NOUN\n\n"
 
 
-def recipe(**sections) -> Tagging:
-    model = Elmo(width=8, input="characters", dropout=0.0)
-    return Tagging(name="test", **{"data": SMALL, "tokenizer": Sized(size=60), "model": model, **sections})
+def recipe(**sections) -> TaggingRecipe:
+    model = ElmoTaggerModel(width=8, input="characters", dropout=0.0)
+    return TaggingRecipe(
+        name="test", **{"data": SMALL, "tokenizer": SizedTokenizer(size=60), "model": model, **sections}
+    )
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory) -> Prepared:
-    made = recipe(train=Train(ahead=0)).prepare(tmp_path_factory.mktemp("run"))
+def prepared(tmp_path_factory) -> PreparedTask:
+    made = recipe(train=TrainSettings(prefetch=0)).prepare(tmp_path_factory.mktemp("run"))
     made.model.eval()
     return made
 
@@ -39,9 +48,9 @@ def prepared(tmp_path_factory) -> Prepared:
 def elmo_run(tmp_path_factory) -> Path:
     """A run as training leaves it, of an ELMo that has learned nothing yet."""
     folder = tmp_path_factory.mktemp("elmo")
-    section = contextual.Elmo(input="characters", width=6, layers=1)
-    theirs = Contextual(
-        name="elmo", data=contextual.BuiltInSentences(examples=20), tokenizer=Sized(size=50), model=section
+    section = contextual.ElmoModel(input="characters", width=6, layers=1)
+    theirs = ContextualRecipe(
+        name="elmo", data=contextual.BuiltInSentences(examples=20), tokenizer=SizedTokenizer(size=50), model=section
     )
     made = theirs.prepare(folder)
     with torch.no_grad():
@@ -65,7 +74,7 @@ def test_the_loss_is_the_sum_of_surprises(prepared) -> None:
     assert found["loss"] == pytest.approx(expected / batch.tokens, rel=1e-5)
     assert found["accuracy"] == right / len(places) and batch.tokens == len(places)
     assert set(found) == set(objective.metrics)
-    smooth = replace(objective, smoothing=0.2)
+    smooth = replace(objective, label_smoothing=0.2)
     spread = -sum(float(logs[row, at].mean()) for row, at in places)
     got = smooth.loss(model, batch, None).total.item()
     assert got == pytest.approx(0.8 * expected + 0.2 * spread, rel=1e-5)
@@ -83,7 +92,7 @@ def test_no_rows_give_zero_everywhere(prepared) -> None:
     with torch.no_grad():
         sums = objective.measure(model, empty, None).sums
     assert not any(value.any() for value in sums.values())
-    assert list(objective.outputs(model, empty)) == [] and objective.grade([]) == {}
+    assert list(objective.outputs(model, empty)) == [] and objective.text_metrics([]) == {}
     assert np.isnan(objective.summary(sums)["loss"])
 
 
@@ -99,7 +108,13 @@ def test_what_a_tagger_says(prepared) -> None:
 
 
 @pytest.mark.parametrize(
-    "model", [Elmo(width=8), Elmo(width=8, tuned=False), Static(width=8), Static(input="characters")]
+    "model",
+    [
+        ElmoTaggerModel(width=8),
+        ElmoTaggerModel(width=8, finetune=False),
+        WordTaggerModel(width=8),
+        WordTaggerModel(input="characters"),
+    ],
 )
 def test_it_can_be_trained_and_assembled_again(model, tmp_path) -> None:
     made = recipe(model=model).prepare(tmp_path)
@@ -111,7 +126,7 @@ def test_it_can_be_trained_and_assembled_again(model, tmp_path) -> None:
     for name, weight in made.model.state_dict().items():
         assert torch.equal(weight, assembled.state_dict()[name]), name
     assert made.recipe.prepare(tmp_path).recipe == made.recipe
-    with pytest.raises(SettingError, match="a recipe without tags"):
+    with pytest.raises(SettingError, match="recipe does not list its tags"):
         recipe(model=model).assemble(tmp_path)
 
 
@@ -119,50 +134,54 @@ def test_it_can_be_trained_and_assembled_again(model, tmp_path) -> None:
 def test_an_elmo_is_taken_along_and_may_be_gone(tuned, elmo_run, tmp_path) -> None:
     run, folder = tmp_path / "elmo", tmp_path / "run"
     shutil.copytree(elmo_run, run)
-    asked = recipe(model=Elmo(elmo=run, tuned=tuned))
+    asked = recipe(model=ElmoTaggerModel(pretrained=run, finetune=tuned))
     made = asked.prepare(folder)
     section = made.recipe.model
     assert (section.input, section.width, section.layers) == ("characters", 6, 1)
-    theirs = Contextual.assemble(read_recipe(run / "recipe.toml", tasks={"contextual": Contextual}), run)
-    kept = made.model.reader.state_dict()
-    assert kept.keys() == theirs.reader.state_dict().keys()
-    assert not torch.equal(kept["forth.0.weight_ih_l0"], theirs.reader.forth[0].weight_ih_l0)  # what was learned
-    torch.testing.assert_close(kept["forth.0.weight_ih_l0"], 1.5 * theirs.reader.forth[0].weight_ih_l0.detach())
+    theirs = ContextualRecipe.assemble(read_recipe(run / "recipe.toml", tasks={"contextual": ContextualRecipe}), run)
+    kept = made.model.encoder.state_dict()
+    assert kept.keys() == theirs.encoder.state_dict().keys()
+    assert not torch.equal(
+        kept["forward_rnn.0.weight_ih_l0"], theirs.encoder.forward_rnn[0].weight_ih_l0
+    )  # what was learned
+    torch.testing.assert_close(
+        kept["forward_rnn.0.weight_ih_l0"], 1.5 * theirs.encoder.forward_rnn[0].weight_ih_l0.detach()
+    )
     assert len(made.objective.tokenizer) == 50  # theirs, not the one of the recipe
-    assert {one.requires_grad for one in made.model.reader.parameters()} == {tuned}
+    assert {one.requires_grad for one in made.model.encoder.parameters()} == {tuned}
     shutil.rmtree(run)
     for again in (made.recipe, asked):  # as it is resumed, and as it is where the first try was killed
         resumed = again.prepare(folder)
         assert resumed.recipe == made.recipe
         assert all(map(torch.equal, resumed.model.state_dict().values(), made.model.state_dict().values()))
-    assert made.recipe.assemble(folder).reader.width == 6
+    assert made.recipe.assemble(folder).encoder.width == 6
 
 
 def test_what_does_not_fit_is_refused_in_words(elmo_run, tmp_path) -> None:
-    with pytest.raises(SettingError, match=r"model\.width: got width = 8 for the ELMo of .*, expected 6, as it has"):
-        recipe(model=Elmo(elmo=elmo_run, width=8)).prepare(tmp_path / "a")
-    with pytest.raises(SettingError, match="which is no run, expected a folder where ELMo was trained"):
-        recipe(model=Elmo(elmo=tmp_path / "nowhere")).prepare(tmp_path / "b")
+    with pytest.raises(SettingError, match=r"model\.width: width = 8 does not fit the ELMo of .*, which has width = 6"):
+        recipe(model=ElmoTaggerModel(pretrained=elmo_run, width=8)).prepare(tmp_path / "a")
+    with pytest.raises(SettingError, match=r"is not a run folder\. Name the folder of a run of the recipe elmo"):
+        recipe(model=ElmoTaggerModel(pretrained=tmp_path / "nowhere")).prepare(tmp_path / "b")
     with pytest.raises(ValidationError):
-        Static(elmo=elmo_run)
+        WordTaggerModel(pretrained=elmo_run)
     write_recipe(recipe(), tmp_path / "recipe.toml")
     with pytest.raises(SettingError, match="task 'tagging'"):
-        recipe(model=Elmo(elmo=tmp_path)).prepare(tmp_path / "c")
-    assert not (tmp_path / "b" / READER).exists()
+        recipe(model=ElmoTaggerModel(pretrained=tmp_path)).prepare(tmp_path / "c")
+    assert not (tmp_path / "b" / PRETRAINED).exists()
 
 
 def test_a_conll_file(tmp_path) -> None:
     path = tmp_path / "train.conll"
     path.write_text(CONLL, encoding="utf-8")
-    made = recipe(data=Conll(train=path, valid=0.3)).prepare(tmp_path / "run")
+    made = recipe(data=ConllFile(train=path, valid=0.3)).prepare(tmp_path / "run")
     assert made.recipe.data.tags == ["DET", "NOUN", "PROPN", "VERB"]
     assert made.notes[0].startswith("2 training texts, 1 for validation")
     outputs = [one for batch in made.valid(0, 1) for one in made.objective.outputs(made.model, batch)]
     assert [(one.given, one.expected) for one in outputs] == [("the dog", "DET NOUN")]
     with pytest.raises(CorpusError, match="label 'VERB'"):
-        recipe(data=Conll(train=path, tags=["DET", "NOUN", "PROPN"])).prepare(tmp_path / "few")
-    with pytest.raises(SettingError, match="the tags DET, DET"):
-        recipe(data=Conll(train=path, tags=["DET", "DET"])).prepare(tmp_path / "twice")
+        recipe(data=ConllFile(train=path, tags=["DET", "NOUN", "PROPN"])).prepare(tmp_path / "few")
+    with pytest.raises(SettingError, match="The tags are DET, DET"):
+        recipe(data=ConllFile(train=path, tags=["DET", "DET"])).prepare(tmp_path / "twice")
 
 
 def test_context_learns_what_words_cannot(tmp_path) -> None:
@@ -170,8 +189,8 @@ def test_context_learns_what_words_cannot(tmp_path) -> None:
     path = tmp_path / "train.conll"
     pairs = [("a DET", "train NOUN"), ("to PART", "train VERB")]
     path.write_text("".join(f"{one}\n{two}\n\n" for one, two in pairs * 4), encoding="utf-8")
-    data, found = Conll(train=path, valid=path), {}
-    for model in (Elmo(width=8, dropout=0.0), Static(width=8, dropout=0.0)):
+    data, found = ConllFile(train=path, valid=path), {}
+    for model in (ElmoTaggerModel(width=8, dropout=0.0), WordTaggerModel(width=8, dropout=0.0)):
         made = recipe(data=data, model=model).prepare(tmp_path / model.kind)
         batch = next(iter(made.train))
         optimiser = torch.optim.AdamW(made.model.parameters(), 0.05)

@@ -1,1 +1,1 @@
-"""The same average, fast: each kernel says in words what it cannot serve, and computes the rest exactly."""
+"""Fast attention kernels (backends): each says what it cannot serve, and computes the rest exactly."""

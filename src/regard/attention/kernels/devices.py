@@ -1,4 +1,4 @@
-"""Where Triton's kernels run, and how one is started there."""
+"""Devices on which Triton kernels run: support checks, and the device guard of a launch."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ HAS_TRITON = find_spec("triton") is not None
 INTERPRETED = HAS_TRITON and os.environ.get("TRITON_INTERPRET") == "1"  # on any device, for tests
 
 
-def no_kernels(q: Tensor) -> str | None:
-    """Why nothing of Triton's runs where q lies."""
+def triton_unsupported_reason(q: Tensor) -> str | None:
+    """Why Triton kernels cannot run on the device of q; None: they can."""
     if q.device.type != "cuda" and not INTERPRETED:
         return f"it runs on cuda, not on {q.device.type}"
     if not HAS_TRITON:
@@ -32,5 +32,5 @@ _too_old._dynamo_marked_constant = True  # type: ignore[attr-defined]  # to comp
 
 
 def on_device(x: Tensor) -> AbstractContextManager[object]:
-    """Kernels start on the device that is the current one: inside, that of x."""
+    """Inside, the device of x is the current one, on which kernels start."""
     return torch.cuda.device(x.device) if x.is_cuda else nullcontext()

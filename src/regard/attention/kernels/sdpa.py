@@ -1,7 +1,7 @@
-"""The dot family through PyTorch's fused attention, with its log-sum-exp; statistics come from a second pass.
+"""PyTorch's fused scaled dot-product attention (SDPA), with its log-sum-exp; statistics come from a second pass.
 
 The fused kernels return the log-sum-exp only from their private operators, so those are called here, each behind the
-checks that PyTorch's public function would make.
+checks of PyTorch's public function.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.inputs import Prepared, working
-from regard.attention.kernels.row_blocks import COMFORT, Scratch, blocks, parts
-from regard.attention.kernels.shapes import as_four
-from regard.attention.kernels.statistics import Statistics
+from regard.attention.inputs import AttentionInputs, compute_dtype
+from regard.attention.kernels.row_blocks import BLOCK_NUMBERS, Scratch, blocks, lead_parts
+from regard.attention.kernels.shapes import as_bhtd
+from regard.attention.kernels.statistics import StreamingStatistics
 from regard.attention.kernels.stream import exponentials
-from regard.attention.mask_analysis import hides_nothing
+from regard.attention.mask_analysis import is_trivial
 from regard.attention.masks import Window
 from regard.attention.observe import Attended, Observe
 from regard.attention.scores import Dot
 
 NAME = "sdpa"
-CUDNN_WIDEST, CUDNN_FEWEST = 128, 64  # a vector's numbers, and queries or keys, that cuDNN is asked for
+CUDNN_MAX_WIDTH, CUDNN_MIN_LENGTH = 128, 64  # widest vectors, and fewest queries or keys, for cuDNN
 
 
-def refuses(prepared: Prepared, v: Tensor, dropout: float) -> str | None:
-    """Why this kernel cannot serve the request, in words; None: it can."""
+def unsupported_reason(prepared: AttentionInputs, v: Tensor, dropout: float) -> str | None:
+    """Why this kernel cannot serve the request; None: it can."""
     q, k, grid = prepared.q, prepared.k, prepared.grid
     if not isinstance(prepared.score, Dot):
         return f"it computes dot products, and {type(prepared.score).__name__} is none"
@@ -53,27 +53,27 @@ def refuses(prepared: Prepared, v: Tensor, dropout: float) -> str | None:
     return None
 
 
-def mask_size(prepared: Prepared) -> int:
-    """How many numbers the mask and bias would fill for the fused operator; 0: it knows this mask by itself."""
-    if prepared.bias is None and (_is_causal(prepared) or hides_nothing(prepared.mask, prepared.grid)):
+def mask_size(prepared: AttentionInputs) -> int:
+    """How many numbers mask and bias have when materialised for the fused operator; 0: it knows this mask."""
+    if prepared.bias is None and (_is_causal(prepared) or is_trivial(prepared.mask, prepared.grid)):
         return 0
     grid = prepared.grid
-    twice = torch.zeros(2, dtype=torch.long, device=grid.device)  # a tile of 2 x 2 tells which dimensions are real
+    twice = torch.zeros(2, dtype=torch.long, device=grid.device)  # a tile of 2 x 2 shows which dimensions are real
     *lead, rows, cols = prepared.mask.allowed(twice, twice, grid).shape
     if prepared.bias is not None:
-        lead, rows, cols = [*torch.broadcast_shapes(tuple(lead), prepared.bias.own_lead(grid))], 2, 2
+        lead, rows, cols = [*torch.broadcast_shapes(tuple(lead), prepared.bias.implied_lead(grid))], 2, 2
     return prod(lead) * (grid.T if rows == 2 else 1) * (grid.S if cols == 2 else 1)
 
 
-def compute(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> Attended:
-    """Output and log-sum-exp from the fused operator, then whatever is to be observed."""
-    fused = _Fused.of(prepared, v)
+def compute(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Observe) -> Attended:
+    """Output and log-sum-exp from the fused operator, then the requested statistics."""
+    fused = _SdpaRequest.of(prepared, v)
     output, raw_lse = fused.run(dropout)
     grid = prepared.grid
     output = output.reshape(*grid.lead, grid.T, v.size(-1)).to(v.dtype)
     lse = fused.differentiable(raw_lse.detach()).reshape(*grid.lead, grid.T)
-    if fused.added is not None:
-        empty = (fused.added == -torch.inf).all(-1).expand(raw_lse.shape).reshape(lse.shape)
+    if fused.attn_mask is not None:
+        empty = (fused.attn_mask == -torch.inf).all(-1).expand(raw_lse.shape).reshape(lse.shape)
         lse = lse.masked_fill(empty, -torch.inf)
         output = output.masked_fill(empty.unsqueeze(-1), 0.0)
     found = {} if not observe.statistics else _statistics(prepared, observe)
@@ -81,40 +81,40 @@ def compute(prepared: Prepared, v: Tensor, dropout: float, observe: Observe) -> 
 
 
 @torch.no_grad()
-def _statistics(prepared: Prepared, observe: Observe) -> dict[str, Any]:
+def _statistics(prepared: AttentionInputs, observe: Observe) -> dict[str, Any]:
     """The second pass: weights without their average. It takes each row's own maximum and sum, since the operator's
-    log-sum-exp is off by more than a weight can bear where scores are huge, or in half precision."""
-    statistics = Statistics(observe, prepared.grid, working(prepared.q.dtype))
+    log-sum-exp is too inexact for weights where scores are huge, or in half precision."""
+    statistics = StreamingStatistics(observe, prepared.grid, compute_dtype(prepared.q.dtype))
     precise = prepared.precise()
     scratch = Scratch(precise.q)
-    for lead, part in parts(precise):
+    for lead, part in lead_parts(precise):
         for block in blocks(lead, part):
             logs, weights, total, _ = exponentials(part, block, scratch)
-            statistics.add(block, weights, logs, total if block.sighted else total.masked_fill(total == 0, 1.0))
+            statistics.add(block, weights, logs, total if block.all_live else total.masked_fill(total == 0, 1.0))
     return dict(statistics.found())
 
 
 @dataclass(frozen=True)
-class _Fused:
+class _SdpaRequest:
     """The request in the shape that the fused operators take: (B, H, T, D), one float mask."""
 
     q: Tensor
     k: Tensor
     v: Tensor
-    added: Tensor | None
+    attn_mask: Tensor | None
     causal: bool
     scale: float
 
     @classmethod
-    def of(cls, prepared: Prepared, v: Tensor) -> _Fused:
+    def of(cls, prepared: AttentionInputs, v: Tensor) -> _SdpaRequest:
         assert isinstance(prepared.score, Dot)
         lead = prepared.grid.lead
-        q, k, v = as_four(prepared, v)
+        q, k, v = as_bhtd(prepared, v)
         if q.device.type == "cpu":  # its operator is no quicker in half precision (measured: 1.0 to 1.8 times float32's
-            q, k, v = (x.to(working(x.dtype)) for x in (q, k, v))  # time) and less exact
-        added = None if mask_size(prepared) == 0 else _four_mask(_added(prepared), lead)
-        causal = added is None and _is_causal(prepared) and not hides_nothing(prepared.mask, prepared.grid)
-        return cls(q, k, v, added, causal, prepared.score.scale(k.size(-1)))
+            q, k, v = (x.to(compute_dtype(x.dtype)) for x in (q, k, v))  # time) and less exact
+        attn_mask = None if mask_size(prepared) == 0 else _four_mask(_additive_mask(prepared), lead)
+        causal = attn_mask is None and _is_causal(prepared) and not is_trivial(prepared.mask, prepared.grid)
+        return cls(q, k, v, attn_mask, causal, prepared.score.scale(k.size(-1)))
 
     def run(self, dropout: float) -> tuple[Tensor, Tensor]:
         """output (B, H, T, D), and lse (B, H, T) as it is before dropout."""
@@ -122,89 +122,93 @@ class _Fused:
         q, k, v = self.q, self.k, self.v
         if q.device.type == "cpu":
             return aten._scaled_dot_product_flash_attention_for_cpu(
-                q, k, v, 0.0, self.causal, attn_mask=self.added, scale=self.scale
+                q, k, v, 0.0, self.causal, attn_mask=self.attn_mask, scale=self.scale
             )
         if self._suits_cudnn():
             output, lse = aten._scaled_dot_product_cudnn_attention(
                 q, k, v, None, True, dropout, self.causal, scale=self.scale
             )[:2]
             return output, lse.reshape(q.shape[:3])
-        if self.added is None and q.dtype != torch.float32:
+        if self.attn_mask is None and q.dtype != torch.float32:
             return aten._scaled_dot_product_flash_attention(q, k, v, dropout, self.causal, scale=self.scale)[:2]
         k, v = (x.repeat_interleave(q.size(1) // x.size(1), 1) if x.size(1) < q.size(1) else x for x in (k, v))
-        added = self.added
-        if added is not None:  # the kernel reads rows of the mask from addresses that are multiples of 8 numbers
-            room = added.new_empty(*added.shape[:3], -(-k.size(2) // 8) * 8).narrow(-1, 0, k.size(2))
-            added = room.copy_(added).expand(*q.shape[:3], -1)
+        attn_mask = self.attn_mask
+        if attn_mask is not None:  # the kernel reads rows of the mask from addresses that are multiples of 8 numbers
+            room = attn_mask.new_empty(*attn_mask.shape[:3], -(-k.size(2) // 8) * 8).narrow(-1, 0, k.size(2))
+            attn_mask = room.copy_(attn_mask).expand(*q.shape[:3], -1)
         output, lse, _, _ = aten._scaled_dot_product_efficient_attention(
-            q, k, v, added, True, dropout, self.causal, scale=self.scale
+            q, k, v, attn_mask, True, dropout, self.causal, scale=self.scale
         )
         return output, lse[..., : q.size(2)]
 
     def _suits_cudnn(self) -> bool:
-        """Whether cuDNN's operator serves it, and is the quickest (measured: 1.4 to 1.8 times flash on Hopper)."""
+        """Whether cuDNN's operator serves it, the fastest (measured: 1.4 to 1.8 times flash on Hopper)."""
         q, k, v = self.q, self.k, self.v
         return (
-            self.added is None
+            self.attn_mask is None
             and q.dtype in (torch.bfloat16, torch.float16)
             and q.size(1) == k.size(1) == v.size(1)
-            and q.size(3) <= CUDNN_WIDEST
-            and min(q.size(2), k.size(2)) >= CUDNN_FEWEST
+            and q.size(3) <= CUDNN_MAX_WIDTH
+            and min(q.size(2), k.size(2)) >= CUDNN_MIN_LENGTH
             and _has_cudnn(q.device.index)
         )
 
     def differentiable(self, lse: Tensor) -> Tensor:
         """The operators' log-sum-exp (B, H, T) has no gradient of its own."""
         if torch.is_grad_enabled() and (self.q.requires_grad or self.k.requires_grad):
-            return _LogSumExp.apply(lse, self.q, self.k, self.added, self.causal, self.scale)
+            return _LogSumExp.apply(lse, self.q, self.k, self.attn_mask, self.causal, self.scale)
         return lse
 
 
 class _LogSumExp(torch.autograd.Function):
-    """A log-sum-exp that is known already, and its gradient, computed if ever asked for."""
+    """A log-sum-exp that is known already, and its gradient, computed only when needed."""
 
     @staticmethod
     def forward(
-        ctx: Any, lse: Tensor, q: Tensor, k: Tensor, added: Tensor | None, causal: bool, scale: float
+        ctx: Any, lse: Tensor, q: Tensor, k: Tensor, attn_mask: Tensor | None, causal: bool, scale: float
     ) -> Tensor:
-        ctx.save_for_backward(q, k, added)
+        ctx.save_for_backward(q, k, attn_mask)
         ctx.causal, ctx.scale = causal, scale
         return lse.clone()
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, Tensor, None, None, None]:
-        q, k, added = ctx.saved_tensors
-        for_q, for_k = _slopes(grad, q, k, added, ctx.causal, ctx.scale)
-        return None, for_q, for_k, None, None, None
+        q, k, attn_mask = ctx.saved_tensors
+        grad_q, grad_k = _lse_gradients(grad, q, k, attn_mask, ctx.causal, ctx.scale)
+        return None, grad_q, grad_k, None, None, None
 
 
-@torch.library.custom_op("regard::lse_slopes", mutates_args=())  # one operator, so that compilers need not look inside
-def _slopes(
-    grad: Tensor, q: Tensor, k: Tensor, added: Tensor | None, causal: bool, scale: float
+@torch.library.custom_op("regard::lse_gradients", mutates_args=())  # one operator, opaque to compilers
+def _lse_gradients(
+    grad: Tensor, q: Tensor, k: Tensor, attn_mask: Tensor | None, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """What moves sum(grad * lse) when q (B, H, T, D) or k (B, few, S, D) move: weights, some rows of them at a time."""
-    precise = working(q.dtype)
+    """The gradients of sum(grad * lse) by q (B, H, T, D) and k (B, key heads, S, D), some rows at a time."""
+    precise = compute_dtype(q.dtype)
     group = q.size(1) // k.size(1)
     keys = k.to(precise).repeat_interleave(group, 1)
-    for_q, for_k = torch.empty_like(q), torch.zeros_like(keys)
+    grad_q, grad_k = torch.empty_like(q), torch.zeros_like(keys)
     cols = torch.arange(k.size(2), device=q.device)
-    for rows in torch.arange(q.size(2), device=q.device).split(max(1, COMFORT // (prod(q.shape[:2]) * k.size(2)))):
-        asking = q[:, :, rows].to(precise) * scale
-        scores = asking @ keys.mT
-        if added is not None:
-            scores = scores + (added if added.size(2) == 1 else added[:, :, rows])
+    for rows in torch.arange(q.size(2), device=q.device).split(
+        max(1, BLOCK_NUMBERS // (prod(q.shape[:2]) * k.size(2)))
+    ):
+        queries = q[:, :, rows].to(precise) * scale
+        scores = queries @ keys.mT
+        if attn_mask is not None:
+            scores = scores + (attn_mask if attn_mask.size(2) == 1 else attn_mask[:, :, rows])
         if causal:
             scores = scores.masked_fill(cols > rows.unsqueeze(-1), -torch.inf)
         weights = scores.softmax(-1).masked_fill((scores == -torch.inf).all(-1, keepdim=True), 0.0)
         weights = weights * grad[:, :, rows].unsqueeze(-1).to(precise)
-        for_q[:, :, rows] = (weights @ keys * scale).to(q.dtype)
-        for_k += weights.mT @ asking
-    return for_q, for_k.unflatten(1, (k.size(1), group)).sum(2).to(k.dtype)
+        grad_q[:, :, rows] = (weights @ keys * scale).to(q.dtype)
+        grad_k += weights.mT @ queries
+    return grad_q, grad_k.unflatten(1, (k.size(1), group)).sum(2).to(k.dtype)
 
 
-@_slopes.register_fake
-def _(grad: Tensor, q: Tensor, k: Tensor, added: Tensor | None, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+@_lse_gradients.register_fake
+def _(
+    grad: Tensor, q: Tensor, k: Tensor, attn_mask: Tensor | None, causal: bool, scale: float
+) -> tuple[Tensor, Tensor]:
     return torch.empty_like(q), k.new_empty(k.shape)
 
 
@@ -213,11 +217,11 @@ def _has_cudnn(device: int) -> bool:
     return torch.backends.cudnn.is_available() and torch.cuda.get_device_capability(device) in ((9, 0), (10, 0))
 
 
-# what torch.compiler.assume_constant_result does, which would import the whole compiler
+# as torch.compiler.assume_constant_result does, which would import the whole compiler
 _has_cudnn._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
-def _is_causal(prepared: Prepared) -> bool:
+def _is_causal(prepared: AttentionInputs) -> bool:
     mask, grid = prepared.mask, prepared.grid
     return (
         isinstance(mask, Window)
@@ -227,13 +231,13 @@ def _is_causal(prepared: Prepared) -> bool:
     )
 
 
-def _added(prepared: Prepared) -> Tensor:
-    """Mask and bias as one tensor of numbers to add, no larger than it has to be."""
+def _additive_mask(prepared: AttentionInputs) -> Tensor:
+    """Mask and bias as one additive tensor, no larger than necessary."""
     grid = prepared.grid
     i, j = prepared.index(slice(None), grid.T), prepared.index(slice(None), grid.S)
     allowed = prepared.mask.allowed(i, j, grid)
     dtype = (
-        working(prepared.q.dtype)
+        compute_dtype(prepared.q.dtype)
         if grid.device.type == "cpu"
         else torch.promote_types(prepared.q.dtype, prepared.k.dtype)
     )
@@ -243,7 +247,7 @@ def _added(prepared: Prepared) -> Tensor:
 
 
 def _four_mask(x: Tensor, lead: tuple[int, ...]) -> Tensor:
-    """A mask (..., t, s) with dimensions of size 1 kept where the operator spreads them out itself."""
+    """A mask (..., t, s) with dimensions of size 1 kept where the operator broadcasts them itself."""
     if len(lead) < 2:
         x = x.unsqueeze(-3)
     if len(lead) <= 2:

@@ -1,4 +1,4 @@
-"""Who may look where, as GPU kernels read it: each query sees a run of keys, narrowed by documents if there are any."""
+"""Masks as the GPU kernels read them: a run of keys for each query, narrowed to its document if there are any."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ FAR = 2**30  # further than any key
 
 @dataclass(frozen=True, eq=False)
 class Spans:
-    """Query i sees the keys from max(i + shift_lo, lo[i], 0) up to, and without, min(i + shift_hi, hi[i], S), if
-    asking[i] == asked[j]; what is None narrows nothing."""
+    """Query i sees key j if max(i + shift_lo, lo[i], 0) <= j < min(i + shift_hi, hi[i], S) and
+    query_docs[i] == key_docs[j]; a tensor that is None narrows nothing."""
 
     shift_lo: int = -FAR
     shift_hi: int = FAR
     lo: Tensor | None = None  # int32 (B or 1, H or 1, T)
     hi: Tensor | None = None
-    asking: Tensor | None = None  # whole numbers (B or 1, T)
-    asked: Tensor | None = None  # (B or 1, S)
+    query_docs: Tensor | None = None  # whole numbers (B or 1, T)
+    key_docs: Tensor | None = None  # (B or 1, S)
 
     @classmethod
     def of(cls, mask: Mask, grid: Grid) -> Spans:
-        """The mask in this form, if `refuses` has nothing against it."""
-        found = cls()
-        for part in _parts(mask):
+        """The mask in this form; `unsupported_reason` says whether it has one."""
+        spans = cls()
+        for part in _conjuncts(mask):
             if isinstance(part, Window) and not isinstance(part.offset, Tensor):
-                found = found._shifted(part, grid)
+                spans = spans._shifted(part, grid)
             elif isinstance(part, Documents):
-                asking, asked = (_flat(ids, grid, heads=False).contiguous() for ids in part.both(grid))
-                found = replace(found, asking=asking, asked=asked)
+                query_docs, key_docs = (_as_bht(ids, grid, heads=False).contiguous() for ids in part.document_ids(grid))
+                spans = replace(spans, query_docs=query_docs, key_docs=key_docs)
             elif not isinstance(part, Everything):
-                found = found._told(part, grid)
-        return found
+                spans = spans._narrowed(part, grid)
+        return spans
 
     def _shifted(self, window: Window, grid: Grid) -> Spans:
         offset = grid.S - grid.T if window.offset is None else int(window.offset)
@@ -47,28 +47,28 @@ class Spans:
         hi = FAR if window.right is None else offset + window.right + 1
         return replace(self, shift_lo=max(self.shift_lo, lo), shift_hi=min(self.shift_hi, hi))
 
-    def _told(self, mask: Mask, grid: Grid) -> Spans:
-        lo, hi = (_flat(end.int(), grid, heads=True) for end in torch.broadcast_tensors(*mask.span(grid)))
+    def _narrowed(self, mask: Mask, grid: Grid) -> Spans:
+        lo, hi = (_as_bht(end.int(), grid, heads=True) for end in torch.broadcast_tensors(*mask.span(grid)))
         if self.lo is not None and self.hi is not None:
             lo, hi = torch.maximum(lo, self.lo), torch.minimum(hi, self.hi)
         return replace(self, lo=lo.contiguous(), hi=hi.contiguous())
 
     def dense(self, T: int, S: int, device: torch.device | str = "cpu") -> Tensor:
-        """The same as booleans that broadcast to (B, H, T, S), where the spans lie."""
+        """The mask as booleans that broadcast to (B, H, T, S), on the device of the spans."""
         i, j = torch.arange(T, device=device)[:, None], torch.arange(S, device=device)
         seen = ((j >= i + self.shift_lo) & (j < i + self.shift_hi))[None, None]
         if self.lo is not None and self.hi is not None:
             seen = seen & (j >= self.lo[..., None]) & (j < self.hi[..., None])
-        if self.asking is not None and self.asked is not None:
-            seen = seen & (self.asking[:, None, :, None] == self.asked[:, None, None, :])
+        if self.query_docs is not None and self.key_docs is not None:
+            seen = seen & (self.query_docs[:, None, :, None] == self.key_docs[:, None, None, :])
         return seen
 
     @property
-    def told(self) -> bool:
+    def has_ends(self) -> bool:
         return self.lo is not None
 
-    def ends(self) -> dict[str, Any]:
-        """Where what queries see begins and ends, by the names that kernels have for it."""
+    def end_args(self) -> dict[str, Any]:
+        """The kernel arguments of where the run of each query begins and ends."""
         limits: dict[str, Any] = {"LO": None, "HI": None, "stride_eb": 0, "stride_eh": 0}
         if self.lo is not None and self.hi is not None:
             lo, hi = (end.contiguous() for end in torch.broadcast_tensors(self.lo, self.hi))
@@ -76,45 +76,43 @@ class Spans:
             limits = {"LO": lo, "HI": hi, "stride_eb": stride_eb, "stride_eh": stride_eh}
         return limits | {"shift_lo": self.shift_lo, "shift_hi": self.shift_hi}
 
-    def documents(self) -> dict[str, Any]:
-        """The documents of queries and keys, by the names that kernels have for them."""
-        if self.asking is None or self.asked is None:
-            return {"ASKING": None, "ASKED": None, "stride_ab": 0, "stride_sb": 0}
-        asking, asked = self.asking.contiguous(), self.asked.contiguous()
-        strides = (x.size(1) if x.size(0) > 1 else 0 for x in (asking, asked))
-        return {"ASKING": asking, "ASKED": asked} | dict(zip(("stride_ab", "stride_sb"), strides, strict=True))
+    def document_args(self) -> dict[str, Any]:
+        """The kernel arguments of the documents of queries and keys."""
+        if self.query_docs is None or self.key_docs is None:
+            return {"QDOC": None, "KDOC": None, "stride_ab": 0, "stride_sb": 0}
+        query_docs, key_docs = self.query_docs.contiguous(), self.key_docs.contiguous()
+        strides = (x.size(1) if x.size(0) > 1 else 0 for x in (query_docs, key_docs))
+        return {"QDOC": query_docs, "KDOC": key_docs} | dict(zip(("stride_ab", "stride_sb"), strides, strict=True))
 
-    def kinds(self) -> dict[str, bool]:
-        """Which masks a kernel is compiled with."""
-        return {"TOLD": self.told, "DOCUMENTS": self.asking is not None}
+    def flags(self) -> dict[str, bool]:
+        """The constants that a kernel is compiled with: whether there are explicit ends, and documents."""
+        return {"ENDS": self.has_ends, "DOCUMENTS": self.query_docs is not None}
 
     def strides(self) -> tuple[int, int]:
-        """How far apart the ends of two batch rows and of two heads lie; 0 where all share them."""
+        """The batch and head strides of the ends; 0 where all share them."""
         if self.lo is None:
             return 0, 0
         B, H, T = self.lo.shape
         return (H * T if B > 1 else 0), (T if H > 1 else 0)
 
-    def blocks(self, S: int, rows: int, B: int, H: int) -> Tensor | None:
-        """Of each block of so many queries: first key that any sees, one past the last; the same of what all see.
-
-        int32 (B * H, blocks, 4), from the told ends alone.
-        """
+    def query_block_bounds(self, S: int, rows: int, B: int, H: int) -> Tensor | None:
+        """For each block of `rows` queries: the first key that any of them sees, one past the last; the same of the
+        keys that all of them see. int32 (B * H, blocks, 4), from the explicit ends alone."""
         if self.lo is None or self.hi is None:
             return None
-        lo, hi = _padded(self.lo, rows), _padded(self.hi, rows)
+        lo, hi = _in_blocks(self.lo, rows), _in_blocks(self.hi, rows)
         sees = hi > lo
         first = torch.where(sees, lo, S).amin(-1)
         last = torch.where(sees, hi, 0).amax(-1)
         bounds = torch.stack((first, last, lo.amax(-1), hi.amin(-1)), -1)
         return bounds.expand(B, H, -1, 4).reshape(B * H, -1, 4).contiguous()
 
-    def askers(self, S: int, keys: int, B: int, H: int) -> Tensor | None:
-        """Of each block of so many keys: the first tile of 64 queries that sees any of it, one past the last; the same
-        of a run of tiles that see all of it. int32 (B * H, blocks, 4), from the told ends alone."""
+    def key_block_bounds(self, S: int, keys: int, B: int, H: int) -> Tensor | None:
+        """For each block of `keys` keys: the first tile of 64 queries that sees any of them, one past the last; the
+        same of a run of tiles that see all of them. int32 (B * H, blocks, 4), from the explicit ends alone."""
         if self.lo is None or self.hi is None:
             return None
-        lo, hi = _padded(self.lo, 64), _padded(self.hi, 64)  # (b, h, tiles, 64)
+        lo, hi = _in_blocks(self.lo, 64), _in_blocks(self.hi, 64)  # (b, h, tiles, 64)
         sees = hi > lo
         low, high = torch.where(sees, lo, S).amin(-1)[..., None], torch.where(sees, hi, 0).amax(-1)[..., None]
         start = torch.arange(0, S, keys, device=lo.device)
@@ -131,28 +129,28 @@ class Spans:
         return bounds.expand(B, H, -1, 4).reshape(B * H, -1, 4).contiguous()
 
 
-def refuses(mask: Mask) -> str | None:
-    """Why a mask has no such form, in words; None: it has."""
-    for part in _parts(mask):
-        if not part.solid and not isinstance(part, Documents):
-            return f"it knows causal, window, padding and document masks, and {type(part).__name__} is none of them"
-    if sum(isinstance(part, Documents) for part in _parts(mask)) > 1:
-        return "it reads the documents of one mask, and got those of several"
+def unsupported_reason(mask: Mask) -> str | None:
+    """Why a mask has no such form; None: it has."""
+    for part in _conjuncts(mask):
+        if not part.contiguous and not isinstance(part, Documents):
+            return f"it takes causal, window, padding and document masks; {type(part).__name__} is none of them"
+    if sum(isinstance(part, Documents) for part in _conjuncts(mask)) > 1:
+        return "it takes one document mask, not several"
     return None
 
 
-def _parts(mask: Mask) -> tuple[Mask, ...]:
+def _conjuncts(mask: Mask) -> tuple[Mask, ...]:
     return mask.masks if isinstance(mask, All) else (mask,)
 
 
-def _padded(ends: Tensor, rows: int) -> Tensor:
-    """(b, h, T) in blocks of `rows`, (b, h, blocks, rows); the last end stands for what is past the last query."""
+def _in_blocks(ends: Tensor, rows: int) -> Tensor:
+    """(b, h, T) in blocks of `rows`, (b, h, blocks, rows), padded with the last end."""
     missing = -ends.size(-1) % rows
     ends = torch.cat((ends, ends[..., -1:].expand(*ends.shape[:-1], missing)), -1) if missing else ends
     return ends.unflatten(-1, (-1, rows))
 
 
-def _flat(x: Tensor, grid: Grid, *, heads: bool) -> Tensor:
+def _as_bht(x: Tensor, grid: Grid, *, heads: bool) -> Tensor:
     """x that broadcasts to (*lead, n) as (B or 1, H or 1, n), or without the heads as (B or 1, n)."""
     size = x.size(-1) if x.size(-1) > 1 or not heads else grid.T
     x = x.expand(*x.shape[:-1], size)

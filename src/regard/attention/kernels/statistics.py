@@ -1,4 +1,4 @@
-"""Statistics of the map, gathered block by block as the weights pass by, so that nobody ever holds the map."""
+"""Attention statistics (top-k, entropy, received, thumbnail), accumulated over blocks, so that no map is ever held."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor
 
 from regard.attention.grid import Grid, cut
 from regard.attention.kernels.row_blocks import Block
-from regard.attention.observe import Observe, Top, whole_top
+from regard.attention.observe import Observe, Top, pad_top
 
-NEVER = -1e4
+LOG_ZERO = -1e4
 """Stands for a log-weight of -inf in sums of w ln w: exp(-1e4) is 0 in every precision, and 0 * -1e4 is not NaN."""
 
 
-class Statistics:
-    """What Observe asks for of a map (*lead, T, S), filled in as blocks of whole rows arrive."""
+class StreamingStatistics:
+    """The statistics that Observe requests of a map (*lead, T, S), accumulated over blocks of full rows."""
 
     def __init__(self, observe: Observe, grid: Grid, dtype: torch.dtype) -> None:
         lead, T, S = grid.lead, grid.T, grid.S
@@ -27,7 +27,7 @@ class Statistics:
             return torch.zeros(*lead, *sizes, dtype=dtype, device=grid.device)
 
         self.observe, self.grid = observe, grid
-        self.sealed = False  # True: the pass is over; blocks computed again for gradients are not counted twice
+        self.closed = False  # True: the pass is over; blocks recomputed for gradients do not count twice
         self.top: Top | None = None
         if observe.top:
             indices = torch.full((*lead, T, observe.top), -1, dtype=torch.long, device=grid.device)
@@ -39,14 +39,14 @@ class Statistics:
             R, C = min(observe.thumbnail[0], T), min(observe.thumbnail[1], S)
             self.thumbnail = zeros(R, C)
             self.row_cell = torch.arange(T, device=grid.device) * R // max(T, 1)
-            self.columns = Columns(S, C, grid.device)
+            self.columns = ThumbnailColumns(S, C, grid.device)
 
     @torch.no_grad()
     def add(self, block: Block, weights: Tensor, logs: Tensor, total: Tensor | None) -> None:
-        """Take in the weights (..., t, s) of a block: exp(`logs`), still to be divided by `total` (..., t, 1).
+        """Add the weights (..., t, s) of a block: exp(`logs`), still to be divided by `total` (..., t, 1).
 
-        Without `total` they are final, and `logs` only tells which keys are hidden (-inf): a window's Gaussian came in
-        between. Both tensors are used up.
+        Without `total` they are final (a window's Gaussian was applied), and `logs` only says which keys are hidden,
+        by -inf. Both tensors are overwritten.
         """
         weights, logs = weights.detach(), logs.detach()
         if self.received is not None or self.thumbnail is not None:
@@ -58,7 +58,7 @@ class Statistics:
         if self.top is not None:
             for edge, where in hidden:
                 weights[..., edge].masked_fill_(where, -1.0)
-            found = _largest(weights, total, self.observe.top)
+            found = _top_k(weights, total, self.observe.top)
             cut(self.top.values, block.lead)[..., block.rows, :] = found.values
             indices = torch.where(found.indices < 0, -1, found.indices + block.cols.start)
             cut(self.top.indices, block.lead)[..., block.rows, :] = indices
@@ -91,8 +91,8 @@ class Statistics:
             here[..., first : first + sums.size(-2), :] += self.columns.sum(sums, block.cols)
 
 
-class Columns:
-    """Which keys fall into which column of a thumbnail: cell c holds a run of floor(S / C) or one more."""
+class ThumbnailColumns:
+    """The keys of each column of a thumbnail: cell c holds a run of floor(S / C) or one more."""
 
     def __init__(self, S: int, C: int, device: torch.device) -> None:
         edges = -(-torch.arange(C + 1, device=device) * S // max(C, 1))  # ceil: the first key of every cell
@@ -113,27 +113,27 @@ class Columns:
 def _entropy(weights: Tensor, logs: Tensor, total: Tensor) -> Tensor:
     """- sum p ln p with p = w / total and ln p = ln w - ln total."""
     total = total.squeeze(-1)
-    return total.log() - logs.clamp_(min=NEVER).mul_(weights).sum(-1) / total
+    return total.log() - logs.clamp_(min=LOG_ZERO).mul_(weights).sum(-1) / total
 
 
-def _largest(ranked: Tensor, total: Tensor | None, k: int) -> Top:
-    """The k largest of each row, ties lowest index first. A search breaks ties as it likes, so it finds one more than
-    is asked for, and rows in which two of those are equal are gone through again, ordered by value and place."""
+def _top_k(ranked: Tensor, total: Tensor | None, k: int) -> Top:
+    """The top k of each row, ties lowest index first. torch.topk breaks ties in any order, so one more is searched, and
+    rows in which two of those are equal are sorted again by value and index."""
     values, indices = _search(ranked, min(k + 1, ranked.size(-1)))
     values = values if total is None else values / total
     tied = ((values[..., 1:] == values[..., :-1]) & (values[..., 1:] >= 0)).any(-1)
     if tied.any():
         rows = ranked[tied] if total is None else ranked[tied] / total.squeeze(-1)[tied].unsqueeze(-1)
         values[tied], indices[tied] = _in_order(rows, values.size(-1))
-    return whole_top(values[..., :k], indices[..., :k], k)
+    return pad_top(values[..., :k], indices[..., :k], k)
 
 
 def _in_order(rows: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """n largest of each row (r, s), largest first, equal ones by place."""
+    """The n largest of each row (r, s), largest first, ties by index."""
     if rows.dtype != torch.float32:
         found = rows.sort(dim=-1, descending=True, stable=True)
         return found.values[..., :n], found.indices[..., :n]
-    # the bits of a float >= 0 are ordered as it is, and those of -1 are below: value and place fit one whole number
+    # the bits of floats >= 0 are in their order, and those of -1 are below: value and index fit one integer
     last = rows.size(-1) - 1
     place = torch.arange(last, -1, -1, device=rows.device)
     keys = (rows.contiguous().view(torch.int32).long() << 32 | place).topk(n).values
@@ -141,8 +141,8 @@ def _in_order(rows: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 
 def _search(ranked: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """n largest of each row (..., s), largest first. The n largest lie in the n groups with the largest maxima, and
-    maxima of groups {j, j + g, j + 2g, ...} are one quick pass, so only n groups are searched through."""
+    """The n largest of each row (..., s), largest first. The n largest lie in the n groups with the largest maxima, and
+    maxima of groups {j, j + g, j + 2g, ...} take one fast pass, so only n groups are searched."""
     # keys in a group: a power of two (for the speed of amax) at which there are as many groups as keys in n of them
     fold = 2 ** (isqrt(ranked.size(-1) // n).bit_length() - 1)
     if fold < 8:

@@ -1,8 +1,8 @@
-"""Runs for CTranslate2, which translates and generates quickly on a CPU: `export`.
+"""Export of runs to CTranslate2, a fast inference engine for CPUs: `export`.
 
-export(Path("runs/transformer"), Path("theirs"), "int8")     # then: ctranslate2.Translator("theirs")
+export(Path("runs/transformer"), Path("ct2"), "int8")        # then: ctranslate2.Translator("ct2")
 
-What was written is tried before anyone gets it: both programs go on with the same texts.
+The export is verified before it is placed: both programs continue the same texts.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import torch
 
 from regard.adapters import adapter
 from regard.errors import RunError, SettingError, unknown
-from regard.exports.atomic_export import Checked, giving
+from regard.exports.atomic_export import ExportCheck, atomic_folder
 from regard.models import GPT, Transformer
 from regard.runs import TARGET_TOKENIZER, TOKENIZER, Run
-from regard.training import recorded
-from regard.training.tasks import Language, Translation
+from regard.training import load_recipe
+from regard.training.tasks import LanguageRecipe, TranslationRecipe
 
 if TYPE_CHECKING:
     from regard.exports.ctranslate2.ctranslate2_verify import Verification
@@ -32,46 +32,46 @@ WHERE = "regard export --to ctranslate2"
 
 
 @torch.no_grad()
-def export(run: Path, folder: Path, quantization: str | None = None) -> Checked:
-    """Write a run as CTranslate2 loads it, with its tokenizers, and say on how many texts the two agree.
+def export(run: Path, folder: Path, quantization: str | None = None) -> ExportCheck:
+    """Write a run for CTranslate2, with its tokenizers, and return on how many texts the two agree.
 
-    In float32, the default, they must agree on all of them, and in the probability of every token.
+    In float32, the default, they must agree on all texts, and in the probability of every token.
     """
     quantization = quantization or "float32"
     if quantization not in QUANTIZATIONS:
         raise unknown(quantization, QUANTIZATIONS, kind="quantization", where=WHERE)
     if find_spec("ctranslate2") is None:
         raise SettingError(
-            "no ctranslate2", "the package ctranslate2", where=WHERE, advice="pip install 'regard[ctranslate2]'"
+            "The package ctranslate2 is not installed", where=WHERE, advice="Run pip install 'regard[ctranslate2]'."
         )
-    with giving(folder, WHERE) as rough:
-        return _written(run, rough, _verification(Run.open(run)), quantization)
+    with atomic_folder(folder, WHERE) as draft:
+        return _write(run, draft, _build_verification(Run.open(run)), quantization)
 
 
-def _verification(run: Run) -> Verification:
+def _build_verification(run: Run) -> Verification:
     from regard.exports.ctranslate2 import ctranslate2_verify as verify, vocabulary
 
-    recipe = recorded(run)
-    run.expect_whole(WHERE)
-    found = adapter(run, attends=False)
+    recipe = load_recipe(run)
+    run.expect_unpruned(WHERE)
+    found = adapter(run, require_attention=False)
     model, source, target = found.model, found.tokenizers[0], found.tokenizers[-1]
-    if isinstance(recipe, Language) and isinstance(model, GPT):
-        prompts = verify.stretches(recipe, model, source, run.path)
-        return verify.VerifyLanguageModel(model, vocabulary.of_one(source), prompts)
-    if isinstance(recipe, Translation) and isinstance(model, Transformer):
-        prompts = verify.pairs(recipe, source, target)
-        return verify.VerifyTranslator(model, vocabulary.of_two(source, target), prompts)
+    if isinstance(recipe, LanguageRecipe) and isinstance(model, GPT):
+        prompts = verify.language_model_prompts(recipe, model, source, run.path)
+        return verify.VerifyLanguageModel(model, vocabulary.language_model_vocabularies(source), prompts)
+    if isinstance(recipe, TranslationRecipe) and isinstance(model, Transformer):
+        prompts = verify.translation_prompts(recipe, source, target)
+        return verify.VerifyTranslator(model, vocabulary.translator_vocabularies(source, target), prompts)
     raise RunError(
-        f"{run.path}, whose model is a {type(model).__name__}",
+        f"{run.path}, whose model is of type {type(model).__name__}",
         "a run of a GPT (task 'language') or of a Transformer (task 'translation')",
         where=WHERE,
     )
 
 
-def _written(run: Path, folder: Path, verification: Verification, quantization: str) -> Checked:
-    from regard.exports.ctranslate2.models import specification
+def _write(run: Path, folder: Path, verification: Verification, quantization: str) -> ExportCheck:
+    from regard.exports.ctranslate2.models import model_spec
 
-    spec = specification(verification.model, verification.words)
+    spec = model_spec(verification.model, verification.vocabularies)
     spec.validate()
     spec.optimize(quantization)
     spec.save(str(folder))

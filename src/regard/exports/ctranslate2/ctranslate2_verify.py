@@ -1,4 +1,4 @@
-"""The same texts through both programs: what comes next, token by token, and how likely each token is."""
+"""Verification of a CTranslate2 export: both programs generate and score the same texts."""
 
 from __future__ import annotations
 
@@ -13,142 +13,144 @@ import ctranslate2  # type: ignore[import-untyped]
 import numpy as np
 import torch
 
-from regard.adapters import padded
-from regard.decoding import Greedy, Rules, forced
+from regard.adapters import pad_ids
+from regard.decoding import Greedy, Rules, teacher_force
 from regard.errors import CheckpointError
-from regard.exports.atomic_export import Checked
-from regard.exports.ctranslate2.vocabulary import Vocabularies
+from regard.exports.atomic_export import ExportCheck
+from regard.exports.ctranslate2.vocabulary import ExportVocabularies
 from regard.models import GPT
 from regard.text import DocumentFields, Tokenizer
-from regard.training.tasks import BuiltInPairs, BuiltInText, Language, Translation
+from regard.training.tasks import BuiltInPairs, BuiltInText, LanguageRecipe, TranslationRecipe
 
-TEXTS, LONGEST = 8, 32
-FAR, TINY = 1e-4, 1e-3  # how much ln p may differ in float32, of its size and at all
+TEXTS, MAX_LENGTH = 8, 32
+REL_TOL, ABS_TOL = 1e-4, 1e-3  # of ln p in float32
 
 
 class Prompt(NamedTuple):
-    """A text to go on with: what a Stepper starts from, the token to step with first, and how the text goes on."""
+    """A text to continue: the inputs of a Stepper, the first token to step with, and the reference continuation."""
 
-    read: list[int]
+    inputs: list[int]
     first: int
-    after: list[int]
+    reference: list[int]
 
 
 @dataclass(frozen=True, eq=False)
 class Verification(ABC):
-    """A model of ours with its words and texts; the two kinds below know how CTranslate2 goes on with those."""
+    """A model with its vocabularies and prompts; the subclasses run them in CTranslate2."""
 
     model: Any  # a Stepper
-    words: Vocabularies
-    rows: Sequence[Prompt]
+    vocabularies: ExportVocabularies
+    prompts: Sequence[Prompt]
 
     @property
-    def longest(self) -> int:
-        return LONGEST
+    def max_length(self) -> int:
+        return MAX_LENGTH
 
     @abstractmethod
-    def theirs(self, folder: Path, compute: str) -> tuple[list[list[str]], list[list[float]]]:
-        """What CTranslate2 writes after each row, at most `longest` tokens, and ln p of what comes there in truth."""
+    def run_ctranslate2(self, folder: Path, compute: str) -> tuple[list[list[str]], list[list[float]]]:
+        """What CTranslate2 generates for each prompt, at most `max_length` tokens, and ln p of its reference."""
 
-    def run(self, folder: Path, quantization: str) -> Checked:
-        """Go on with all rows; in float32 the first difference that is no rounding is an error."""
+    def run(self, folder: Path, quantization: str) -> ExportCheck:
+        """Compare all prompts; in float32 the first difference beyond rounding is an error."""
         exact = quantization == "float32"
-        texts, chances = self.theirs(folder, quantization if quantization.startswith("int8") else "float32")
+        texts, log_probs = self.run_ctranslate2(folder, quantization if quantization.startswith("int8") else "float32")
         if exact:
-            for row, wanted, came in zip(self.rows, self._likely(self.rows), chances, strict=True):
-                self._expect_likely(row, wanted, came)
+            for prompt, ours, theirs in zip(self.prompts, self._score(self.prompts), log_probs, strict=True):
+                self._expect_same_log_probs(prompt, ours, theirs)
         equal, same, count = 0, 0, 0
-        for row, ours, theirs in zip(self.rows, self._written(), texts, strict=True):
+        for prompt, our_text, their_text in zip(self.prompts, self._generate(), texts, strict=True):
             if exact:
-                self._expect_written(row, ours, theirs)
-            longer = max(len(ours), len(theirs))
-            alike = sum(a == b for a, b in zip(ours, theirs, strict=False))
-            equal, same, count = equal + (alike == longer), same + alike, count + longer
-        return Checked(len(self.rows), equal, same / count if count else 1.0)
+                self._expect_same_text(prompt, our_text, their_text)
+            longer = max(len(our_text), len(their_text))
+            matches = sum(a == b for a, b in zip(our_text, their_text, strict=False))
+            equal, same, count = equal + (matches == longer), same + matches, count + longer
+        return ExportCheck(len(self.prompts), equal, same / count if count else 1.0)
 
-    def _written(self) -> list[list[str]]:
-        """What our model writes after each row, its end too where it comes to it."""
-        texts = Greedy()(self.model, *self._begun(self.rows), Rules(self.words.end_id(), self.longest))
-        ends = [[self.words.end] if text.finished else [] for [text] in texts]
-        return [[*self._spelled(text.tokens), *end] for [text], end in zip(texts, ends, strict=True)]
+    def _generate(self) -> list[list[str]]:
+        """What our model generates for each prompt, with the end token where it is finished."""
+        texts = Greedy()(self.model, *self._start(self.prompts), Rules(self.vocabularies.end_id(), self.max_length))
+        ends = [[self.vocabularies.end] if text.finished else [] for [text] in texts]
+        return [[*self._tokens(text.tokens), *end] for [text], end in zip(texts, ends, strict=True)]
 
-    def _likely(self, rows: Sequence[Prompt]) -> list[list[float]]:
-        """ln p of what comes after each row."""
-        after, lengths = padded([row.after for row in rows], 0)
-        said, _ = forced(self.model, *self._begun(rows), after, lengths)
-        return [one[: len(row.after)].tolist() for one, row in zip(said, rows, strict=True)]
+    def _score(self, prompts: Sequence[Prompt]) -> list[list[float]]:
+        """ln p of the reference of each prompt."""
+        references, lengths = pad_ids([one.reference for one in prompts], 0)
+        log_probs, _ = teacher_force(self.model, *self._start(prompts), references, lengths)
+        return [row[: len(one.reference)].tolist() for row, one in zip(log_probs, prompts, strict=True)]
 
-    def _begun(self, rows: Sequence[Prompt]) -> tuple[Any, torch.Tensor]:
-        read, lengths = padded([row.read for row in rows], 0)
-        return self.model.start(read, lengths), torch.tensor([row.first for row in rows])
+    def _start(self, prompts: Sequence[Prompt]) -> tuple[Any, torch.Tensor]:
+        inputs, lengths = pad_ids([one.inputs for one in prompts], 0)
+        return self.model.start(inputs, lengths), torch.tensor([one.first for one in prompts])
 
-    def _expect_likely(self, row: Prompt, ours: Sequence[float], theirs: Sequence[float]) -> None:
-        for at, (wanted, came) in enumerate(zip(ours, theirs, strict=True)):
-            if not _close(wanted, came):
-                token, before = self.words.target[row.after[at]], self._told(row, row.after[:at])
+    def _expect_same_log_probs(self, prompt: Prompt, ours: Sequence[float], theirs: Sequence[float]) -> None:
+        for at, (expected, got) in enumerate(zip(ours, theirs, strict=True)):
+            if not _is_close(expected, got):
+                reference = prompt.reference
+                token, context = self.vocabularies.target[reference[at]], self._context(prompt, reference[:at])
                 raise CheckpointError(
-                    f"ln p = {came:.4f} of {token!r} after {before}",
-                    f"{wanted:.4f}, as in the run",
+                    f"ln p = {got:.4f} of {token!r} after {context}",
+                    f"{expected:.4f}, as in the run",
                     where="CTranslate2",
                 )
 
-    def _expect_written(self, row: Prompt, ours: Sequence[str], theirs: Sequence[str]) -> None:
+    def _expect_same_text(self, prompt: Prompt, ours: Sequence[str], theirs: Sequence[str]) -> None:
         length = min(len(ours), len(theirs))
         at = next((at for at in range(length) if ours[at] != theirs[at]), length)
         if at == len(ours) == len(theirs):
             return
-        before = [self.words.target.index(token) for token in ours[:at]]
+        target = self.vocabularies.target
+        before = [target.index(token) for token in ours[:at]]
         if at < length:
-            ways = [row._replace(after=[*before, self.words.target.index(one[at])]) for one in (ours, theirs)]
-            if _close(*(said[-1] for said in self._likely(ways))):
-                return  # as likely as each other: either may be written
-        came, wanted = (repr(one[at]) if at < len(one) else "nothing" for one in (theirs, ours))
+            both = [prompt._replace(reference=[*before, target.index(one[at])]) for one in (ours, theirs)]
+            if _is_close(*(log_probs[-1] for log_probs in self._score(both))):
+                return  # equally likely: either may be generated
+        got, expected = (repr(one[at]) if at < len(one) else "nothing" for one in (theirs, ours))
         raise CheckpointError(
-            f"{came} after {self._told(row, before)}", f"{wanted}, as from the run", where="CTranslate2"
+            f"{got} after {self._context(prompt, before)}", f"{expected}, as from the run", where="CTranslate2"
         )
 
-    def _told(self, row: Prompt, after: Sequence[int]) -> str:
-        return repr(" ".join(self._spelled([row.first, *after])))
+    def _context(self, prompt: Prompt, after: Sequence[int]) -> str:
+        return repr(" ".join(self._tokens([prompt.first, *after])))
 
-    def _spelled(self, tokens: Sequence[int]) -> list[str]:
-        return [self.words.target[token] for token in tokens]
+    def _tokens(self, ids: Sequence[int]) -> list[str]:
+        return [self.vocabularies.target[one] for one in ids]
 
 
 class VerifyLanguageModel(Verification):
-    """A GPT goes on with a text."""
+    """A GPT continues texts."""
 
     @property
-    def longest(self) -> int:
-        return max((len(row.after) for row in self.rows), default=1)
+    def max_length(self) -> int:
+        return max((len(one.reference) for one in self.prompts), default=1)
 
-    def theirs(self, folder: Path, compute: str) -> tuple[list[list[str]], list[list[float]]]:
+    def run_ctranslate2(self, folder: Path, compute: str) -> tuple[list[list[str]], list[list[float]]]:
         generator = ctranslate2.Generator(str(folder), compute_type=compute)
-        begun = [self._spelled([*row.read, row.first]) for row in self.rows]
+        starts = [self._tokens([*one.inputs, one.first]) for one in self.prompts]
         found = generator.generate_batch(
-            begun, max_length=self.longest, include_prompt_in_result=False, return_end_token=True
+            starts, max_length=self.max_length, include_prompt_in_result=False, return_end_token=True
         )
-        scored = generator.score_batch([self._spelled([*row.read, row.first, *row.after]) for row in self.rows])
-        likely = [one.log_probs[len(row.read) :] for one, row in zip(scored, self.rows, strict=True)]
-        return [one.sequences[0] for one in found], likely
+        scored = generator.score_batch([self._tokens([*one.inputs, one.first, *one.reference]) for one in self.prompts])
+        log_probs = [score.log_probs[len(one.inputs) :] for score, one in zip(scored, self.prompts, strict=True)]
+        return [one.sequences[0] for one in found], log_probs
 
 
 class VerifyTranslator(Verification):
-    """A Transformer translates a sentence."""
+    """A Transformer translates sentences."""
 
-    def theirs(self, folder: Path, compute: str) -> tuple[list[list[str]], list[list[float]]]:
+    def run_ctranslate2(self, folder: Path, compute: str) -> tuple[list[list[str]], list[list[float]]]:
         translator = ctranslate2.Translator(str(folder), compute_type=compute)
-        sources = [[self.words.source[token] for token in row.read[:-1]] for row in self.rows]
-        targets = [self._spelled(row.after[:-1]) for row in self.rows]
+        sources = [[self.vocabularies.source[token] for token in one.inputs[:-1]] for one in self.prompts]
+        targets = [self._tokens(one.reference[:-1]) for one in self.prompts]
         found = translator.translate_batch(
-            sources, beam_size=1, max_decoding_length=self.longest, min_decoding_length=0, return_end_token=True
+            sources, beam_size=1, max_decoding_length=self.max_length, min_decoding_length=0, return_end_token=True
         )
-        likely = [one.log_probs for one in translator.score_batch(sources, targets)]
-        return [one.hypotheses[0] for one in found], likely
+        log_probs = [one.log_probs for one in translator.score_batch(sources, targets)]
+        return [one.hypotheses[0] for one in found], log_probs
 
 
-def stretches(recipe: Language, model: GPT, tokenizer: Tokenizer, run: Path) -> list[Prompt]:
-    """Stretches of validation text, each half to be read; of any tokens where the run's text is not at hand."""
-    size = min(LONGEST, model.longest or LONGEST)
+def language_model_prompts(recipe: LanguageRecipe, model: GPT, tokenizer: Tokenizer, run: Path) -> list[Prompt]:
+    """Passages of validation text, half of each as the prompt; random tokens where the run has text of its own."""
+    size = min(MAX_LENGTH, model.max_positions or MAX_LENGTH)
     if isinstance(recipe.data, BuiltInText):
         few = recipe.data.model_copy(update={"examples": 1, "valid": TEXTS})
         stream = few.read(run, DocumentFields(tokenizer)).valid
@@ -156,37 +158,37 @@ def stretches(recipe: Language, model: GPT, tokenizer: Tokenizer, run: Path) -> 
         starts = np.linspace(0, max(0, len(stream) - size), TEXTS).astype(int)
         found = [stream.read(np.arange(start, min(start + size, len(stream)))[None])[0].tolist() for start in starts]
     else:
-        found = _anything(tokenizer, [size] * TEXTS)
+        found = _random_ids(tokenizer, [size] * TEXTS)
     halves = [max(1, len(ids) // 2 - at % 3) for at, ids in enumerate(found)]  # prompts of several lengths
-    longest = size - size // 2
+    max_reference = size - size // 2
     return [
-        Prompt(ids[: half - 1], ids[half - 1], ids[half : half + longest])
+        Prompt(ids[: half - 1], ids[half - 1], ids[half : half + max_reference])
         for half, ids in zip(halves, found, strict=True)
     ]
 
 
-def pairs(recipe: Translation, source: Tokenizer, target: Tokenizer) -> list[Prompt]:
-    """Validation sentences; any tokens where the run's text is not at hand."""
+def translation_prompts(recipe: TranslationRecipe, source: Tokenizer, target: Tokenizer) -> list[Prompt]:
+    """Validation sentences; random tokens where the run has text of its own."""
     if isinstance(recipe.data, BuiltInPairs):
-        drawn = list(recipe.data.drawn("valid", TEXTS))
-        read = source.ids_batch([pair.source for pair in drawn])
-        written = target.ids_batch([pair.target for pair in drawn])
+        drawn = list(recipe.data.generate("valid", TEXTS))
+        sources = source.ids_batch([pair.source for pair in drawn])
+        targets = target.ids_batch([pair.target for pair in drawn])
     else:
         sizes = range(5, 5 + TEXTS)
-        read, written = _anything(source, sizes), _anything(target, sizes)
+        sources, targets = _random_ids(source, sizes), _random_ids(target, sizes)
     start, end = target.special.need("start"), target.special.need("end")
     return [
         Prompt([*ids, source.special.need("end")], start, [*others, end])
-        for ids, others in zip(read, written, strict=True)
+        for ids, others in zip(sources, targets, strict=True)
     ]
 
 
-def _close(ours: float, theirs: float) -> bool:
-    return isclose(ours, theirs, rel_tol=FAR, abs_tol=TINY)
+def _is_close(ours: float, theirs: float) -> bool:
+    return isclose(ours, theirs, rel_tol=REL_TOL, abs_tol=ABS_TOL)
 
 
-def _anything(tokenizer: Tokenizer, sizes: Sequence[int]) -> list[list[int]]:
-    """Tokens drawn by chance, the same ones every time."""
+def _random_ids(tokenizer: Tokenizer, sizes: Sequence[int]) -> list[list[int]]:
+    """Random tokens, the same ones every time."""
     plain = np.array([number for number in range(len(tokenizer)) if number not in tokenizer.special.all])
-    chance = np.random.default_rng(0)
-    return [chance.choice(plain, size).tolist() for size in sizes]
+    rng = np.random.default_rng(0)
+    return [rng.choice(plain, size).tolist() for size in sizes]

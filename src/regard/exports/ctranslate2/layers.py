@@ -1,4 +1,4 @@
-"""Blocks of ours as layers of CTranslate2's: the same matrices under other names."""
+"""Transformer blocks as CTranslate2 layer specifications: the same matrices under other names."""
 
 from __future__ import annotations
 
@@ -10,111 +10,111 @@ import torch
 from ctranslate2.specs.common_spec import Activation  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
-from regard.attention.layers import DecoderBlock, FeedForward, Fused, MultiHead, Separate
+from regard.attention.layers import DecoderBlock, FeedForward, FusedQKV, MultiHead, SeparateQKV
 from regard.attention.positions import Rotary
-from regard.models import Gated
+from regard.models import SwiGLU
 
 Block = Any  # an EncoderBlock or a DecoderBlock, or a part of one
-Make = Callable[..., Any]  # of CTranslate2's layer specifications
-ACROSS = 16  # how wide the parts of a layer are that does nothing; a multiple of 16 suits every kernel
+SpecClass = Callable[..., Any]  # makes one of CTranslate2's layer specifications
+IDENTITY_WIDTH = 16  # head width of an identity layer; a multiple of 16 suits every kernel
 
 
-def layer(block: Block, make: Make) -> Any:
-    """A block with all its weights."""
+def block_spec(block: Block, make: SpecClass) -> Any:
+    """The specification of a block, with all its weights."""
     project, rotary = block.self.project, block.self.rotary
     spec = make(
-        ffn_glu=isinstance(block.feed, Gated),
+        ffn_glu=isinstance(block.feed, SwiGLU),
         rms_norm=isinstance(block.after_self.norm, nn.RMSNorm),
         num_heads_kv=project.key_heads,
         head_dim=project.width,
-        **({} if rotary is None else turned(rotary)),
+        **({} if rotary is None else rotary_options(rotary)),
     )
-    attention(spec.self_attention, block.self, block.after_self.norm)
+    set_attention(spec.self_attention, block.self, block.after_self.norm)
     if isinstance(block, DecoderBlock):
-        attention(spec.attention, block.cross, block.after_cross.norm)
-    feed(spec.ffn, block.feed, block.after_feed.norm)
+        set_attention(spec.attention, block.cross, block.after_cross.norm)
+    set_feedforward(spec.ffn, block.feed, block.after_feed.norm)
     return spec
 
 
-def turned(rotary: Rotary) -> dict[str, Any]:
+def rotary_options(rotary: Rotary) -> dict[str, Any]:
     return {
         "rotary_dim": rotary.dim,
-        "rotary_interleave": rotary.pairs == "neighbours",
+        "rotary_interleave": rotary.pairs == "interleaved",
         "rotary_base": rotary.base,
     }
 
 
-def attention(spec: Any, heads: MultiHead, before: nn.Module) -> None:
-    """Queries, keys and values are one matrix where heads look at themselves; keys and values are one across."""
+def set_attention(spec: Any, heads: MultiHead, before: nn.Module) -> None:
+    """Self-attention has one matrix for queries, keys and values; cross-attention one for keys and values."""
     project = heads.project
-    if isinstance(project, Fused):
+    if isinstance(project, FusedQKV):
         parts = [[project.joint], [heads.out]]
     else:
-        assert isinstance(project, Separate)
+        assert isinstance(project, SeparateQKV)
         parts = [[project.query], [project.key, project.value], [heads.out]]
-    norm(spec.layer_norm, before)
+    set_norm(spec.layer_norm, before)
     for one, matrices in zip(spec.linear, parts, strict=True):
-        linear(one, *matrices)
+        set_linear(one, *matrices)
 
 
-def feed(spec: Any, work: FeedForward | Gated, before: nn.Module) -> None:
-    norm(spec.layer_norm, before)
-    if isinstance(work, Gated):
-        linear(spec.linear_0, work.gate)
-        linear(spec.linear_0_noact, work.inner)
+def set_feedforward(spec: Any, feedforward: FeedForward | SwiGLU, before: nn.Module) -> None:
+    set_norm(spec.layer_norm, before)
+    if isinstance(feedforward, SwiGLU):
+        set_linear(spec.linear_0, feedforward.gate)
+        set_linear(spec.linear_0_noact, feedforward.inner)
     else:
-        linear(spec.linear_0, work.inner)
-    linear(spec.linear_1, work.outer)
+        set_linear(spec.linear_0, feedforward.inner)
+    set_linear(spec.linear_1, feedforward.outer)
 
 
-def norm(spec: Any, module: nn.Module) -> None:
+def set_norm(spec: Any, module: nn.Module) -> None:
     assert isinstance(module, nn.LayerNorm | nn.RMSNorm)
-    spec.gamma = array(module.weight)
+    spec.gamma = to_array(module.weight)
     if isinstance(module, nn.LayerNorm):
-        spec.beta = array(module.bias)
+        spec.beta = to_array(module.bias)
 
 
-def epsilon(module: nn.Module) -> float:
-    """What a norm adds to the variance."""
+def norm_eps(module: nn.Module) -> float:
+    """The eps of a norm."""
     assert isinstance(module, nn.LayerNorm | nn.RMSNorm)
     return torch.finfo(torch.float32).eps if module.eps is None else module.eps
 
 
-def activation(block: Block) -> Activation:
-    bend = block.feed.activation
-    if isinstance(bend, nn.GELU):
-        return Activation.GELUTanh if bend.approximate == "tanh" else Activation.GELU
-    return Activation.SWISH if isinstance(bend, nn.SiLU) else Activation.RELU
+def activation_kind(block: Block) -> Activation:
+    module = block.feed.activation
+    if isinstance(module, nn.GELU):
+        return Activation.GELUTanh if module.approximate == "tanh" else Activation.GELU
+    return Activation.SWISH if isinstance(module, nn.SiLU) else Activation.RELU
 
 
-def linear(spec: Any, *modules: nn.Linear) -> None:
-    """One matrix, or several on top of each other."""
-    spec.weight = array(*(module.weight for module in modules))
+def set_linear(spec: Any, *modules: nn.Linear) -> None:
+    """One linear layer, or several concatenated."""
+    spec.weight = to_array(*(module.weight for module in modules))
     if modules[0].bias is not None:
-        spec.bias = array(*(module.bias for module in modules))
+        spec.bias = to_array(*(module.bias for module in modules))
 
 
-def array(*tensors: Tensor) -> np.ndarray:
+def to_array(*tensors: Tensor) -> np.ndarray:
     """A copy: CTranslate2 quantises in place."""
     return torch.cat([tensor.detach().float().cpu() for tensor in tensors]).numpy().copy()
 
 
-def identity(make: Make, width: int, heads: int) -> Any:
-    """A layer that gives back what it gets, x + 0, without rotary positions.
+def identity_layer(make: SpecClass, width: int, heads: int) -> Any:
+    """A layer that returns its input, x + 0, without rotary positions.
 
-    CTranslate2 adds positions to words unless its first layer turns them. So sinusoids and rotary positions go
-    together where a layer comes first that neither turns nor changes anything.
+    CTranslate2 adds positions to embeddings only if its first layer has no rotary positions. Sinusoids and rotary
+    positions therefore work together if an identity layer without rotary positions comes first.
     """
-    spec = make(head_dim=ACROSS, rms_norm=True, pre_post_layer_norm=True)
-    inside = heads * ACROSS
+    spec = make(head_dim=IDENTITY_WIDTH, rms_norm=True, pre_post_layer_norm=True)
+    inside = heads * IDENTITY_WIDTH
     shapes = {spec.self_attention: [(3 * inside, width), (width, inside)]}
     if hasattr(spec, "attention"):
         shapes[spec.attention] = [(inside, width), (2 * inside, width), (width, inside)]
     for part, sizes in shapes.items():
         for one, size in zip(part.linear, sizes, strict=True):
             one.weight = np.zeros(size, np.float32)
-    spec.ffn.linear_0.weight = np.zeros((ACROSS, width), np.float32)
-    spec.ffn.linear_1.weight = np.zeros((width, ACROSS), np.float32)
+    spec.ffn.linear_0.weight = np.zeros((IDENTITY_WIDTH, width), np.float32)
+    spec.ffn.linear_1.weight = np.zeros((width, IDENTITY_WIDTH), np.float32)
     for name, part in vars(spec).items():
         if name.endswith("layer_norm"):
             part.gamma = np.zeros(width, np.float32)

@@ -1,4 +1,4 @@
-"""Models of ours as CTranslate2 describes its own: a GPT is a decoder, a Transformer is an encoder and a decoder."""
+"""CTranslate2 specifications of models: a GPT is a decoder, a Transformer an encoder and a decoder."""
 
 from __future__ import annotations
 
@@ -12,103 +12,114 @@ from torch import nn
 
 from regard.attention.layers import DecoderBlock
 from regard.attention.positions import Learned, Sinusoidal
-from regard.exports.ctranslate2.layers import Make, activation, array, epsilon, identity, layer, linear, norm
-from regard.exports.ctranslate2.vocabulary import Vocabularies
-from regard.hub import built
+from regard.exports.ctranslate2.layers import (
+    SpecClass,
+    activation_kind,
+    block_spec,
+    identity_layer,
+    norm_eps,
+    set_linear,
+    set_norm,
+    to_array,
+)
+from regard.exports.ctranslate2.vocabulary import ExportVocabularies
+from regard.hub import first_block
 from regard.models import GPT, Transformer
 
-REACH = 4096  # places for which sinusoids are written; CTranslate2 refuses texts that are longer, in words
+MAX_POSITIONS = 4096  # rows of the table of sinusoids; CTranslate2 refuses longer texts with a clear error
 
 
-def specification(model: GPT | Transformer, words: Vocabularies) -> Any:
-    """The whole of a model, to be saved."""
-    return _generator(model, words) if isinstance(model, GPT) else _translator(model, words)
+def model_spec(model: GPT | Transformer, words: ExportVocabularies) -> Any:
+    """The specification of a model, to be saved."""
+    return _decoder_spec(model, words) if isinstance(model, GPT) else _encoder_decoder_spec(model, words)
 
 
-def _generator(model: GPT, words: Vocabularies) -> Any:
+def _decoder_spec(model: GPT, words: ExportVocabularies) -> Any:
     decoder = theirs.TransformerDecoderSpec(0, with_encoder_attention=False, **_shape(model.decoder, "pre"))
-    decoder.embeddings.weight = array(model.embedding.weight)
+    decoder.embeddings.weight = to_array(model.embedding.weight)
     decoder.scale_embeddings = 1.0
     make = partial(theirs.TransformerDecoderLayerSpec, with_encoder_attention=False)
-    _stack(decoder, model.decoder, make, model.positions)
-    norm(decoder.layer_norm, model.norm)
-    said = model.embedding if model.output is None else model.output
-    assert isinstance(said, nn.Embedding | nn.Linear)
-    decoder.projection.weight = array(said.weight)
+    _set_blocks(decoder, model.decoder, make, model.positions)
+    set_norm(decoder.layer_norm, model.final_norm)
+    output = model.embedding if model.output is None else model.output
+    assert isinstance(output, nn.Embedding | nn.Linear)
+    decoder.projection.weight = to_array(output.weight)
     spec = theirs.TransformerDecoderModelSpec(decoder)
     spec.register_vocabulary(words.target)
-    _configure(spec.config, words, epsilon(built(model.decoder).after_self.norm))
+    _configure(spec.config, words, norm_eps(first_block(model.decoder).after_self.norm))
     return spec
 
 
-def _translator(model: Transformer, words: Vocabularies) -> Any:
-    order = built(model.decoder).after_self.order
+def _encoder_decoder_spec(model: Transformer, words: ExportVocabularies) -> Any:
+    order = first_block(model.decoder).after_self.order
     encoder = theirs.TransformerEncoderSpec(0, **_shape(model.encoder.blocks, order))
     decoder = theirs.TransformerDecoderSpec(
         0, project_in_out=model.output.project is not None, **_shape(model.decoder, order)
     )
     for spec, embedded, embeddings in (
-        (encoder, model.encoder.embedded, encoder.embeddings[0]),
-        (decoder, model.embedded, decoder.embeddings),
+        (encoder, model.encoder.embedding, encoder.embeddings[0]),
+        (decoder, model.embedding, decoder.embeddings),
     ):
-        embeddings.weight = array(embedded.tokens.weight)
+        embeddings.weight = to_array(embedded.tokens.weight)
         spec.scale_embeddings = float(embedded.scale)
-    _stack(encoder, model.encoder.blocks, theirs.TransformerEncoderLayerSpec, model.encoder.embedded.positions)
-    _stack(decoder, model.decoder, theirs.TransformerDecoderLayerSpec, model.embedded.positions)
+    _set_blocks(encoder, model.encoder.blocks, theirs.TransformerEncoderLayerSpec, model.encoder.embedding.positions)
+    _set_blocks(decoder, model.decoder, theirs.TransformerDecoderLayerSpec, model.embedding.positions)
     if order == "pre":
-        norm(encoder.layer_norm, model.encoder.last)
-        norm(decoder.layer_norm, model.last)
-    _say(decoder, model)
+        set_norm(encoder.layer_norm, model.encoder.final_norm)
+        set_norm(decoder.layer_norm, model.final_norm)
+    _set_output(decoder, model)
     spec = theirs.TransformerSpec(encoder, decoder)
     spec.register_source_vocabulary(words.source)
     spec.register_target_vocabulary(words.target)
-    _configure(spec.config, words, epsilon(built(model.decoder).after_self.norm))
+    _configure(spec.config, words, norm_eps(first_block(model.decoder).after_self.norm))
     spec.config.decoder_start_token, spec.config.add_source_eos = words.start, True
     return spec
 
 
 def _shape(blocks: nn.ModuleList, order: str) -> dict[str, Any]:
-    first = built(blocks)
+    first = first_block(blocks)
     return {
         "num_heads": first.self.project.heads,
         "pre_norm": order == "pre",
-        "activation": activation(first),
+        "activation": activation_kind(first),
         "rms_norm": isinstance(first.after_self.norm, nn.RMSNorm),
     }
 
 
-def _stack(spec: Any, blocks: nn.ModuleList, make: Make, added: nn.Module | None) -> None:
-    """All layers, and the positions that are added below the first."""
-    spec.layer = [layer(block, make) for block in blocks]
+def _set_blocks(spec: Any, blocks: nn.ModuleList, make: SpecClass, added: nn.Module | None) -> None:
+    """All layers, and the positions that are added to the embeddings."""
+    spec.layer = [block_spec(block, make) for block in blocks]
     if added is None:
         return
-    spec.position_encodings.encodings = _table(added)
-    first = built(blocks)
+    spec.position_encodings.encodings = _position_table(added)
+    first = first_block(blocks)
     if first.self.rotary is not None:
         plain = partial(make, external_pre_post_encoder_layers=True) if isinstance(first, DecoderBlock) else make
-        spec.layer.insert(0, identity(plain, first.self.dim, first.self.project.heads))
+        spec.layer.insert(0, identity_layer(plain, first.self.dim, first.self.project.heads))
 
 
-def _table(added: nn.Module) -> np.ndarray:
+def _position_table(added: nn.Module) -> np.ndarray:
     if isinstance(added, Learned):
-        return array(added.table.weight)
+        return to_array(added.table.weight)
     assert isinstance(added, Sinusoidal)
-    return array(added.table(torch.arange(REACH)))
+    return to_array(added.table(torch.arange(MAX_POSITIONS)))
 
 
-def _say(decoder: Any, model: Transformer) -> None:
-    """The softmax, and the heads whose attention CTranslate2 tells: those that we tell, all of one layer."""
+def _set_output(decoder: Any, model: Transformer) -> None:
+    """The softmax, and the heads whose attention CTranslate2 reports: all heads of the alignment layer."""
     if model.output.project is not None:
         del decoder.project_in
         assert isinstance(model.output.project, nn.Linear)
-        linear(decoder.project_out, model.output.project)
-    if model.output.gain != 1.0:
-        decoder.scale_outputs = float(model.output.gain)
-    decoder.projection.weight, decoder.projection.bias = array(model.output.weight), array(model.output.bias)
-    decoder.alignment_layer = np.int16(model.looks if model.looks < 0 else model.looks - len(model.decoder))
+        set_linear(decoder.project_out, model.output.project)
+    if model.output.scale != 1.0:
+        decoder.scale_outputs = float(model.output.scale)
+    decoder.projection.weight, decoder.projection.bias = to_array(model.output.weight), to_array(model.output.bias)
+    decoder.alignment_layer = np.int16(
+        model.alignment_layer if model.alignment_layer < 0 else model.alignment_layer - len(model.decoder)
+    )
     decoder.alignment_heads = np.int16(0)
 
 
-def _configure(config: Any, words: Vocabularies, eps: float) -> None:
+def _configure(config: Any, words: ExportVocabularies, eps: float) -> None:
     config.bos_token, config.eos_token, config.unk_token = words.start, words.end, words.unknown
     config.layer_norm_epsilon = eps

@@ -1,4 +1,4 @@
-"""What CTranslate2 knows of tokenizers: the spelling of every id, and of those that begin, end and stand for others."""
+"""Vocabularies for CTranslate2: the token of every id, and the start, end and unknown tokens."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from regard.text import Tokenizer
 
 
 @dataclass(frozen=True)
-class Vocabularies:
-    """The vocabularies of a model; a GPT has one, which is `target` too."""
+class ExportVocabularies:
+    """The vocabularies of a model; a language model has one, as `source` and `target`."""
 
     source: list[str]
     target: list[str]
@@ -22,32 +22,32 @@ class Vocabularies:
         return self.target.index(self.end)
 
 
-def of_one(tokenizer: Tokenizer) -> Vocabularies:
-    """Of a language model, whose texts begin with the end of the one before where they have no start."""
+def language_model_vocabularies(tokenizer: Tokenizer) -> ExportVocabularies:
+    """Of a language model; where the tokenizer has no start token, texts begin with the end token."""
     end = tokenizer.token(tokenizer.special.need("end"))
     start = end if tokenizer.special.start is None else tokenizer.token(tokenizer.special.start)
-    return _words(tokenizer, tokenizer, start, end)
+    return _vocabularies(tokenizer, tokenizer, start, end)
 
 
-def of_two(source: Tokenizer, target: Tokenizer) -> Vocabularies:
-    """Of a translator, which reads and writes ends of one spelling: CTranslate2 has one name for both."""
+def translator_vocabularies(source: Tokenizer, target: Tokenizer) -> ExportVocabularies:
+    """Of a translator; source and target must share one end token, since CTranslate2 has one for both."""
     ends = [side.token(side.special.need("end")) for side in (source, target)]
     if ends[0] != ends[1]:
         raise SettingError(
-            f"sources that end with {ends[0]!r} and targets that end with {ends[1]!r}",
-            "one spelling, which is all that CTranslate2 knows",
+            f"end tokens {ends[0]!r} of the source and {ends[1]!r} of the target",
+            "one end token for both, since CTranslate2 has only one",
             where="regard export --to ctranslate2",
         )
-    return _words(source, target, target.token(target.special.need("start")), ends[1])
+    return _vocabularies(source, target, target.token(target.special.need("start")), ends[1])
 
 
-def _words(source: Tokenizer, target: Tokenizer, start: str, end: str) -> Vocabularies:
-    read, written = ([side.token(number) for number in range(len(side))] for side in (source, target))
-    # It must be in both: CTranslate2 adds an unknown token that it misses, for which there are no weights.
-    roles = [side.token(number) for side in (source, target) for number in _unknowns(side)]
-    unknown = next((one for one in roles if one in read and one in written), end)
-    return Vocabularies(read, written, start, end, unknown)
+def _vocabularies(source: Tokenizer, target: Tokenizer, start: str, end: str) -> ExportVocabularies:
+    sources, targets = ([side.token(number) for number in range(len(side))] for side in (source, target))
+    # It must be in both: CTranslate2 adds a missing unknown token, for which there are no weights.
+    roles = [side.token(number) for side in (source, target) for number in _unknown_ids(side)]
+    unknown = next((one for one in roles if one in sources and one in targets), end)
+    return ExportVocabularies(sources, targets, start, end, unknown)
 
 
-def _unknowns(side: Tokenizer) -> list[int]:
+def _unknown_ids(side: Tokenizer) -> list[int]:
     return [number for number in (side.special.unknown, side.special.pad) if number is not None]

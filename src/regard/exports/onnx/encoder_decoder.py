@@ -1,9 +1,9 @@
-"""A translator as two graphs: encoder.onnx reads the source, decoder.onnx goes one word on.
+"""A translator as two ONNX graphs: encoder.onnx encodes the source, decoder.onnx runs one decoding step.
 
 state = encoder(ids, lengths);    log_probs, weights, state = decoder(word, state)
 
-The state is a handful of tensors (B, ...). What a step changes comes out of the decoder as next_NAME, to go in as NAME;
-the rest stays as the encoder gave it.
+The state is a handful of tensors (B, ...). The decoder returns what a step changes as next_NAME, which is NAME in the
+next step; the rest stays as the encoder returned it.
 """
 
 from __future__ import annotations
@@ -17,33 +17,43 @@ from torch import Tensor, nn
 
 from regard.attention.kernels.recurrent import PreparedKeys
 from regard.attention.windows import LocalM
-from regard.exports.onnx.export_graph import TEXT, Axes, Graph, example
-from regard.exports.onnx.tracing import traceable
-from regard.models import Bahdanau, Decoder, FedLuong, Luong, Seq2Seq, Source, Standing, Writing
+from regard.exports.onnx.export_graph import TEXT, Axes, Graph, example_inputs
+from regard.exports.onnx.tracing import make_traceable
+from regard.models import (
+    Bahdanau,
+    Decoder,
+    DecoderState,
+    EncoderOutput,
+    Luong,
+    LuongInputFeeding,
+    Seq2Seq,
+    Seq2SeqState,
+)
 
-SOURCE = ("keys", "values", "hidden")  # what is looked at; `hidden`: where there is no word
+SOURCE = ("keys", "values", "hidden")  # the memory; `hidden`: which positions are padding
 
 
-class Begin(nn.Module):
-    """The reading half: ids (B, S) and lengths (B,) to the tensors of a state."""
+class EncoderGraph(nn.Module):
+    """The encoder: ids (B, S) and lengths (B,) to the tensors of a state."""
 
     def __init__(self, model: Seq2Seq) -> None:
         super().__init__()
-        self.reader, self.decoder = model.reader, model.decoder
+        self.encoder, self.decoder = model.encoder, model.decoder
         if isinstance(self.decoder, Bahdanau | Luong):
-            self.decoder.memory = partial(_believing, self.decoder)  # type: ignore[method-assign]
+            self.decoder.prepare_memory = partial(_prepare_unchecked, self.decoder)  # type: ignore[method-assign]
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         ids, lengths = inputs
-        read = self.reader(ids, lengths)
-        writing = Decoder.begin(self.decoder, read)
-        if isinstance(self.decoder, FedLuong):  # which asks how many rows there are, as a number
-            writing = replace(writing, fed=read.last.new_zeros(read.last.size(0), self.decoder.vector.out_features))
-        return tuple(tensors(_placed(self.decoder, writing, lengths)).values())
+        encoded = self.encoder(ids, lengths)
+        state = Decoder.initial_state(self.decoder, encoded)
+        if isinstance(self.decoder, LuongInputFeeding):  # its own method takes the number of rows as a constant
+            feedback = encoded.last.new_zeros(encoded.last.size(0), self.decoder.vector.out_features)
+            state = replace(state, feedback=feedback)
+        return tuple(state_tensors(_with_positions(self.decoder, state, lengths)).values())
 
 
-class Step(nn.Module):
-    """The writing half: word (B,) and state to ln p of the next word (B, V), attention (B, S), what has changed."""
+class DecoderStepGraph(nn.Module):
+    """One decoding step: word (B,) and state to ln p of the next word (B, V), attention (B, S), the changed tensors."""
 
     def __init__(self, model: Seq2Seq, names: tuple[str, ...]) -> None:
         super().__init__()
@@ -51,69 +61,69 @@ class Step(nn.Module):
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         word, *state = inputs
-        writing = _written(self.model.decoder, dict(zip(self.names, state, strict=True)))
-        logs, weights, after = self.model.step(Standing(writing, word, word), word)
-        moved = tensors(after.writing)
-        looked = () if weights is None else (weights,)
-        return logs, *looked, *(moved[name] for name in self.names if name not in SOURCE)
+        decoder = _to_state(self.model.decoder, dict(zip(self.names, state, strict=True)))
+        log_probs, weights, after = self.model.step(Seq2SeqState(decoder, word, word), word)
+        changed = state_tensors(after.decoder)
+        attention = () if weights is None else (weights,)
+        return log_probs, *attention, *(changed[name] for name in self.names if name not in SOURCE)
 
 
-def halves(model: Seq2Seq) -> tuple[Graph, Graph]:
+def encoder_decoder_graphs(model: Seq2Seq) -> tuple[Graph, Graph]:
     """The two graphs of a translator."""
-    ids, lengths = example()
-    before = tensors(_placed(model.decoder, model.start(ids, lengths).writing, lengths))
+    ids, lengths = example_inputs()
+    before = state_tensors(_with_positions(model.decoder, model.start(ids, lengths).decoder, lengths))
     names = tuple(before)
     axes: dict[str, Axes] = {name: ("batch", "length") if name in SOURCE else ("batch",) for name in names}
-    moved = tuple(f"next_{name}" for name in names if name not in SOURCE)
-    said = ("log_probs", "weights") if "keys" in names else ("log_probs",)
+    changed = tuple(f"next_{name}" for name in names if name not in SOURCE)
+    outputs = ("log_probs", "weights") if "keys" in names else ("log_probs",)
     word = torch.ones_like(lengths)
     return (
-        Graph("encoder.onnx", Begin(_copy(model)), (ids, lengths), TEXT, names),
+        Graph("encoder.onnx", EncoderGraph(_copy(model)), (ids, lengths), TEXT, names),
         Graph(
             "decoder.onnx",
-            Step(_copy(model), names),
+            DecoderStepGraph(_copy(model), names),
             (word, *before.values()),
             {"word": ("batch",), **axes},
-            (*said, *moved),
+            (*outputs, *changed),
         ),
     )
 
 
-def tensors(writing: Writing) -> dict[str, Tensor]:
-    """Where a decoder stands, by name."""
-    found = {f"cell_{i}_{j}": part for i, cell in enumerate(writing.cells) for j, part in enumerate(cell)}
-    memory, at = writing.memory, cast(Any, writing.at)
+def state_tensors(state: DecoderState) -> dict[str, Tensor]:
+    """The tensors of a decoder's state, by name."""
+    found = {f"cell_{i}_{j}": part for i, cell in enumerate(state.cells) for j, part in enumerate(cell)}
+    memory, position = state.memory, cast(Any, state.position)
     if memory is not None and memory.hidden is not None:
         found |= dict(zip(SOURCE, (memory.keys, memory.values, memory.hidden.squeeze(1)), strict=True))
-    if writing.fed is not None:
-        found["fed"] = writing.fed
-    if isinstance(at, Tensor):
-        found["at"] = at
+    if state.feedback is not None:
+        found["feedback"] = state.feedback
+    if isinstance(position, Tensor):
+        found["position"] = position
     return found
 
 
-def _written(decoder: Decoder, told: dict[str, Tensor]) -> Writing:
-    cells = tuple(tuple(told[f"cell_{i}_{j}"] for j in range(decoder.carried)) for i in range(decoder.layers))
+def _to_state(decoder: Decoder, given: dict[str, Tensor]) -> DecoderState:
+    cells = tuple(tuple(given[f"cell_{i}_{j}"] for j in range(decoder.cell_tensors)) for i in range(decoder.layers))
     memory = None
     if isinstance(decoder, Bahdanau | Luong):
-        memory = PreparedKeys(decoder.score, told["keys"], told["values"], told["hidden"].unsqueeze(1), None)
-    return Writing(cells, memory, told.get("fed"), told.get("at", 0))  # type: ignore[arg-type]
+        memory = PreparedKeys(decoder.score, given["keys"], given["values"], given["hidden"].unsqueeze(1), None)
+    return DecoderState(cells, memory, given.get("feedback"), given.get("position", 0))  # type: ignore[arg-type]
 
 
-def _placed(decoder: Decoder, writing: Writing, lengths: Tensor) -> Writing:
-    """A window that moves along must be told where it is: a number for each row, since a graph knows no others."""
+def _with_positions(decoder: Decoder, state: DecoderState, lengths: Tensor) -> DecoderState:
+    """A local-m window needs its position as a tensor, one number for each row."""
     if isinstance(decoder, Luong) and isinstance(decoder.window, LocalM):
-        return replace(writing, at=torch.zeros_like(lengths))  # type: ignore[arg-type]
-    return writing
+        return replace(state, position=torch.zeros_like(lengths))  # type: ignore[arg-type]
+    return state
 
 
-def _believing(decoder: Bahdanau | Luong, source: Source) -> PreparedKeys:
-    """A decoder's memory, made without looking at the numbers: a source has one word at least."""
+def _prepare_unchecked(decoder: Bahdanau | Luong, source: EncoderOutput) -> PreparedKeys:
+    """A decoder's memory without data-dependent checks: every source has at least one word."""
     real = torch.arange(source.states.size(1), device=source.states.device) < source.lengths.unsqueeze(-1)
     return PreparedKeys(decoder.score, decoder.score.keys(source.states), source.values, ~real.unsqueeze(1), None)
 
 
 def _copy(model: Seq2Seq) -> Seq2Seq:
-    copy = traceable(model)
+    copy = make_traceable(model)
     assert isinstance(copy, Seq2Seq)
     return copy

@@ -1,8 +1,8 @@
-"""Models as a graph can hold them: the same modules, but for those that look at numbers before they compute.
+"""Traceable models for torch.export: modules with data-dependent control flow are swapped for plain ones.
 
-A graph is drawn once for every batch, so nothing in it may depend on what a batch holds. `attend` and `Padding` check
-their inputs and choose a kernel; in their places stand the plain definition of attention and a mask that believes. A
-recurrent layer, followed step by step, would be a graph for texts of one length; RNN, GRU and LSTM become operators.
+One graph serves every batch, so nothing in it may depend on the values of a batch. `attend` and `Padding` check their
+inputs and choose a kernel; they are replaced by the plain definition of attention and an unchecked mask. A recurrent
+layer traced step by step would fix the length of texts; RNN, GRU and LSTM become ONNX operators.
 """
 
 from __future__ import annotations
@@ -14,80 +14,84 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Attended, Grid, Observe, Prepared, Tap, Where, plain
+from regard.attention import Attended, AttentionInputs, Grid, Index, Observe, Tap, plain
 from regard.attention.kernels import recurrent
 from regard.attention.kernels.recurrent import PreparedKeys
 from regard.attention.masks import Mask, as_mask
 from regard.attention.scores import as_score
 from regard.attention.windows import LocalM, LocalP
-from regard.models import Encoder, PoolingClassifier, Spelled, Summary
+from regard.models import CharCNN, Encoder, Pooler, PoolingClassifier
 
-State = Tensor | tuple[Tensor, ...]
-ORDER = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2)}  # of our gates, as the operator takes them
-EXTRA: dict[str, dict[str, Any]] = {"RNN": {}, "GRU": {"linear_before_reset": 1}, "LSTM": {}}
+RNNState = Tensor | tuple[Tensor, ...]
+GATE_ORDER = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2)}  # of torch's gates, in the operator's order
+RNN_ATTRIBUTES: dict[str, dict[str, Any]] = {"RNN": {}, "GRU": {"linear_before_reset": 1}, "LSTM": {}}
 
 
-class Operator(nn.Module):
-    """One RNN, GRU or LSTM of torch, its weights as ONNX has them. Only a graph can run it: here it gives zeros."""
+class OnnxRNN(nn.Module):
+    """An RNN, GRU or LSTM of torch as an ONNX operator. It runs in a graph alone: here it returns zeros."""
 
     def __init__(self, layers: nn.Module) -> None:
         super().__init__()
-        own = cast(nn.RNNBase, layers)
-        assert own.batch_first and not own.bidirectional and own.bias, "the layers of our models"
-        self.kind = type(own).__name__
-        self.hidden_size, self.num_layers = own.hidden_size, own.num_layers
-        for layer in range(own.num_layers):
-            ways = ("ih", "hh")
-            for way in ways:
-                self.register_buffer(f"{way}_{layer}", self._sorted(getattr(own, f"weight_{way}_l{layer}")))
-            biases = [self._sorted(getattr(own, f"bias_{way}_l{layer}")) for way in ways]
+        rnn = cast(nn.RNNBase, layers)
+        assert rnn.batch_first and not rnn.bidirectional and rnn.bias, "the layers of our models"
+        self.kind = type(rnn).__name__
+        self.hidden_size, self.num_layers = rnn.hidden_size, rnn.num_layers
+        for layer in range(rnn.num_layers):
+            kinds = ("ih", "hh")
+            for kind in kinds:
+                self.register_buffer(f"{kind}_{layer}", self._reorder_gates(getattr(rnn, f"weight_{kind}_l{layer}")))
+            biases = [self._reorder_gates(getattr(rnn, f"bias_{kind}_l{layer}")) for kind in kinds]
             self.register_buffer(f"bias_{layer}", torch.cat(biases, -1))
 
-    def forward(self, x: Tensor, start: State | None = None) -> tuple[Tensor, State]:
-        """x (B, T, D) from these states (layers, B, H): the states of the last layer (B, T, H), and the last ones."""
-        begins = (start,) if isinstance(start, Tensor) else start
+    def forward(self, x: Tensor, start: RNNState | None = None) -> tuple[Tensor, RNNState]:
+        """x (B, T, D) from these states (layers, B, H): the states of the last layer (B, T, H), and the final ones."""
+        initial = (start,) if isinstance(start, Tensor) else start
         x, ends = x.transpose(0, 1), []
         for layer in range(self.num_layers):
-            x, *end = self._layer(x, layer, None if begins is None else [one[layer : layer + 1] for one in begins])
+            x, *end = self._layer(x, layer, None if initial is None else [one[layer : layer + 1] for one in initial])
             ends.append(end)
         last = tuple(torch.cat(parts) for parts in zip(*ends, strict=True))
         return x.transpose(0, 1), last if self.kind == "LSTM" else last[0]
 
-    def _layer(self, x: Tensor, layer: int, begin: list[Tensor] | None) -> tuple[Tensor, ...]:
-        """x (T, B, D): all states (T, B, H), and the last (1, B, H), of an LSTM the inner ones too."""
+    def _layer(self, x: Tensor, layer: int, initial: list[Tensor] | None) -> tuple[Tensor, ...]:
+        """x (T, B, D): all states (T, B, H), and the final ones (1, B, H), of an LSTM c too."""
         length, rows, size = x.size(0), x.size(1), self.hidden_size
         parts = 2 if self.kind == "LSTM" else 1
         weights = [getattr(self, f"{name}_{layer}") for name in ("ih", "hh", "bias")]
         states, *last = torch.onnx.ops.symbolic_multi_out(
             self.kind,
-            [x, *weights, *([] if begin is None else [None, *begin])],  # None: rows are read to their padded end
-            {"hidden_size": size, **EXTRA[self.kind]},
+            [
+                x,
+                *weights,
+                *([] if initial is None else [None, *initial]),
+            ],  # None: no sequence lengths, padding is included
+            {"hidden_size": size, **RNN_ATTRIBUTES[self.kind]},
             dtypes=[x.dtype] * (1 + parts),
             shapes=[(length, 1, rows, size), *[(1, rows, size)] * parts],
         )
         return states.squeeze(1), *last
 
-    def _sorted(self, weight: Tensor) -> Tensor:
+    def _reorder_gates(self, weight: Tensor) -> Tensor:
         """(G H, ...) with the gates in the operator's order, and the dimension of its directions: (1, G H, ...)."""
-        gates = weight.detach().unflatten(0, (len(ORDER[self.kind]), -1))
-        return gates[list(ORDER[self.kind])].flatten(0, 1).unsqueeze(0).clone()
+        gates = weight.detach().unflatten(0, (len(GATE_ORDER[self.kind]), -1))
+        return gates[list(GATE_ORDER[self.kind])].flatten(0, 1).unsqueeze(0).clone()
 
 
-def traceable(model: nn.Module) -> nn.Module:
-    """A copy of a model that torch.export can follow; its weights are the same."""
-    return _swapped(deepcopy(model).eval())
+def make_traceable(model: nn.Module) -> nn.Module:
+    """A copy of a model, with the same weights, that torch.export can trace."""
+    return _swap(deepcopy(model).eval())
 
 
-def _swapped(module: nn.Module) -> nn.Module:
+def _swap(module: nn.Module) -> nn.Module:
     for name, child in list(module.named_children()):
-        setattr(module, name, _swapped(child))
+        setattr(module, name, _swap(child))
     swap = SWAPS.get(type(module))
     return module if swap is None else swap(module)
 
 
 @dataclass(frozen=True, eq=False)
 class LengthMask(Mask):
-    """The first `lengths` (B,) keys of each row, which nobody checks."""
+    """Padding without checks: the first `lengths` (B,) keys of each row."""
 
     lengths: Tensor
 
@@ -95,15 +99,15 @@ class LengthMask(Mask):
         return cols < grid.by_batch(self.lengths, trailing=2)
 
 
-class Pairs(Prepared):
-    """Prepared, of which nobody asks for a part: sizes may be unknown, and a slice of them cannot be counted."""
+class TraceableInputs(AttentionInputs):
+    """AttentionInputs with symbolic sizes, of which no slice can be taken."""
 
-    def index(self, where: Where, size: int) -> Tensor:
+    def index(self, where: Index, size: int) -> Tensor:
         return torch.arange(size, device=self.grid.device)
 
 
 class PlainTap(nn.Module):
-    """A Tap that nobody hears: attention by its definition."""
+    """A Tap without listeners: attention by its plain definition."""
 
     def __init__(self, tap: nn.Module) -> None:
         super().__init__()
@@ -124,69 +128,71 @@ class PlainTap(nn.Module):
             given, observe = k.inputs(q, window), observe or Observe()
             if window is None:
                 return recurrent.compute(given, k.values, 0.0, observe)
-            pairs = Pairs(given.score, given.q, given.k, given.mask, None, given.window, given.aim, given.grid)
+            pairs = TraceableInputs(
+                given.score, given.q, given.k, given.mask, None, given.window, given.predicted, given.grid
+            )
             return plain(pairs, k.values, 0.0, observe)
         grid = Grid(tuple(q.shape[:-2]), q.size(-2), k.size(-2), q.device)
-        asked = as_score(score)
-        prepared = Pairs(asked, *asked.prepare(q, k), as_mask(mask), None, None, None, grid)
+        scores = as_score(score)
+        prepared = TraceableInputs(scores, *scores.prepare(q, k), as_mask(mask), None, None, None, grid)
         return plain(prepared, k if v is None else v, 0.0, Observe())
 
 
 class PlainEncoder(nn.Module):
-    """Encoder, with a mask that believes its lengths."""
+    """Encoder with an unchecked padding mask."""
 
     def __init__(self, encoder: nn.Module) -> None:
         super().__init__()
-        own = cast(Encoder, encoder)
-        self.embedded, self.blocks, self.last = own.embedded, own.blocks, own.last
+        original = cast(Encoder, encoder)
+        self.embedding, self.blocks, self.final_norm = original.embedding, original.blocks, original.final_norm
 
     def forward(self, ids: Tensor, lengths: Tensor, segments: Tensor | None = None) -> Tensor:
         return self.layers(ids, lengths, segments)[-1]
 
     def layers(self, ids: Tensor, lengths: Tensor, segments: Tensor | None = None) -> list[Tensor]:
-        states = [self.embedded(ids, segments=segments)]
+        states = [self.embedding(ids, segments=segments)]
         for block in self.blocks:
             states.append(block(states[-1], mask=LengthMask(lengths)))
-        return [*states[:-1], self.last(states[-1])]
+        return [*states[:-1], self.final_norm(states[-1])]
 
 
-class PlainSummary(nn.Module):
-    """Summary, likewise."""
+class PlainPooler(nn.Module):
+    """Pooler with an unchecked padding mask."""
 
-    def __init__(self, summary: nn.Module) -> None:
+    def __init__(self, pooler: nn.Module) -> None:
         super().__init__()
-        self.own = cast(Summary, summary)
+        self.original = cast(Pooler, pooler)
 
     def forward(self, states: Tensor, lengths: Tensor) -> Tensor:
-        if self.own.question is None:
-            return cast(Tensor, self.own(states, lengths))
-        return cast(Tensor, self.own.question(states, mask=LengthMask(lengths)))
+        if self.original.attention is None:
+            return cast(Tensor, self.original(states, lengths))
+        return cast(Tensor, self.original.attention(states, mask=LengthMask(lengths)))
 
 
-class PlainPooling(nn.Module):
-    """PoolingClassifier, likewise."""
+class PlainPoolingClassifier(nn.Module):
+    """PoolingClassifier with an unchecked padding mask."""
 
     def __init__(self, classifier: nn.Module) -> None:
         super().__init__()
-        self.own = cast(PoolingClassifier, classifier)
+        self.original = cast(PoolingClassifier, classifier)
 
     def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
-        x = self.own.embedding(inputs)
-        x = x if self.own.states is None else self.own.states(x, lengths)
-        return cast(Tensor, self.own.classes(self.own.pooling(x, mask=LengthMask(lengths))))
+        x = self.original.embedding(inputs)
+        x = x if self.original.encoder is None else self.original.encoder(x, lengths)
+        return cast(Tensor, self.original.classes(self.original.pooling(x, mask=LengthMask(lengths))))
 
 
 class PrecomputedTable(nn.Module):
-    """Spelled, with every word of the vocabulary read beforehand: a table. Words outside of it are unknown here."""
+    """A CharCNN whose vectors of the whole vocabulary are precomputed. Words outside of it are not supported."""
 
     table: Tensor
 
-    def __init__(self, spelled: nn.Module) -> None:
+    def __init__(self, char_cnn: nn.Module) -> None:
         super().__init__()
-        own = cast(Spelled, spelled)
-        self.vocabulary, self.width = own.vocabulary, own.width
+        original = cast(CharCNN, char_cnn)
+        self.vocabulary, self.width = original.vocabulary, original.width
         with torch.no_grad():
-            self.register_buffer("table", own.vectors(own.table))
+            self.register_buffer("table", original.vectors(original.table))
 
     def forward(self, inputs: Tensor, spellings: Tensor | None = None) -> Tensor:
         return nn.functional.embedding(inputs, self.table)
@@ -195,10 +201,10 @@ class PrecomputedTable(nn.Module):
 SWAPS: dict[type[nn.Module], type[nn.Module]] = {
     Tap: PlainTap,
     Encoder: PlainEncoder,
-    Summary: PlainSummary,
-    PoolingClassifier: PlainPooling,
-    Spelled: PrecomputedTable,
-    nn.RNN: Operator,
-    nn.GRU: Operator,
-    nn.LSTM: Operator,
+    Pooler: PlainPooler,
+    PoolingClassifier: PlainPoolingClassifier,
+    CharCNN: PrecomputedTable,
+    nn.RNN: OnnxRNN,
+    nn.GRU: OnnxRNN,
+    nn.LSTM: OnnxRNN,
 }

@@ -1,1 +1,1 @@
-"""The parts of an audit's page, from top to bottom: verdicts, tests, decisions, numbers."""
+"""The parts of the report page, from top to bottom: verdicts, tests, decisions, numbers."""

@@ -1,4 +1,4 @@
-"""What the tests, the maps and the verdicts of an audit are called on its page, and what each of them means."""
+"""The glossary of the report page: names and meanings of tests, maps and verdicts; the format of their numbers."""
 
 from __future__ import annotations
 
@@ -6,119 +6,135 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
-from regard.faithfulness.findings import DIFFERENT, Findings, Status
-from regard.inspection import Estimate
+from regard.faithfulness.findings import MIN_DIVERGENCE, Findings, Status
+from regard.inspection import ConfidenceInterval
 
 
 @dataclass(frozen=True)
-class Term:
-    """`label`: in the head of a column; `form`: a share is told in percent, a gain in percent with its sign."""
+class MetricInfo:
+    """A number of a test: its column label, its meaning, and its format: a share is written in percent, a gain in
+    percent with its sign."""
 
     label: str
     meaning: str
     form: Literal["share", "gain", "number"] = "share"
 
 
-TESTS: dict[str, Term] = {
-    "tau gradient": Term(
-        "tau with gradient",
-        "how the map's order of the words agrees with that of the gradient (Kendall's tau, from -1 to 1)",
+TESTS: dict[str, MetricInfo] = {
+    "tau_gradient": MetricInfo(
+        "τ with gradient",
+        "agreement of the map's ranking of the words with that of the gradient (Kendall's tau, from -1 to 1)",
         "number",
     ),
-    "tau left out": Term(
-        "tau with leave-one-out",
-        "how it agrees with the order by how far the output moves when a word is left out (Kendall's tau)",
+    "tau_leave_one_out": MetricInfo(
+        "τ with leave-one-out",
+        "agreement with the ranking by leave-one-out: how much the output changes without each word (Kendall's tau)",
         "number",
     ),
-    "permuted": Term("moved by exchange", "how far the output moves when the words exchange their weights at random"),
-    "permuted flips": Term("flipped by exchange", "how often the decision is another one then"),
-    "uniform": Term("moved by even weights", "how far the output moves when every word gets the same weight"),
-    "uniform flips": Term("flipped by even weights", "how often the decision is another one then"),
-    "largest weight": Term("largest weight", "the largest weight of the map, the mean over decisions"),
-    "adversarial jsd": Term(
-        "furthest other map",
-        "how far from the map the most different one lies that keeps the output (Jensen-Shannon divergence, from 0 to "
-        "ln 2 = 0.69)",
+    "permuted": MetricInfo(
+        "change when permuted", "change of the output (total variation) when the weights are permuted at random"
+    ),
+    "permuted_flips": MetricInfo("flips when permuted", "how often the predicted class changes then"),
+    "uniform": MetricInfo("change when uniform", "change of the output (total variation) under uniform attention"),
+    "uniform_flips": MetricInfo("flips when uniform", "how often the predicted class changes then"),
+    "largest_weight": MetricInfo("largest weight", "the largest weight of the map, averaged over decisions"),
+    "adversarial_jsd": MetricInfo(
+        "adversarial divergence",
+        "distance of the most different map that keeps the output (Jensen-Shannon divergence, from 0 to ln 2 = 0.69)",
         "number",
     ),
-    "adversarial shared": Term("furthest one shares", "how much of its weight lies where the map's own lies"),
-    "other map": Term(
-        "very different map", f"how often that map is a very different one, by a divergence of {DIFFERENT} at least"
+    "adversarial_overlap": MetricInfo("adversarial overlap", "overlap of that map with the real one"),
+    "alternative_exists": MetricInfo(
+        "alternative exists",
+        f"how often that map is very different from the real one: a divergence of at least {MIN_DIVERGENCE}",
     ),
-    "other map shares": Term(
-        "very different ones share", "how much of their weight these maps have in common with the real one"
+    "alternative_overlap": MetricInfo("alternative overlap", "overlap of the very different maps with the real one"),
+    "erased_attention_share": MetricInfo(
+        "erased by attention", "share of the weights to erase, largest first, until the predicted class changes"
     ),
-    "erased attention share": Term(
-        "erased by attention", "the share of the words whose weights must go, largest first, before the decision flips"
+    "erased_gradient_share": MetricInfo(
+        "erased by gradient", "the same, in the order of the gradient with respect to each weight"
     ),
-    "erased gradient share": Term(
-        "erased by gradient", "the same, in the order of how fast the decision changes with each weight"
+    "erased_gradient_x_attention_share": MetricInfo(
+        "erased by gradient x attention", "the same, in the order of gradient times weight"
     ),
-    "erased gradient x attention share": Term("erased by both", "the same, in the order of gradient times weight"),
-    "erased random share": Term("erased at random", "the same, in a random order: the control"),
-    "erased flips": Term("largest flips", "how often the decision flips when the largest weight alone goes"),
-    "erased random flips": Term("random one flips", "how often it flips when a random weight goes: the control"),
-    "erased more": Term("flips over random", "how much more often the largest one flips it than a random one", "gain"),
-    "comprehensiveness": Term(
-        "comprehensiveness", "how much probability is gone without the map's best words: higher is better", "gain"
+    "erased_random_share": MetricInfo("erased at random", "the same, in random order: the control"),
+    "erased_flips": MetricInfo(
+        "flips without largest", "how often the predicted class changes when only the largest weight is erased"
     ),
-    "sufficiency": Term(
-        "sufficiency", "how much probability is gone with its best words alone: lower is better", "gain"
+    "erased_random_flips": MetricInfo(
+        "flips without random", "how often it changes when only a random weight is erased: the control"
     ),
-    "points": Term("over random", "comprehensiveness less that of as many random words", "gain"),
-    "class change": Term(
-        "change with the class", "how much the map changes when it is asked about the second class instead"
+    "erased_flips_gain": MetricInfo(
+        "flips over random",
+        "how much more often erasing the largest weight changes the class than a random one",
+        "gain",
     ),
-    "precision": Term("precision", "of the words that hold half of the map, how many are known to decide"),
-    "true": Term("precision over random", "precision less that of random words", "gain"),
-    "recall": Term("recall", "of the words that are known to decide, how many are among those"),
-    "first": Term("best word right", "how often the map's best word is one of those that decide"),
-    "average": Term(
-        "average precision", "the mean precision at each deciding word, down the map's order: 100% where all lead"
+    "comprehensiveness": MetricInfo(
+        "comprehensiveness", "probability lost when the map's top words are removed: higher is better", "gain"
+    ),
+    "sufficiency": MetricInfo(
+        "sufficiency", "probability lost when only its top words are kept: lower is better", "gain"
+    ),
+    "comprehensiveness_gain": MetricInfo(
+        "gain over random", "comprehensiveness minus that of as many random words", "gain"
+    ),
+    "class_sensitivity": MetricInfo(
+        "class sensitivity", "how different the map of the second most likely class is: 0% the same, 100% no overlap"
+    ),
+    "precision": MetricInfo(
+        "precision", "of the top words that hold half of the map, the share that are known to decide"
+    ),
+    "precision_gain": MetricInfo("precision over random", "precision minus that of random maps", "gain"),
+    "recall": MetricInfo("recall", "of the words that are known to decide, the share among those top words"),
+    "precision_at_1": MetricInfo("precision at 1", "how often the top word is known to decide"),
+    "average_precision": MetricInfo(
+        "average precision", "the mean precision at the rank of each deciding word: 100% where they rank first"
     ),
 }
 
 METHODS: dict[str, str] = {
-    "attention": "the weights of the last place that looks at the text, the mean of its heads",
-    "norm-based attention": "the same weights times the length of the vector that each lets through (Kobayashi et al. "
-    "2020)",
-    "rollout": "weights of all layers multiplied, half of each word staying where it is (Abnar & Zuidema 2020)",
-    "gradient x attention": "each weight times how fast the decision changes with it, summed over places and heads",
-    "gradient x input": "each word's vector times how fast the decision changes with it",
-    "integrated gradients": "the same, averaged along the way from no vector to the whole (Sundararajan et al. 2017)",
-    "random": "numbers drawn at random: what a map reaches that knows nothing (control)",
-    "gradient": "the gradient set beside leave-one-out: how two honest orders agree with each other (control)",
+    "attention": "attention weights of the last place whose keys are the text, the mean of its heads",
+    "norm-based attention": "the same weights times the norms of the transformed values (Kobayashi et al. 2020)",
+    "rollout": "attention rollout: the product of all layers' weights, with residuals (Abnar & Zuidema 2020)",
+    "gradient x attention": "each weight times its gradient, summed over places and heads",
+    "gradient x input": "each word's embedding times its gradient",
+    "integrated gradients": "gradient x input, averaged from the zero embedding on (Sundararajan et al. 2017)",
+    "random": "random numbers (control)",
+    "gradient": "the gradient compared with leave-one-out: the agreement of two faithful rankings (control)",
 }
 
-SIGNS: dict[Status, str] = {"explains": "✓", "points": "~", "does not explain": "✗", "not known": "?"}
-CLASSES: dict[Status, str] = {
+STATUS_SYMBOLS: dict[Status, str] = {"explains": "✓", "informative": "~", "does not explain": "✗", "inconclusive": "?"}
+STATUS_CLASSES: dict[Status, str] = {
     "explains": "explains",
-    "points": "points",
+    "informative": "informative",
     "does not explain": "fails",
-    "not known": "unknown",
+    "inconclusive": "inconclusive",
 }
 
 
-def label(test: str) -> str:
+def metric_label(test: str) -> str:
     return TESTS[test].label if test in TESTS else test
 
 
-def told(test: str, value: float) -> str:
-    """A number as its test has it: 52%, +4%, 0.31."""
+def format_value(test: str, value: float) -> str:
+    """A number in the format of its test: 52%, +4%, 0.31."""
     form = TESTS[test].form if test in TESTS else "number"
-    nothing = abs(value) < (0.005 if form == "number" else 0.0005)  # what would be told as -0
-    value = 0.0 if nothing else value
+    is_zero = abs(value) < (0.005 if form == "number" else 0.0005)  # which would be written as -0
+    value = 0.0 if is_zero else value
     return {"share": f"{value:.1%}", "gain": f"{value:+.1%}", "number": f"{value:.2f}"}[form]
 
 
-def interval(test: str, one: Estimate) -> str:
-    return "" if one.low is None or one.high is None else f"[{told(test, one.low)}, {told(test, one.high)}]"
+def format_interval(test: str, one: ConfidenceInterval) -> str:
+    if one.low is None or one.high is None:
+        return ""
+    return f"[{format_value(test, one.low)}, {format_value(test, one.high)}]"
 
 
-def called(report: Findings) -> dict[str, str]:
-    """By map, its name as short as it can be told from the others; controls say what they are."""
+def display_names(report: Findings) -> dict[str, str]:
+    """By map, its shortest unambiguous name; controls are marked."""
     kinds = {one.map: one.kind for one in report.findings}
-    names = short([one for one, kind in kinds.items() if kind == "layer"])
+    names = shorten_places([one for one, kind in kinds.items() if kind == "layer"])
     for one, kind in kinds.items():
         place, _, head = one.rpartition("/")
         if kind == "head":
@@ -128,13 +144,13 @@ def called(report: Findings) -> dict[str, str]:
     return names
 
 
-def written(name: str) -> str:
-    """A name as HTML that may go on in the next line after a dot."""
+def breakable(name: str) -> str:
+    """A name as HTML that may break after a dot."""
     return escape(name).replace(".", ".<wbr>")
 
 
-def short(places: list[str]) -> dict[str, str]:
-    """Names of places without what all of them begin with, but for its last part: blocks.0.self, blocks.1.self."""
+def shorten_places(places: list[str]) -> dict[str, str]:
+    """Names of places without their common prefix, except for its last part: blocks.0.self, blocks.1.self."""
     parts = [place.split(".") for place in places]
     same = [len(set(some)) == 1 for some in zip(*parts, strict=False)] if len(places) > 1 else []
     common = [*same, False].index(False)

@@ -1,4 +1,4 @@
-"""The tables of an audit's page: what to believe of every map, and every number with its interval."""
+"""The tables of the report page: the verdict on every map, and every number with its confidence interval."""
 
 from __future__ import annotations
 
@@ -7,121 +7,121 @@ from html import escape
 
 from regard.faithfulness.findings import BADGES, Finding, Findings, Status, Verdict
 from regard.faithfulness.pages.glossary import (
-    CLASSES,
     METHODS,
-    SIGNS,
+    STATUS_CLASSES,
+    STATUS_SYMBOLS,
     TESTS,
-    called,
-    interval,
-    label,
-    short,
-    told,
-    written,
+    breakable,
+    display_names,
+    format_interval,
+    format_value,
+    metric_label,
+    shorten_places,
 )
-from regard.inspection import Estimate
+from regard.inspection import ConfidenceInterval
 
 
-def table(report: Findings, maps: Sequence[str], tests: Sequence[str]) -> str:
-    """A row for each map, a column for each test: means, and the intervals in which they lie."""
-    head = "".join(f'<th scope="col">{escape(label(test))}</th>' for test in tests)
+def render_table(report: Findings, maps: Sequence[str], tests: Sequence[str]) -> str:
+    """A row for each map, a column for each test: means with confidence intervals."""
+    head = "".join(f'<th scope="col">{escape(metric_label(test))}</th>' for test in tests)
     rows = []
-    names = called(report)
+    names = display_names(report)
     for name in maps:
-        found = report.of(name)
-        cells = "".join(f'<td class="number">{_cell(test, found.get(test))}</td>' for test in tests)
-        rows.append(f'<tr><th scope="row" title="{escape(name)}">{written(names[name])}</th>{cells}</tr>')
+        estimates = report.estimates(name)
+        cells = "".join(f'<td class="number">{_cell(test, estimates.get(test))}</td>' for test in tests)
+        rows.append(f'<tr><th scope="row" title="{escape(name)}">{breakable(names[name])}</th>{cells}</tr>')
     return (
         f'<div class="wide"><table><thead><tr><th scope="col">map</th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
-def everything(report: Findings) -> str:
-    """Every finding, folded: methods and controls, layers, and the heads of each layer."""
+def render_findings(report: Findings) -> str:
+    """Every finding, folded: methods, controls, layers, and the heads of each layer."""
     groups: dict[str, list[Finding]] = {}
     for one in report.findings:
         place = one.map.rpartition("/")[0]
-        named = {"method": "methods", "control": "controls", "layer": "layers"}.get(one.kind, f"heads of {place}")
-        groups.setdefault(named, []).append(one)
+        group = {"method": "methods", "control": "controls", "layer": "layers"}.get(one.kind, f"heads of {place}")
+        groups.setdefault(group, []).append(one)
     return "".join(
-        f'<details class="long"><summary>{escape(named)}</summary>{_long(findings)}</details>'
-        for named, findings in groups.items()
+        f'<details class="long"><summary>{escape(group)}</summary>{_findings_table(findings)}</details>'
+        for group, findings in groups.items()
     )
 
 
-def meanings(report: Findings) -> str:
-    """What the names of the tests and of the methods mean, of those that are there."""
-    made = list(dict.fromkeys(one.test for one in report.findings))
-    tests = [(TESTS[test].label, f"{TESTS[test].meaning} (in JSON “{test}”)") for test in TESTS if test in made]
+def render_glossary(report: Findings) -> str:
+    """The tests and methods of this report, with their meanings."""
+    present = list(dict.fromkeys(one.test for one in report.findings))
+    tests = [(TESTS[test].label, f"{TESTS[test].meaning} (in JSON “{test}”)") for test in TESTS if test in present]
     maps = [(name, METHODS[name]) for name in METHODS if name in report.maps]
     return (
-        f"<h3>What the tests are called</h3>{_terms(tests)}<h3>What the maps are</h3>"
-        "<p><small>A map gives each word a number. A layer's map is the mean of its heads, of the query that the "
-        "decision is read from, or of all queries where there is no single one.</small></p>"
-        f"{_terms(maps)}"
+        f"<h3>Tests</h3>{_definitions(tests)}<h3>Maps</h3>"
+        "<p><small>A map gives each word a number. A layer's map is the mean of its heads, for the query from which "
+        "the decision is read, or averaged over all queries where there is no single one.</small></p>"
+        f"{_definitions(maps)}"
     )
 
 
-def _terms(terms: Sequence[tuple[str, str]]) -> str:
+def _definitions(terms: Sequence[tuple[str, str]]) -> str:
     return f'<dl class="terms">{"".join(f"<dt>{escape(a)}</dt><dd>{escape(b)}</dd>" for a, b in terms)}</dl>'
 
 
-def _cell(test: str, one: Estimate | None) -> str:
-    return "" if one is None else f"{told(test, one.value)}<br><span>{interval(test, one)}</span>"
+def _cell(test: str, one: ConfidenceInterval | None) -> str:
+    return "" if one is None else f"{format_value(test, one.value)}<br><span>{format_interval(test, one)}</span>"
 
 
-def _long(findings: Sequence[Finding]) -> str:
+def _findings_table(findings: Sequence[Finding]) -> str:
     rows, last = [], ""
     for one in findings:
         if one.map != last:
             last = one.map
-            rows.append(f'<tr class="group"><th scope="rowgroup" colspan="4">{written(one.map)}</th></tr>')
+            rows.append(f'<tr class="group"><th scope="rowgroup" colspan="4">{breakable(one.map)}</th></tr>')
         rows.append(
-            f'<tr><th scope="row">{escape(label(one.test))}</th>'
-            f'<td class="number">{told(one.test, one.estimate.value)}</td>'
-            f'<td class="number">{interval(one.test, one.estimate)}</td>'
+            f'<tr><th scope="row">{escape(metric_label(one.test))}</th>'
+            f'<td class="number">{format_value(one.test, one.estimate.value)}</td>'
+            f'<td class="number">{format_interval(one.test, one.estimate)}</td>'
             f'<td class="number">{one.estimate.count}</td></tr>'
         )
     columns = "".join(f'<th scope="col">{name}</th>' for name in ("test", "mean", "interval", "examples"))
     return f'<div class="wide"><table><thead><tr>{columns}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
-_ALONE: dict[Status, str] = {
-    "explains": "The attention of this model explains what it decides.",
-    "points": "The attention of this model points at words that matter, but is not shown to be the reason.",
-    "does not explain": "The attention of this model does not explain what it decides.",
-    "not known": "There are too few examples to say whether this model's attention explains what it decides.",
+_ONE_LAYER: dict[Status, str] = {
+    "explains": "The attention of this model explains its decisions.",
+    "informative": "The attention of this model is informative, but not shown to be the reason for its decisions.",
+    "does not explain": "The attention of this model does not explain its decisions.",
+    "inconclusive": "There are too few examples to say whether this model's attention explains its decisions.",
 }
-_ALL: dict[Status, str] = {
-    "explains": "Every one of the {} layers explains what the model decides.",
-    "points": "The {} layers point at words that matter, but none is shown to be the reason.",
-    "does not explain": "None of the {} layers explains what the model decides.",
-    "not known": "There are too few examples to say whether any of the {} layers explains what the model decides.",
+_ALL_LAYERS: dict[Status, str] = {
+    "explains": "All {} layers explain the model's decisions.",
+    "informative": "All {} layers are informative, but none is shown to be the reason for the model's decisions.",
+    "does not explain": "None of the {} layers explains the model's decisions.",
+    "inconclusive": "There are too few examples to say whether any of the {} layers explains the model's decisions.",
 }
-_SOME: dict[Status, tuple[str, str]] = {  # of one layer, of several
-    "explains": ("explains what the model decides", "explain what the model decides"),
-    "points": (
-        "points at words that matter but is not shown to be the reason",
-        "point at words that matter but are not shown to be the reason",
+_SOME_LAYERS: dict[Status, tuple[str, str]] = {  # of one layer, of several
+    "explains": ("explains the model's decisions", "explain the model's decisions"),
+    "informative": (
+        "is informative but not shown to be the reason",
+        "are informative but not shown to be the reason",
     ),
-    "does not explain": ("does not explain anything", "do not explain anything"),
-    "not known": ("cannot be judged by so few examples", "cannot be judged by so few examples"),
+    "does not explain": ("does not explain them", "do not explain them"),
+    "inconclusive": ("cannot be judged from so few examples", "cannot be judged from so few examples"),
 }
 
 
-def headline(report: Findings) -> str:
+def write_headline(report: Findings) -> str:
     """One sentence on all layers."""
     statuses = [one.status for one in report.verdicts if one.kind == "layer"]
     if not statuses:
-        return "No layer was put to the tests."
+        return "No layer was tested."
     if len(set(statuses)) == 1:
-        return _ALONE[statuses[0]] if len(statuses) == 1 else _ALL[statuses[0]].format(len(statuses))
-    counted = [(status, statuses.count(status)) for status in SIGNS if status in statuses]
-    parts = [f"{count} {_SOME[status][count > 1]}" for status, count in counted]
+        return _ONE_LAYER[statuses[0]] if len(statuses) == 1 else _ALL_LAYERS[statuses[0]].format(len(statuses))
+    counted = [(status, statuses.count(status)) for status in STATUS_SYMBOLS if status in statuses]
+    parts = [f"{count} {_SOME_LAYERS[status][count > 1]}" for status, count in counted]
     return f"Of {len(statuses)} layers, {', '.join(parts[:-1])} and {parts[-1]}."
 
 
-def verdicts(report: Findings) -> str:
+def render_verdicts(report: Findings) -> str:
     """Every verdict: layers, each with its heads folded; the grid of all heads; methods."""
     numbers = {one.map: number for number, one in enumerate(report.verdicts)}
     heads: dict[str, list[Verdict]] = {}
@@ -129,91 +129,95 @@ def verdicts(report: Findings) -> str:
         if one.kind == "head":
             heads.setdefault(one.map.rpartition("/")[0], []).append(one)
     layers = [one for one in report.verdicts if one.kind == "layer"]
-    parts = [_key()]
+    parts = [_legend()]
     if any(len(some) > 1 for some in heads.values()):
         parts.append(_grid(heads, numbers))
     for one in layers:
-        parts.append(_card(one, numbers[one.map], "layer", _folded(heads.get(one.map, []), numbers)))
+        parts.append(_card(one, numbers[one.map], "layer", _folded_heads(heads.get(one.map, []), numbers)))
     methods = [one for one in report.verdicts if one.kind == "method"]
     if methods:
         parts.append(
-            "<h3>Other ways to explain the same decisions</h3>"
-            '<p class="faint">A method names the words that matter by other means. It can be tested on whether it '
-            "points at them; it has no weights of its own that could be exchanged.</p>"
+            "<h3>Other attribution methods</h3>"
+            '<p class="faint">A method ranks the words by other means. It can be tested for whether its top words '
+            "matter; it has no attention weights that could be permuted.</p>"
         )
         cards = "".join(_card(one, numbers[one.map], "method") for one in methods)
         parts.append(f'<div class="methods">{cards}</div>')
     return "\n".join(parts)
 
 
-def anchor(number: int) -> str:
+def anchor_id(number: int) -> str:
     return f"verdict-{number}"
 
 
-def _key() -> str:
+def _legend() -> str:
     meanings: dict[Status, str] = {
-        "explains": "points at what matters, the output hangs on it, and no other map gives the same output",
-        "points": "points at what matters, but nothing hangs on it or another map does as well",
-        "does not explain": "its best words matter no more than words taken at random",
+        "explains": "its top words matter, the output depends on its weights, and no very different map gives the same "
+        "output",
+        "informative": "its top words matter, but the output does not depend on its weights, or another map gives the "
+        "same output",
+        "does not explain": "its top words matter no more than random words",
     }
     items = [
-        f'<li class="{CLASSES[status]}"><small><span class="status">{_sign(status)} {escape(BADGES[status])}</span>: '
-        f"{meaning}</small></li>"
+        f'<li class="{STATUS_CLASSES[status]}"><small><span class="status">{_symbol(status)} {escape(BADGES[status])}'
+        f"</span>: {meaning}</small></li>"
         for status, meaning in meanings.items()
     ]
     return f'<ul class="key">{"".join(items)}</ul>'
 
 
-def _sign(status: Status) -> str:
-    return f'<span class="sign" aria-hidden="true">{SIGNS[status]}</span>'
+def _symbol(status: Status) -> str:
+    return f'<span class="sign" aria-hidden="true">{STATUS_SYMBOLS[status]}</span>'
 
 
 def _card(one: Verdict, number: int, kind: str, more: str = "") -> str:
-    # a method is asked one question alone, so its badge says no more than that
-    badge = "points at words that matter" if (kind, one.status) == ("method", "points") else BADGES[one.status]
+    # only the top words of a method are tested, so its badge says no more than that
+    badge = (
+        "informative: its top words matter" if (kind, one.status) == ("method", "informative") else BADGES[one.status]
+    )
     about = f"<p><small>{escape(METHODS[one.map])}</small></p>" if kind == "method" and one.map in METHODS else ""
     return (
-        f'<article class="verdict {kind} {CLASSES[one.status]}" id="{anchor(number)}"><h3>{written(one.map)}</h3>'
-        f'<p class="status">{_sign(one.status)} {escape(badge)}</p>'
-        f"<p>{escape(one.words)}</p>{about}{more}</article>"
+        f'<article class="verdict {kind} {STATUS_CLASSES[one.status]}" id="{anchor_id(number)}">'
+        f'<h3>{breakable(one.map)}</h3><p class="status">{_symbol(one.status)} {escape(badge)}</p>'
+        f"<p>{escape(one.reason)}</p>{about}{more}</article>"
     )
 
 
-def _folded(heads: list[Verdict], numbers: dict[str, int]) -> str:
+def _folded_heads(heads: list[Verdict], numbers: dict[str, int]) -> str:
     if not heads:
         return ""
     cards = "".join(_card(one, numbers[one.map], "head") for one in heads)
-    called = f"its {len(heads)} heads, one by one" if len(heads) > 1 else "its only head"
-    return f"<details><summary>{called}</summary>{cards}</details>"
+    summary = f"its {len(heads)} heads" if len(heads) > 1 else "its only head"
+    return f"<details><summary>{summary}</summary>{cards}</details>"
 
 
 def _grid(heads: dict[str, list[Verdict]], numbers: dict[str, int]) -> str:
-    """Layers down, heads across: the status of every head, which leads to its verdict."""
-    names = short(list(heads))
-    most = max(len(some) for some in heads.values())
-    top = "".join(f'<th scope="col">{head}</th>' for head in range(most))
+    """A row for each layer, a column for each head: the status, linked to the verdict."""
+    names = shorten_places(list(heads))
+    columns = max(len(some) for some in heads.values())
+    top = "".join(f'<th scope="col">{head}</th>' for head in range(columns))
     rows = "".join(
-        f'<tr><th scope="row">{_layer(place, names[place], numbers)}</th>'
-        f"{''.join(_square(one, numbers[one.map]) for one in some)}</tr>"
+        f'<tr><th scope="row">{_layer_link(place, names[place], numbers)}</th>'
+        f"{''.join(_head_cell(one, numbers[one.map]) for one in some)}</tr>"
         for place, some in heads.items()
     )
     return (
-        "<h3>Every head</h3>"
+        "<h3>All heads</h3>"
         f'<div class="wide"><table class="grid"><thead><tr><th scope="col">head</th>{top}</tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     )
 
 
-def _layer(place: str, name: str, numbers: dict[str, int]) -> str:
+def _layer_link(place: str, name: str, numbers: dict[str, int]) -> str:
     if place not in numbers:
         return escape(name)
-    return f'<a href="#{anchor(numbers[place])}" title="{escape(place)}">{escape(name)}</a>'
+    return f'<a href="#{anchor_id(numbers[place])}" title="{escape(place)}">{escape(name)}</a>'
 
 
-def _square(one: Verdict, number: int) -> str:
+def _head_cell(one: Verdict, number: int) -> str:
     place, _, head = one.map.rpartition("/")
-    says = escape(f"{place}, head {head}: {BADGES[one.status]}")
+    text = escape(f"{place}, head {head}: {BADGES[one.status]}")
     return (
-        f'<td class="{CLASSES[one.status]}"><a href="#{anchor(number)}" title="{says}" aria-label="{says}">'
-        f"{SIGNS[one.status]}</a></td>"
+        f'<td class="{STATUS_CLASSES[one.status]}"><a href="#{anchor_id(number)}" title="{text}" aria-label="{text}">'
+        f"{STATUS_SYMBOLS[one.status]}</a></td>"
     )

@@ -1,4 +1,4 @@
-"""The families of models that go in and out, by their model_type."""
+"""The model families that can be imported and exported, by their model_type; one place that lists them all."""
 
 from regard.hub.families.bart import BART, MARIAN
 from regard.hub.families.bert import BERT

@@ -1,4 +1,4 @@
-"""BERT (Devlin et al. 2019): bare, or with its heads for hidden words and next sentences."""
+"""BERT (Devlin et al. 2019): bare, or with the heads of masked language modelling and next-sentence prediction."""
 
 from __future__ import annotations
 
@@ -9,126 +9,126 @@ from typing import Any
 from torch import nn
 
 from regard.errors import SettingError
-from regard.hub.families.family import Family, built, model_section
-from regard.hub.families.gpt2 import activation
-from regard.hub.folder import Config
-from regard.hub.weight_map import Row, both, layered, stacked
-from regard.models import FEEDS, Bert, MaskedLM
+from regard.hub.families.family import Family, first_block, model_section
+from regard.hub.families.gpt2 import activation_name
+from regard.hub.folder import HFConfig
+from regard.hub.weight_map import TensorMap, for_layers, linear, qkv
+from regard.models import FEEDFORWARDS, Bert, MaskedLM
 from regard.models.config import BertConfig
 
 
-def model_config(config: Config) -> BertConfig:
-    config.only("hidden_act", *FEEDS)
-    config.only("position_embedding_type", "absolute")
-    config.only("is_decoder", False)
+def model_config(config: HFConfig) -> BertConfig:
+    config.expect("hidden_act", *FEEDFORWARDS)
+    config.expect("position_embedding_type", "absolute")
+    config.expect("is_decoder", False)
     return BertConfig(
         vocabulary=config.need("vocab_size"),
         layers=config.need("num_hidden_layers"),
         width=config.need("hidden_size"),
         heads=config.need("num_attention_heads"),
-        hidden=config.need("intermediate_size"),
-        positions=config.need("max_position_embeddings"),
+        feedforward_dim=config.need("intermediate_size"),
+        max_positions=config.need("max_position_embeddings"),
         segments=config.get("type_vocab_size", 2),
         eps=config.get("layer_norm_eps", 1e-12),
         activation=config.get("hidden_act", "gelu"),
     )
 
 
-def make(config: Config) -> nn.Module:
+def build(config: HFConfig) -> nn.Module:
     return with_head(config, model_config(config))
 
 
-def with_head(config: Config, model: BertConfig) -> nn.Module:
-    """A BERT, with a head where the architecture has one."""
+def with_head(config: HFConfig, model: BertConfig) -> nn.Module:
+    """A BERT, with the pre-training heads where the architecture has them."""
     kind = config.architecture
     known = ("Model", "ForMaskedLM", "ForPreTraining", "")
     if not any(kind.endswith(end) for end in known[:-1]) and kind:
-        came = f"architecture {kind!r}"
-        raise SettingError(came, "one that ends in Model, ForMaskedLM or ForPreTraining", where=config.where)
+        expected = "one that ends in Model, ForMaskedLM or ForPreTraining"
+        raise SettingError(f"architecture {kind!r}", expected, where=config.where)
     bert = replace(model, dropout=0.0).build()
     return MaskedLM(bert) if kind.endswith(("ForMaskedLM", "ForPreTraining")) else bert
 
 
-def settings(config: Config) -> dict[str, Any]:
-    return masked(model_config(config))
+def settings(config: HFConfig) -> dict[str, Any]:
+    return masked_recipe(model_config(config))
 
 
-def masked(model: BertConfig) -> dict[str, Any]:
-    """The recipe of a BERT that is built so."""
+def masked_recipe(model: BertConfig) -> dict[str, Any]:
+    """The recipe of a BERT with this configuration."""
     return {"task": "masked", "model": model_section("bert", model, "vocabulary")}
 
 
-def rows(model: nn.Module) -> list[Row]:
-    bert, ours = body_of(model)
+def tensor_maps(model: nn.Module) -> list[TensorMap]:
+    bert, ours = bert_of(model)
     there, here = "bert.encoder.layer.{}.", ours + "encoder.blocks.{}."
     found = [
-        *embedded(bert, "bert.embeddings.", ours),
-        *layered(layer(bert, there, here), bert.layers),
-        *both("bert.pooler.dense", ours + "pooler", optional=True),
+        *embedding_maps(bert, "bert.embeddings.", ours),
+        *for_layers(layer_maps(bert, there, here), bert.layers),
+        *linear("bert.pooler.dense", ours + "pooler", optional=True),
     ]
     return (
         found
         if isinstance(model, Bert)
         else [
             *found,
-            *head("cls.predictions.", "transform.dense", "transform.LayerNorm"),
-            Row("cls.seq_relationship.weight", "next.weight", flipped=True, optional=True),
-            Row("cls.seq_relationship.bias", "next.bias", flipped=True, optional=True),
+            *head_maps("cls.predictions.", "transform.dense", "transform.LayerNorm"),
+            TensorMap("cls.seq_relationship.weight", "next_sentence.weight", reverse_rows=True, optional=True),
+            TensorMap("cls.seq_relationship.bias", "next_sentence.bias", reverse_rows=True, optional=True),
         ]
     )
 
 
-def embedded(bert: Bert, there: str, ours: str, skip: int = 0) -> list[Row]:
-    """The rows of what is below the first layer; `skip`: positions that stand for padding."""
-    here = ours + "encoder.embedded."
-    segments = [Row(there + "token_type_embeddings.weight", here + "segments.weight")]
+def embedding_maps(bert: Bert, there: str, ours: str, skip_rows: int = 0) -> list[TensorMap]:
+    """The maps of the input embedding; `skip_rows`: positions for padding."""
+    here = ours + "encoder.embedding."
+    segments = [TensorMap(there + "token_type_embeddings.weight", here + "segments.weight")]
     return [
-        Row(there + "word_embeddings.weight", here + "tokens.weight"),
-        Row(there + "position_embeddings.weight", here + "positions.table.weight", skip=skip),
-        *([] if bert.encoder.embedded.segments is None else segments),
-        *both(there + "LayerNorm", here + "norm"),
+        TensorMap(there + "word_embeddings.weight", here + "tokens.weight"),
+        TensorMap(there + "position_embeddings.weight", here + "positions.table.weight", skip_rows=skip_rows),
+        *([] if bert.encoder.embedding.segments is None else segments),
+        *linear(there + "LayerNorm", here + "norm"),
     ]
 
 
-def layer(bert: Bert, there: str, here: str) -> list[Row]:
-    """The rows of one layer."""
-    project = built(bert.encoder.blocks).self.project
+def layer_maps(bert: Bert, there: str, here: str) -> list[TensorMap]:
+    """The maps of one layer."""
+    project = first_block(bert.encoder.blocks).self.project
     return [
-        *stacked(
+        *qkv(
             [f"{there}attention.self.{one}" for one in ("query", "key", "value")], here + "self.project.joint", project
         ),
-        *both(there + "attention.output.dense", here + "self.out"),
-        *both(there + "attention.output.LayerNorm", here + "after_self.norm"),
-        *both(there + "intermediate.dense", here + "feed.inner"),
-        *both(there + "output.dense", here + "feed.outer"),
-        *both(there + "output.LayerNorm", here + "after_feed.norm"),
+        *linear(there + "attention.output.dense", here + "self.out"),
+        *linear(there + "attention.output.LayerNorm", here + "after_self.norm"),
+        *linear(there + "intermediate.dense", here + "feed.inner"),
+        *linear(there + "output.dense", here + "feed.outer"),
+        *linear(there + "output.LayerNorm", here + "after_feed.norm"),
     ]
 
 
-def head(there: str, dense: str, norm: str, bias: str = "bias") -> list[Row]:
-    """The rows of the head that guesses hidden words."""
+def head_maps(there: str, dense: str, norm: str, bias: str = "bias") -> list[TensorMap]:
+    """The maps of the masked-LM head."""
     return [
-        *both(there + dense, "guess.dense", optional=True),
-        *both(there + norm, "guess.norm", optional=True),
-        Row(there + bias, "guess.bias", optional=True),
+        *linear(there + dense, "lm_head.dense", optional=True),
+        *linear(there + norm, "lm_head.norm", optional=True),
+        TensorMap(there + bias, "lm_head.bias", optional=True),
     ]
 
 
-def body_of(model: nn.Module) -> tuple[Bert, str]:
-    """The BERT in a model, and where."""
+def bert_of(model: nn.Module) -> tuple[Bert, str]:
+    """The BERT in a model, and the prefix of its parameters."""
     if isinstance(model, MaskedLM):
         return model.bert, "bert."
     assert isinstance(model, Bert)
     return model, ""
 
 
-def fits(model: nn.Module) -> bool:
-    return isinstance(model, Bert | MaskedLM) and body_of(model)[0].encoder.embedded.segments is not None
+def matches(model: nn.Module) -> bool:
+    return isinstance(model, Bert | MaskedLM) and bert_of(model)[0].encoder.embedding.segments is not None
 
 
-def config(model: nn.Module, longest: int) -> Mapping[str, Any]:
-    bert, _ = body_of(model)
-    first, segments = built(bert.encoder.blocks), bert.encoder.embedded.segments
+def config(model: nn.Module, max_length: int) -> Mapping[str, Any]:
+    bert, _ = bert_of(model)
+    first, segments = first_block(bert.encoder.blocks), bert.encoder.embedding.segments
     assert segments is not None
     return {
         "architectures": ["BertModel" if isinstance(model, Bert) else "BertForPreTraining"],
@@ -138,21 +138,21 @@ def config(model: nn.Module, longest: int) -> Mapping[str, Any]:
         "num_hidden_layers": bert.layers,
         "num_attention_heads": first.self.project.heads,
         "intermediate_size": first.feed.inner.out_features,
-        "hidden_act": activation(first.feed.activation),
-        "max_position_embeddings": bert.longest,
+        "hidden_act": activation_name(first.feed.activation),
+        "max_position_embeddings": bert.max_positions,
         "type_vocab_size": segments.num_embeddings,
         "layer_norm_eps": first.after_self.norm.eps,
-        "hidden_dropout_prob": bert.encoder.embedded.dropout.p,
+        "hidden_dropout_prob": bert.encoder.embedding.dropout.p,
         "attention_probs_dropout_prob": first.self.dropout,
     }
 
 
-def promises(config: Config) -> tuple[str, ...]:
+def required_prefixes(config: HFConfig) -> tuple[str, ...]:
     if config.architecture.endswith("ForPreTraining"):
         return ("cls.", "bert.pooler")
     return ("cls.predictions",) if config.architecture.endswith("ForMaskedLM") else ()
 
 
 TIED = ("predictions.decoder.weight", "predictions.decoder.bias")
-WORDED = ("word_embeddings.weight", "predictions.bias")
-BERT = Family("bert", make, rows, fits, config, settings, "bert.", WORDED, TIED, promises)
+VOCAB_TENSORS = ("word_embeddings.weight", "predictions.bias")
+BERT = Family("bert", build, tensor_maps, matches, config, settings, "bert.", VOCAB_TENSORS, TIED, required_prefixes)

@@ -1,4 +1,4 @@
-"""What every family of models says of itself."""
+"""What defines a family of Hugging Face models: configuration, tensor names, recipe."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from typing import Any
 
 from torch import nn
 
-from regard.hub.folder import Config
-from regard.hub.weight_map import Row
+from regard.hub.folder import HFConfig
+from regard.hub.weight_map import TensorMap
 
 
 @dataclass(frozen=True)
 class Family:
-    """Models of one kind, there and here.
+    """A family of models.
 
-    kind       their model_type
-    make       config.json to a model of ours, with any weights
-    rows       the table of such a model
-    fits       whether a model of ours can be written as one of these
-    config     what their config.json says of a model of ours that is so many tokens long at most
-    settings   config.json to the recipe of a run with such a model, as plain data: task, [model] and the like
-    promises   beginnings of names that this config.json promises, of those that are optional in the table
-    prefix     what names begin with in their larger models and not in their bare ones
-    worded     ends of names of tensors that have a row for each word
-    ignored    ends of names that say nothing: buffers, and copies of tied weights
+    kind               the model_type
+    build              config.json to a model, with any weights
+    tensor_maps        the tensor maps of such a model
+    matches            whether a model can be exported as one of this family
+    config             the config.json of a model, with this maximum length
+    settings           config.json to the recipe of a run with such a model, as plain data: task, [model] and others
+    prefix             the prefix of names in models with a head, which bare models lack
+    vocab_tensors      suffixes of tensors that have a row for each token
+    ignored            suffixes of redundant tensors: buffers, and copies of tied weights
+    required_prefixes  prefixes of optional tensors that this config.json requires
     """
 
     kind: str
-    make: Callable[[Config], nn.Module]
-    rows: Callable[[nn.Module], list[Row]]
-    fits: Callable[[nn.Module], bool]
+    build: Callable[[HFConfig], nn.Module]
+    tensor_maps: Callable[[nn.Module], list[TensorMap]]
+    matches: Callable[[nn.Module], bool]
     config: Callable[[nn.Module, int], Mapping[str, Any]]
-    settings: Callable[[Config], dict[str, Any]] | None
+    settings: Callable[[HFConfig], dict[str, Any]] | None
     prefix: str
-    worded: tuple[str, ...]
+    vocab_tensors: tuple[str, ...]
     ignored: tuple[str, ...] = ()
-    promises: Callable[[Config], tuple[str, ...]] = lambda config: ()
+    required_prefixes: Callable[[HFConfig], tuple[str, ...]] = lambda config: ()
 
 
-def built(blocks: nn.ModuleList) -> Any:
-    """The first of some blocks, which are all alike: what they were built with is read from its parts."""
+def first_block(blocks: nn.ModuleList) -> Any:
+    """The first of some equal blocks, whose hyperparameters are read from its parts."""
     return blocks[0]
 
 
 def model_section(kind: str, config: Any, *without: str) -> dict[str, Any]:
-    """A configuration as the section [model] of a recipe, without what the tokenizer and other sections say."""
+    """A configuration as the section [model] of a recipe, without fields that other sections set."""
     return {"kind": kind, **{name: value for name, value in asdict(config).items() if name not in without}}

@@ -1,1 +1,1 @@
-"""Word alignments read off cross-attention: links, both directions merged, and how they agree with gold ones."""
+"""Word alignment from cross-attention: extraction, symmetrisation of both directions, alignment error rate (AER)."""

@@ -1,4 +1,4 @@
-"""Sentences and their translations aligned by a model: the links, and what they were read off, as plain data."""
+"""Word alignment of sentences and their translations by a model's cross-attention, from pairs to links and AER."""
 
 from __future__ import annotations
 
@@ -10,120 +10,152 @@ from typing import Any
 from torch import Tensor, nn
 
 from regard.adapters import ModelAdapter, adapter
-from regard.decoding import Tell
+from regard.decoding import ProgressCallback
 from regard.errors import SettingError
 from regard.inspection.alignment.evaluate import Agreement, Gold, evaluate_links
-from regard.inspection.alignment.extract import By, Pair, Reading, across, best_reading, own_place, word_maps
-from regard.inspection.alignment.links import THRESHOLD, balanced, links, links_of, told
-from regard.inspection.alignment.symmetrize import merged, turned_about
+from regard.inspection.alignment.extract import (
+    AlignmentSource,
+    Pair,
+    Weighting,
+    best_source,
+    cross_attention_places,
+    default_place,
+    word_maps,
+)
+from regard.inspection.alignment.links import (
+    THRESHOLD,
+    extract_links,
+    sinkhorn,
+    to_pharaoh,
+    translation_links,
+    translation_to_dict,
+)
+from regard.inspection.alignment.symmetrize import reverse_links, symmetrize
 from regard.text import Links
 
 BEST = "best"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Aligned:
-    """The links of a pair, and all that is known of it, as JSON takes it."""
+    """The links of a pair; `details`: the pair, its links and its word map, for JSON."""
 
     links: Links
-    told: dict[str, Any]
+    details: dict[str, Any]
+
+    def __repr__(self) -> str:
+        return f"Aligned({to_pharaoh(self.links)!r})"
 
 
 @dataclass(frozen=True)
-class Aligning:
-    """How links are read: at which place (None: where a model itself tells), by weights or norms, shifted or not; what
-    is made of the map, and from which share on a source word gets a link of its own."""
+class AlignmentExtractor:
+    """How links are extracted from cross-attention.
+
+    place      such as "decoder.1.cross"; None: the default place of the model
+    weighting  "raw": the weights; "norm": weights times the norms of the transformed values
+    shift      take the step that has just read a target word, not the one that predicts it
+    normalise  what is done to a word map first: `sinkhorn` or `unnormalized`
+    threshold  the share that links a source word to its best target word too
+    """
 
     place: str | None = None
-    by: By = "raw"
+    weighting: Weighting = "raw"
     shift: bool = False
-    shares: Callable[[Tensor], Tensor] = balanced
+    normalise: Callable[[Tensor], Tensor] = sinkhorn
     threshold: float = THRESHOLD
 
-    def __call__(self, subject: ModelAdapter, pairs: Sequence[Pair], tell: Tell = lambda more: None) -> list[Aligned]:
-        """Every pair of a sentence and its translation, aligned by a model that translates that way."""
+    def __call__(
+        self, model: ModelAdapter, pairs: Sequence[Pair], on_progress: ProgressCallback = lambda more: None
+    ) -> list[Aligned]:
+        """Align every pair of a sentence and its translation with a model of that direction."""
         if not pairs:
             return []
-        plain = self.place is None and self.by == "raw" and not self.shift
-        translator = subject.batch_translator()
-        if plain and translator is not None:  # what steps of its search see too
-            read = translator.read(pairs, tell)
-            found = [links(translator, one, self.threshold, self.shares) for one in read]
+        by_default = self.place is None and self.weighting == "raw" and not self.shift
+        translator = model.batch_translator()
+        if by_default and translator is not None:  # the same weights that its search reports
+            read = translator.score(pairs, on_progress)
+            found = [translation_links(translator, one, self.threshold, self.normalise) for one in read]
             rows = zip(read, found, strict=True)
-            return [Aligned(made, {**told(translator, one), "links": made}) for one, made in rows]
-        [maps] = word_maps(subject, pairs, [self.reading(subject, pairs[0])], tell)
+            return [Aligned(links, {**translation_to_dict(translator, one), "links": links}) for one, links in rows]
+        [maps] = word_maps(model, pairs, [self.source_for(model, pairs[0])], on_progress)
         return [self._aligned(pair, matrix) for pair, matrix in zip(pairs, maps, strict=True)]
 
-    def reading(self, subject: ModelAdapter, pair: Pair) -> Reading:
-        """The same with the place spelled out. `pair`: any, to see the model look."""
-        place = self.place or own_place(subject, across(subject, pair))
-        return Reading.at(place, self.by, self.shift)
+    def source_for(self, model: ModelAdapter, pair: Pair) -> AlignmentSource:
+        """The same with an explicit place. `pair`: any, to run the model once."""
+        place = self.place or default_place(model, cross_attention_places(model, pair))
+        return AlignmentSource.parse(place, self.weighting, self.shift)
 
     def _aligned(self, pair: Pair, matrix: Tensor) -> Aligned:
-        made = links_of(self.shares(matrix), self.threshold)
+        links = extract_links(self.normalise(matrix), self.threshold)
         source, target = pair
-        shown = {
+        details = {
             "source": source,
             "text": target,
-            "links": made,
+            "links": links,
             "words": {"source": source.split(), "target": target.split()},
             "weights": [[round(value, 4) for value in row] for row in matrix.tolist()],
         }
-        return Aligned(made, shown)
+        return Aligned(links, details)
 
 
-def both_ways(forth: Sequence[Aligned], back: Sequence[Aligned], method: str) -> list[Aligned]:
-    """Pairs aligned by a model of each direction, made one; `back` has the target for its source."""
+def symmetrize_aligned(forward: Sequence[Aligned], reverse: Sequence[Aligned], method: str) -> list[Aligned]:
+    """Pairs aligned by a model of each direction, symmetrised; in `reverse` the target is the source."""
     found = []
-    for one, other in zip(forth, back, strict=True):
-        made = merged(one.links, turned_about(other.links), method)
-        found.append(replace(one, links=made, told={**one.told, "links": made}))
+    for one, other in zip(forward, reverse, strict=True):
+        links = symmetrize(one.links, reverse_links(other.links), method)
+        found.append(replace(one, links=links, details={**one.details, "links": links}))
     return found
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Alignments:
-    """Aligned pairs, and how they agree with gold links, where there are some.
+    """Aligned pairs, and their agreement with gold links, if given.
 
-    Where `place` was "best": `chosen` is the place with its agreement on the first `held_out` pairs, by which it was
-    chosen and which are not among the aligned ones.
+    Where `place` was "best": `chosen` is the source that was chosen on the first `held_out` pairs with its agreement
+    there; those pairs are not among the aligned ones.
     """
 
     aligned: list[Aligned]
     agreement: Agreement | None = None
-    chosen: tuple[Reading, Agreement] | None = None
+    chosen: tuple[AlignmentSource, Agreement] | None = None
     held_out: int = 0
+
+    def __repr__(self) -> str:
+        aer = "" if self.agreement is None else f", AER {self.agreement.aer:.1%}"
+        return f"Alignments({len(self.aligned)} pairs{aer})"
 
 
 def align(
     model: nn.Module | str | os.PathLike[str] | ModelAdapter,
     pairs: Sequence[Pair],
-    how: Aligning | None = None,
+    extractor: AlignmentExtractor | None = None,
     *,
     gold: Sequence[Gold] | None = None,
-    back: nn.Module | str | os.PathLike[str] | ModelAdapter | None = None,
-    merge: str = "grow-diag-final-and",
-    tell: Tell = lambda more: None,
+    reverse_model: nn.Module | str | os.PathLike[str] | ModelAdapter | None = None,
+    symmetrization: str = "grow-diag-final-and",
+    on_progress: ProgressCallback = lambda more: None,
 ) -> Alignments:
-    """Word links of sentences and their translations, from the attention of a model made to write the translations.
+    """Align the words of sentences and their translations by the attention of a model under teacher forcing.
 
-    `how`: place, reading and threshold; its place "best" is chosen by AER on the first half of the pairs, which takes
-    gold links. `back`: a model that translates the other way, whose links are merged with these (`merged`).
+    `extractor`: place, weighting and threshold; its place "best" is chosen by AER on the first half of the pairs, which
+    needs gold links. `reverse_model`: a model of the other direction; the links of both are symmetrised (`symmetrize`).
 
     >>> align("runs/transformer", [("the black cat", "le chat noir")]).aligned[0].links     # doctest: +SKIP
     """
-    how, found = how or Aligning(), _adapter(model)
+    extractor, found = extractor or AlignmentExtractor(), _adapter(model)
     chosen, half = None, 0
-    if how.place == BEST:
+    if extractor.place == BEST:
         if gold is None or len(pairs) < 2:
-            raise SettingError(f"place {BEST!r}", "gold links of two pairs or more", where="align")
+            raise SettingError(f"The place {BEST!r} needs gold links of two pairs or more", where="align")
         half = len(pairs) // 2
-        like = Reading("", by=how.by, shift=how.shift)
-        chosen = best_reading(found, pairs[:half], gold[:half], like, how.shares, how.threshold)
-        how, pairs, gold = replace(how, place=chosen[0].spelled), pairs[half:], gold[half:]
-    made = how(found, pairs, tell)
-    if back is not None:
-        made = both_ways(made, how(_adapter(back), [(target, source) for source, target in pairs], tell), merge)
+        template = AlignmentSource("", weighting=extractor.weighting, shift=extractor.shift)
+        normalise, threshold = extractor.normalise, extractor.threshold
+        chosen = best_source(found, pairs[:half], gold[:half], template, normalise, threshold)
+        extractor, pairs, gold = replace(extractor, place=chosen[0].place_spec), pairs[half:], gold[half:]
+    made = extractor(found, pairs, on_progress)
+    if reverse_model is not None:
+        reverse = extractor(_adapter(reverse_model), [(target, source) for source, target in pairs], on_progress)
+        made = symmetrize_aligned(made, reverse, symmetrization)
     return Alignments(made, None if gold is None else evaluate_links([one.links for one in made], gold), chosen, half)
 
 

@@ -1,4 +1,4 @@
-"""How word links agree with gold ones (precision, recall, alignment error rate), and how well a translator translates.
+"""Alignment error rate (AER), precision and recall of word links against gold ones; BLEU and chrF of a translator.
 
 evaluate_links([links], [gold]).aer
 """
@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from regard.decoding import Search, Tell, Translated, Translator
+from regard.decoding import ProgressCallback, Search, Translated, Translator
 from regard.errors import CorpusError
-from regard.inspection.alignment.links import links as links_in
+from regard.inspection.alignment.links import translation_links
 from regard.text import Links, Translation
 
 if TYPE_CHECKING:
-    from regard.training import Grade
+    from regard.training import CorpusScore
 
 
 @dataclass(frozen=True)
 class Gold:
-    """What people linked: surely, and possibly (the sure ones are among the possible)."""
+    """Gold links of a pair by human annotators: the sure ones, and the possible ones, which include the sure ones."""
 
     sure: frozenset[tuple[int, int]]
     possible: frozenset[tuple[int, int]]
@@ -34,7 +34,7 @@ class Gold:
 
 
 def read_gold(line: str, where: str, first: int = 0) -> Gold:
-    """A line of gold links: `i-j` sure, `ipj` or `i?j` possible; words count from `first`, 0 or 1."""
+    """A line of gold links (Pharaoh format): `i-j` sure, `ipj` or `i?j` possible; words count from `first`, 0 or 1."""
     sure: set[tuple[int, int]] = set()
     possible: set[tuple[int, int]] = set()
     for one in line.split():
@@ -48,7 +48,7 @@ def read_gold(line: str, where: str, first: int = 0) -> Gold:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How links agree with gold ones (Och & Ney 2003), summed over all sentences.
+    """Precision, recall and alignment error rate (AER; Och & Ney 2003) of links A, summed over all sentences.
 
     precision = |A and P| / |A|,  recall = |A and S| / |S|,  AER = 1 - (|A and S| + |A and P|) / (|A| + |S|)
     """
@@ -73,7 +73,7 @@ class Agreement:
 
 
 def evaluate_links(found: Iterable[Links], gold: Iterable[Gold]) -> Agreement:
-    """Found links beside the gold ones of the same sentences."""
+    """The agreement of links with the gold ones of the same sentences."""
     counts = [0, 0, 0, 0]
     for links, truth in zip(found, gold, strict=True):
         made = set(links)
@@ -83,55 +83,57 @@ def evaluate_links(found: Iterable[Links], gold: Iterable[Gold]) -> Agreement:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
-    """What a translator made of sentences whose translations, and perhaps links, are known."""
+class TranslationEvaluation:
+    """The translations of sentences with references, their scores, and the AER where gold links are known."""
 
     translations: list[Translated]
-    bleu: Grade
-    chrf: Grade
-    agreement: Agreement | None  # of the links, where gold ones are known and the model attends
-    by_length: dict[str, float]  # BLEU of the sentences of so many words
+    bleu: CorpusScore
+    chrf: CorpusScore
+    agreement: Agreement | None  # None without gold links, or without attention
+    by_length: dict[str, float]  # BLEU by the length of the source
 
 
-def judge(
+def evaluate_translator(
     translator: Translator,
     pairs: Sequence[Translation],
     search: Search | None = None,
     lengths: Sequence[int] = (10, 20, 30, 40),
-    tell: Tell = lambda more: None,
-) -> Judged:
-    """Translate the sources and compare; the links are read off while the model is made to write the references.
+    on_progress: ProgressCallback = lambda more: None,
+) -> TranslationEvaluation:
+    """Translate the sources and compare with the references; links are extracted under teacher forcing.
 
-    `lengths`: where to cut the sentences into groups, by the words of their sources.
+    `lengths`: the bounds of the groups of sentences, in words of their sources.
     """
     from regard.training import bleu, chrf
 
-    found = [best for best, *_ in translator([pair.source for pair in pairs], search, tell=tell)]
+    found = [best for best, *_ in translator([pair.source for pair in pairs], search, on_progress=on_progress)]
     got, expected = [one.text for one in found], [pair.target for pair in pairs]
     groups: dict[str, list[int]] = {}
     for row, pair in enumerate(pairs):
-        groups.setdefault(_group(len(pair.source.split()), lengths), []).append(row)
+        groups.setdefault(_length_group(len(pair.source.split()), lengths), []).append(row)
     by_length = {
         name: bleu([got[row] for row in groups[name]], [expected[row] for row in groups[name]]).value
-        for name in _names(lengths)
+        for name in _length_names(lengths)
         if name in groups
     }
-    agreement = agreement_of(translator, pairs) if all(pair.links is not None for pair in pairs) else None
-    return Judged(found, bleu(got, expected), chrf(got, expected), agreement, by_length)
+    has_links = all(pair.links is not None for pair in pairs)
+    agreement = evaluate_reference_links(translator, pairs) if has_links else None
+    return TranslationEvaluation(found, bleu(got, expected), chrf(got, expected), agreement, by_length)
 
 
-def agreement_of(translator: Translator, pairs: Sequence[Translation]) -> Agreement | None:
-    """How the links of given translations agree with the gold ones; None where the model attends to nothing."""
-    read = translator.read([(pair.source, pair.target) for pair in pairs])
+def evaluate_reference_links(translator: Translator, pairs: Sequence[Translation]) -> Agreement | None:
+    """The agreement of links extracted from given translations; None for a model without attention."""
+    read = translator.score([(pair.source, pair.target) for pair in pairs])
     if any(one.weights is None for one in read):
         return None
-    return evaluate_links((links_in(translator, one) for one in read), (Gold.of(pair.links or ()) for pair in pairs))
+    gold = (Gold.of(pair.links or ()) for pair in pairs)
+    return evaluate_links((translation_links(translator, one) for one in read), gold)
 
 
-def _names(lengths: Sequence[int]) -> list[str]:
+def _length_names(lengths: Sequence[int]) -> list[str]:
     edges = [0, *lengths]
     return [f"{low + 1}-{high}" for low, high in pairwise(edges)] + [f"over {edges[-1]}"]
 
 
-def _group(words: int, lengths: Sequence[int]) -> str:
-    return _names(lengths)[bisect_left(lengths, words)]
+def _length_group(words: int, lengths: Sequence[int]) -> str:
+    return _length_names(lengths)[bisect_left(lengths, words)]

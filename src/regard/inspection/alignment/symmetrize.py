@@ -1,9 +1,9 @@
-"""Links of two directions made one: what both say, what either says, and what lies in between.
+"""Symmetrisation of word alignments of both directions: intersection, union, grow-diag, grow-diag-final-and, ...
 
-merged(forth, back, "grow-diag-final-and")
+symmetrize(forward, reverse, "grow-diag-final-and")
 
-A translator links each word that it writes to what it reads, so one word may answer to many on one side only. The same
-sentences aligned the other way round make up for it (Och & Ney 2003; Koehn, Och & Marcu 2003).
+A translator links each target word to source words, so the links of one direction are many-to-one on one side only.
+Those of the other direction complement them (Och & Ney 2003; Koehn, Och & Marcu 2003).
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ Link = tuple[int, int]
 NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 
 
-def turned_about(links: Iterable[Link]) -> Links:
+def reverse_links(links: Iterable[Link]) -> Links:
     """Links of target and source as links of source and target."""
     return tuple(sorted((j, i) for i, j in links))
 
 
-def merged(forth: Iterable[Link], back: Iterable[Link], method: str) -> Links:
-    """Both sets are links (source word, target word); `back` comes from a model that reads the target.
+def symmetrize(forward: Iterable[Link], reverse: Iterable[Link], method: str) -> Links:
+    """Combine two sets of links (source word, target word); `reverse` comes from a model of the other direction.
 
-    intersection, union: of both. grow-diag: begins with the intersection and takes up what either says beside a link
-    that is there already, if one of its two words has none yet. grow-diag-final: then also what stands alone, if one of
-    its words has none; grow-diag-final-and: if neither has.
+    intersection, union: of both. grow-diag: starts with the intersection and adds links of either that neighbour a link
+    in the set, if one of the two words has none yet. grow-diag-final: then also isolated links, if one of the words has
+    none; grow-diag-final-and: if neither has.
     """
     if method not in METHODS:
-        raise unknown(method, METHODS, kind="method", where="merged")
-    return tuple(sorted(METHODS[method](set(forth), set(back))))
+        raise unknown(method, METHODS, kind="symmetrisation method", where="symmetrize")
+    return tuple(sorted(METHODS[method](set(forward), set(reverse))))
 
 
-def _intersection(forth: set[Link], back: set[Link]) -> set[Link]:
-    return forth & back
+def _intersection(forward: set[Link], reverse: set[Link]) -> set[Link]:
+    return forward & reverse
 
 
-def _union(forth: set[Link], back: set[Link]) -> set[Link]:
-    return forth | back
+def _union(forward: set[Link], reverse: set[Link]) -> set[Link]:
+    return forward | reverse
 
 
-def _grown(forth: set[Link], back: set[Link]) -> set[Link]:
-    either, found = forth | back, _Linked(forth & back)
+def _grow_diag(forward: set[Link], reverse: set[Link]) -> set[Link]:
+    either, found = forward | reverse, _LinkSet(forward & reverse)
     before = -1
     while len(found.links) > before:
         before = len(found.links)
-        for i, j in sorted(either):  # word after word; what was added on the way counts at once
+        for i, j in sorted(either):  # word after word; links that were added in this round count
             if (i, j) in found.links:
                 for across, down in NEIGHBOURS:
                     near = (i + across, j + down)
@@ -56,24 +56,24 @@ def _grown(forth: set[Link], back: set[Link]) -> set[Link]:
     return found.links
 
 
-def _final(forth: set[Link], back: set[Link]) -> set[Link]:
-    found = _Linked(_grown(forth, back))
-    for link in (*sorted(forth), *sorted(back)):
+def _grow_diag_final(forward: set[Link], reverse: set[Link]) -> set[Link]:
+    found = _LinkSet(_grow_diag(forward, reverse))
+    for link in (*sorted(forward), *sorted(reverse)):
         if found.lacks_one(link):
             found.add(link)
     return found.links
 
 
-def _final_and(forth: set[Link], back: set[Link]) -> set[Link]:
-    found = _Linked(_grown(forth, back))
-    for link in (*sorted(forth), *sorted(back)):
+def _grow_diag_final_and(forward: set[Link], reverse: set[Link]) -> set[Link]:
+    found = _LinkSet(_grow_diag(forward, reverse))
+    for link in (*sorted(forward), *sorted(reverse)):
         if found.lacks_both(link):
             found.add(link)
     return found.links
 
 
-class _Linked:
-    """Links so far, and which words have one."""
+class _LinkSet:
+    """Links so far, and the words that have one."""
 
     def __init__(self, links: set[Link]) -> None:
         self.links = set(links)
@@ -94,7 +94,7 @@ class _Linked:
 METHODS: dict[str, Callable[[set[Link], set[Link]], set[Link]]] = {
     "intersection": _intersection,
     "union": _union,
-    "grow-diag": _grown,
-    "grow-diag-final": _final,
-    "grow-diag-final-and": _final_and,
+    "grow-diag": _grow_diag,
+    "grow-diag-final": _grow_diag_final,
+    "grow-diag-final-and": _grow_diag_final_and,
 }

@@ -1,4 +1,4 @@
-"""START HERE: the head atlas of a model, every head with its labels, what they rest on, and examples.
+"""START HERE: the head atlas of a model, every head with its labels, their evidence, and examples.
 
 found = atlas("runs/bert", texts);  found.save("atlas.json");  found.heads[0].names
 """
@@ -18,172 +18,187 @@ from torch import nn
 from regard.adapters import ModelAdapter, adapter
 from regard.errors import RecordError, SettingError
 from regard.hub import run_of
-from regard.inspection.atlas.accumulate import STEPS, Plan, Sums, count
-from regard.inspection.atlas.examples import (
-    BUILT_IN,
-    Given,
-    Passage,
-    expect_built_in,
-    passages_of,
-    read_passages,
-    tagged_by,
-)
-from regard.inspection.atlas.export import save
+from regard.inspection.atlas.accumulate import STEPS, PatternSums, PatternTargets, accumulate
+from regard.inspection.atlas.atlas_export import save_atlas
 from regard.inspection.atlas.head_patterns import NUMBERS
-from regard.inspection.atlas.label_heads import TEXTS, VERSION, Head, Sheet, Shown, measured, names
-from regard.inspection.atlas.lexicon import Lexicon, learned, words_of
-from regard.inspection.atlas.run_model import Seen, seen
-from regard.inspection.atlas.token_features import scene_of
+from regard.inspection.atlas.label_criteria import (
+    MIN_TEXTS,
+    VERSION,
+    AtlasData,
+    Head,
+    PatternExample,
+    earned_names,
+    measure_patterns,
+)
+from regard.inspection.atlas.passages import (
+    BUILT_IN,
+    Passage,
+    PassageLike,
+    expect_built_in,
+    read_passages,
+    to_passages,
+    with_tags,
+)
+from regard.inspection.atlas.run_model import PlaceMaps, run_passage
+from regard.inspection.atlas.token_features import map_features
+from regard.inspection.atlas.word_statistics import WordStatistics, count_words, words_of
 
 if TYPE_CHECKING:
     from regard.training import World
 
 
 PROBES = 24
-LENGTHS = (6, 16)  # words of one half; they differ, so that a fixed distance finds nothing
-KNOWN = 2000  # words to draw from, the most frequent ones
+LENGTHS = (6, 16)  # words of one half; they differ, so that no fixed distance passes for induction
+PROBE_VOCABULARY = 2000  # the most frequent words, to draw from
 
 
-def probes(lexicon: Lexicon, pairs: bool, seed: int = 0, count: int = PROBES) -> list[Passage]:
-    """Texts of random words, each text twice over; with `pairs`, for models that need a second text, it is the same."""
-    words = [word for word, _ in lexicon.counts.most_common(KNOWN) if words_of(word) == [word]]
-    chance, found = Random(f"probes/{seed}"), []
+def induction_probes(statistics: WordStatistics, pairs: bool, seed: int = 0, count: int = PROBES) -> list[Passage]:
+    """Random words, repeated once, that reveal induction heads; with `pairs`, for models that need a second text, that
+    is the same."""
+    words = [word for word, _ in statistics.counts.most_common(PROBE_VOCABULARY) if words_of(word) == [word]]
+    rng, found = Random(f"probes/{seed}"), []
     for _ in range(count if len(words) >= LENGTHS[1] else 0):
-        half = chance.sample(words, chance.randint(*LENGTHS))
+        half = rng.sample(words, rng.randint(*LENGTHS))
         text = " ".join(half + half)
         found.append(Passage(text, text if pairs else None, probe=True))
     return found
 
 
-WORDS = 100  # of a text; longer ones are cut
-TEXTS_OF_CORPUS = 500  # of the built-in corpus, which has no end
+MAX_WORDS = 100  # of a text; longer ones are truncated
+BUILT_IN_TEXTS = 500  # by default, of the built-in corpus, which is endless
 
 
-class Atlas(Sheet):
-    """What every head of a model looks at, over so many texts; it can be saved and read back."""
+class Atlas(AtlasData):
+    """The labels of every head of a model, measured over some texts; it can be saved and loaded."""
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write a file, whole or not at all; its ending says what it is: .json, .html, .svg or .png."""
-        return save(self, Path(path))
+        """Write a file atomically, in the format of its suffix: .json, .html, .svg or .png."""
+        return save_atlas(self, Path(path))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Atlas:
-        """Read the JSON back."""
+        """Read the JSON format."""
         try:
-            told = json.loads(Path(path).read_text(encoding="utf-8"))
-            version = told.get("version")
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            version = data.get("version")
             if version == VERSION:
-                return cls(told["model"], told["texts"], tuple(Head.read(head) for head in told["heads"]))
+                return cls(data["model"], data["texts"], tuple(Head.from_dict(head) for head in data["heads"]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RecordError(f"a file that cannot be read ({error})", "an atlas", where=str(path)) from None
-        raise RecordError(f"an atlas of version {version}", f"version {VERSION}", where=str(path))
+            raise RecordError(f"The file cannot be read as an atlas ({error})", where=str(path)) from None
+        advice = "Make it anew with `regard atlas`."
+        raise RecordError(f"an atlas of version {version}", f"version {VERSION}", where=str(path), advice=advice)
 
 
 def atlas(
     model: nn.Module | str | os.PathLike[str] | ModelAdapter,
-    texts: Iterable[Given] | str | os.PathLike[str],
+    texts: Iterable[PassageLike] | str | os.PathLike[str],
     *,
-    most: int | None = None,
+    max_texts: int | None = None,
     tokenizer: Any = None,
-    lexicon: Lexicon | None = None,
-    words: int = WORDS,
+    statistics: WordStatistics | None = None,
+    max_words: int = MAX_WORDS,
     seed: int = 0,
     world: World | None = None,
-    tell: Callable[[int], None] = lambda more: None,
+    on_progress: Callable[[int], None] = lambda more: None,
 ) -> Atlas:
-    """Read texts with a model, once, and name its heads.
+    """Run a model once over texts, and label its heads.
 
-    `texts`: strings, pairs of them, translations with gold links, or passages that know their nouns; or as
-    `passages_for` takes them, a file or "built-in"; the first `most` of them. Those of more than `words` words are cut.
-    `lexicon`: what is known of the words, by default what these texts tell. `world`: with
-    several ranks each reads a part, and all get the same atlas, to the last digit. `tell` hears how many more texts are
-    read.
+    texts        strings, pairs of them, translations with gold links, or passages with their nouns; or as
+                 `load_passages` takes them, a file or "built-in"
+    max_texts    only the first of them
+    statistics   of words, by default counted in these texts
+    max_words    longer texts are truncated
+    world        the texts are shared among its ranks, and all get the same atlas, to the last digit
+    on_progress  called with the number of texts that were added
     """
     found = adapter(model, tokenizer) if isinstance(model, nn.Module | str | os.PathLike) else model
-    some = passages_for(found, texts, most) if isinstance(texts, str | os.PathLike) else islice(texts, most)
-    given = passages_of(some, words)
-    if len(given) < TEXTS:
-        raise SettingError(f"{len(given)} texts", f"at least {TEXTS}, so that chance can be told", where="atlas")
-    known = learned(given) if lexicon is None else lexicon
-    given += probes(known, pairs=found.kind == "translates", seed=seed)
-    with found.borrowed(evaluate=True):
-        counts = counted(found, given, known, seed, world, tell)
-        sums = counts if world is None else _together(counts, world)
+    some = load_passages(found, texts, max_texts) if isinstance(texts, str | os.PathLike) else islice(texts, max_texts)
+    given = to_passages(some, max_words)
+    if len(given) < MIN_TEXTS:
+        raise SettingError(f"{len(given)} texts", f"at least {MIN_TEXTS}, for confidence intervals", where="atlas")
+    known = count_words(given) if statistics is None else statistics
+    given += induction_probes(known, pairs=found.kind == "translates", seed=seed)
+    with found.borrow(evaluate=True):
+        sums = accumulate_passages(found, given, known, seed, world, on_progress)
+        sums = sums if world is None else _sum_over_ranks(sums, world)
     heads = tuple(head for place, one in sums.items() for head in _heads(place, one))
     return Atlas(found.name, sum(not one.probe for one in given), heads)
 
 
-def passages_for(
-    subject: ModelAdapter, texts: str | os.PathLike[str], most: int | None = None, tags: Path | None = None
+def load_passages(
+    model: ModelAdapter, texts: str | os.PathLike[str], max_texts: int | None = None, tags: Path | None = None
 ) -> list[Passage]:
-    """The first texts of a file (see `read_passages`), with the tags of their words, or "built-in": of the built-in
-    corpus, as the task of the model's run has it."""
+    """The first texts of a file (see `read_passages`), with the tags of their words; or "built-in": those of the
+    built-in corpus, in the format of the run's own task."""
     if texts == BUILT_IN:
         if tags is not None:
-            raise SettingError("tags with the built-in corpus", "none: the grammar knows them", where="atlas")
-        run = run_of(subject.model)
+            problem = "The built-in corpus has tags of its own, so it takes no file of them"
+            raise SettingError(problem, where="atlas")
+        run = run_of(model.model)
         expect_built_in(run, "atlas")
-        from regard.inspection.atlas.built_in_examples import built_in  # brings the grammar and the training room
+        from regard.inspection.atlas.built_in_examples import built_in_passages  # imports the grammar and training
 
-        return built_in(run, subject.kind, TEXTS_OF_CORPUS if most is None else most)
-    given = read_passages(Path(texts), most)
-    return given if tags is None else tagged_by(given, tags)
+        return built_in_passages(run, model.kind, BUILT_IN_TEXTS if max_texts is None else max_texts)
+    given = read_passages(Path(texts), max_texts)
+    return given if tags is None else with_tags(given, tags)
 
 
-def counted(
-    subject: ModelAdapter,
+def accumulate_passages(
+    model: ModelAdapter,
     passages: Sequence[Passage],
-    lexicon: Lexicon,
+    statistics: WordStatistics,
     seed: int = 0,
     world: World | None = None,
-    tell: Callable[[int], None] = lambda more: None,
-) -> dict[str, Sums]:
-    """The sums of the passages that are this rank's, by place."""
-    found: dict[str, Sums] = {}
+    on_progress: Callable[[int], None] = lambda more: None,
+) -> dict[str, PatternSums]:
+    """The sums of this rank's passages, by place."""
+    found: dict[str, PatternSums] = {}
     rank, ranks = (0, 1) if world is None else (world.rank, world.ranks)
     for number in range(rank, len(passages), ranks):
         passage = passages[number]
-        plans: list[tuple[Seen, Plan]] = []
-        for one in seen(subject, passage):
-            plan = _plan(plans, one, passage, lexicon)
-            sums = found.setdefault(one.place, Sums.none(one.weights.size(0), one.layer, one.within))
-            count(sums, plan, one.weights, number, seed)
-        tell(1)
+        known: list[tuple[PlaceMaps, PatternTargets]] = []
+        for one in run_passage(model, passage):
+            targets = _shared_targets(known, one, passage, statistics)
+            sums = found.setdefault(one.place, PatternSums.zeros(one.weights.size(0), one.layer, one.is_self))
+            accumulate(sums, targets, one.weights, number, seed)
+        on_progress(1)
     return found
 
 
-def _plan(known: list[tuple[Seen, Plan]], one: Seen, passage: Passage, lexicon: Lexicon) -> Plan:
-    """What is asked of a place; those of one text that look at the same words in the same way share it."""
-    for other, plan in known:
+def _shared_targets(
+    known: list[tuple[PlaceMaps, PatternTargets]], one: PlaceMaps, passage: Passage, statistics: WordStatistics
+) -> PatternTargets:
+    """The targets at a place; places of one text with the same tokens and the same mask share them."""
+    for other, targets in known:
         if other.queries is one.queries and other.keys is one.keys and other.visible.equal(one.visible):
-            return plan
-    scene = scene_of((one.queries, one.keys), one.within, one.visible, passage, lexicon)
-    known.append((one, Plan(scene)))
+            return targets
+    features = map_features((one.queries, one.keys), one.is_self, one.visible, passage, statistics)
+    known.append((one, PatternTargets(features)))
     return known[-1][1]
 
 
-def _together(sums: dict[str, Sums], world: World) -> dict[str, Sums]:
+def _sum_over_ranks(sums: dict[str, PatternSums], world: World) -> dict[str, PatternSums]:
     """The sums of all ranks, in the order of the model's places."""
-    if not world.several:
+    if not world.is_distributed:
         return sums
-    found: dict[str, Sums] = {}
-    for told in world.gather({place: one.told() for place, one in sums.items()}):
-        for place, one in told.items():
+    found: dict[str, PatternSums] = {}
+    for gathered in world.gather({place: one.to_dict() for place, one in sums.items()}):
+        for place, one in gathered.items():
             if place in found:
-                found[place].add(Sums.read(one))
+                found[place].add(PatternSums.from_dict(one))
             else:
-                found[place] = Sums.read(one)
+                found[place] = PatternSums.from_dict(one)
     return found
 
 
-def _heads(place: str, sums: Sums) -> Iterable[Head]:
-    for number, measures in enumerate(measured(sums)):
-        earned = tuple(names(measures))
-        shown = {
+def _heads(place: str, sums: PatternSums) -> Iterable[Head]:
+    for number, measures in enumerate(measure_patterns(sums)):
+        names = tuple(earned_names(measures))
+        examples = {
             name: tuple(
-                Shown(-steps / STEPS, query, key, text)
+                PatternExample(-steps / STEPS, query, key, text)
                 for steps, *_, query, key, text in sums.examples.get((number, NUMBERS[name]), ())
             )
-            for name in earned
+            for name in names
         }
-        yield Head(place, sums.layer, number, measures, earned, shown)
+        yield Head(place, sums.layer, number, measures, names, examples)

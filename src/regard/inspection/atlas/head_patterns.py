@@ -1,4 +1,7 @@
-"""The patterns that a head can have, each a value: a name, and which keys are its targets for each query."""
+"""Attention patterns that a head can have: previous-token head, first-token head (attention sink), induction head, ...
+
+Each is a value: a name, and the targets of each query, the keys that a head with this pattern attends to.
+"""
 
 from __future__ import annotations
 
@@ -9,93 +12,96 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from regard.inspection.atlas.lexicon import NEAR, is_function, stem
-from regard.inspection.atlas.token_features import NEAREST, SIGN, SPECIAL, Scene
+from regard.inspection.atlas.token_features import NEAREST, SIGN, SPECIAL, MapFeatures
+from regard.inspection.atlas.word_statistics import NEAR, is_function, stem
 
 Level = Literal["tokens", "words"]
 Family = Literal["position", "landmark", "content", "pairs", "probe", "spread"]
-FEW = 4  # keys that a query must see before it can look broadly, or words before one of them is the rarest
+MIN_CHOICES = 4  # visible keys, for broad attention; visible words, for the rarest one
 
 
 @dataclass(frozen=True)
-class Trait:
-    """`targets(scene)`: booleans (T, S) between tokens, or (units, units) between words; None where the question does
-    not arise. `family` decides what a head must beat:
+class HeadPattern:
+    """`targets(features)`: booleans (T, S) between tokens, or (units, units) between words; None where the pattern does
+    not apply. `family` decides the baseline:
 
-    position, landmark: an even look at all that is visible. content: what the same head gives to words that stand as
-    far away and are, or are not, function words too. pairs: the same, to words of the same kind (how rare, noun or
-    not), so that nothing but which two words they are is left. probe: what it gives to the other half of a text that is
-    said twice.
+    position, landmark   uniform attention to all visible keys
+    content              the head's weight on words at the same distance that are function words too, or are not either
+    pairs                the same, on words of the same kind (rarity, noun or not), which differ only in the words
+    probe                its weight on the other half of a repeated text
     """
 
     name: str
     family: Family
     level: Level
-    targets: Callable[[Scene], Tensor | None]
+    targets: Callable[[MapFeatures], Tensor | None]
 
 
-def _offset(step: int) -> Callable[[Scene], Tensor | None]:
-    def targets(scene: Scene) -> Tensor | None:
-        if not scene.within or scene.probe:
+def _offset(step: int) -> Callable[[MapFeatures], Tensor | None]:
+    """Previous-token head, next-token head, and other fixed offsets."""
+
+    def targets(features: MapFeatures) -> Tensor | None:
+        if not features.is_self or features.probe:
             return None
-        T, S = scene.visible.shape
+        T, S = features.visible.shape
         return torch.arange(S) - torch.arange(T)[:, None] == step
 
     return targets
 
 
-def _first(scene: Scene) -> Tensor | None:
-    found = torch.zeros_like(scene.visible)
+def _first(features: MapFeatures) -> Tensor | None:
+    """First-token head, an attention sink."""
+    found = torch.zeros_like(features.visible)
     found[:, :1] = True
-    if scene.within:
-        found[:1] = False  # that would be itself
-    return None if scene.probe else found
+    if features.is_self:
+        found[:1] = False  # not the token itself
+    return None if features.probe else found
 
 
-def _delimiter(*kinds: int) -> Callable[[Scene], Tensor | None]:
+def _delimiter(*kinds: int) -> Callable[[MapFeatures], Tensor | None]:
     """Special tokens or punctuation."""
 
-    def targets(scene: Scene) -> Tensor | None:
-        of_key = scene.keys.kinds[scene.keys.of_token]
+    def targets(features: MapFeatures) -> Tensor | None:
+        of_key = features.keys.kinds[features.keys.unit_of_token]
         found = torch.isin(of_key, torch.tensor(kinds))
-        return None if scene.probe else found.expand_as(scene.visible) & ~_itself(scene)
+        return None if features.probe else found.expand_as(features.visible) & ~_itself(features)
 
     return targets
 
 
-def _itself(scene: Scene) -> Tensor:
-    T, S = scene.visible.shape
-    return torch.eye(T, S, dtype=torch.bool) if scene.within else torch.zeros(T, S, dtype=torch.bool)
+def _itself(features: MapFeatures) -> Tensor:
+    T, S = features.visible.shape
+    return torch.eye(T, S, dtype=torch.bool) if features.is_self else torch.zeros(T, S, dtype=torch.bool)
 
 
-def _identical(apart: bool) -> Callable[[Scene], Tensor | None]:
-    def targets(scene: Scene) -> Tensor | None:
-        asked = _asked(scene, apart)
-        return None if asked is None else asked & _equal(scene.queries.spelled, scene.keys.spelled)
+def _identical(other_text: bool) -> Callable[[MapFeatures], Tensor | None]:
+    def targets(features: MapFeatures) -> Tensor | None:
+        pairs = _word_pairs(features, other_text)
+        return None if pairs is None else pairs & _equal(features.queries.lower, features.keys.lower)
 
     return targets
 
 
-def _related(apart: bool) -> Callable[[Scene], Tensor | None]:
-    """Other words of the same stem, or that come together in this corpus; function words are related to none."""
+def _related(other_text: bool) -> Callable[[MapFeatures], Tensor | None]:
+    """Other words of the same stem, or that co-occur in this corpus; function words are related to none."""
 
-    def targets(scene: Scene) -> Tensor | None:
-        asked = _asked(scene, apart)
-        if asked is None:
+    def targets(features: MapFeatures) -> Tensor | None:
+        pairs = _word_pairs(features, other_text)
+        if pairs is None:
             return None
-        ours, theirs = scene.queries.spelled, scene.keys.spelled
-        kin = [[other in others for other in theirs] for others in map(scene.lexicon.related, ours)]
-        found = torch.tensor(kin) | _equal([stem(word) for word in ours], [stem(word) for word in theirs])
+        ours, theirs = features.queries.lower, features.keys.lower
+        related = [[other in others for other in theirs] for others in map(features.statistics.related, ours)]
+        found = torch.tensor(related) | _equal([stem(word) for word in ours], [stem(word) for word in theirs])
         open_ = [torch.tensor([not is_function(word) for word in words]) for words in (ours, theirs)]
-        return asked & found & ~_equal(ours, theirs) & open_[0][:, None] & open_[1]
+        return pairs & found & ~_equal(ours, theirs) & open_[0][:, None] & open_[1]
 
     return targets
 
 
-def _asked(scene: Scene, apart: bool) -> Tensor | None:
+def _word_pairs(features: MapFeatures, other_text: bool) -> Tensor | None:
     """Pairs of words of one text, or of two."""
-    asked = scene.seen & (scene.apart if apart else ~scene.apart)
-    return asked if not scene.probe and bool(asked.any()) else None
+    pairs = features.visible_words & (features.other_text if other_text else ~features.other_text)
+    return pairs if not features.probe and bool(pairs.any()) else None
 
 
 def _equal(ours: Sequence[str], theirs: Sequence[str]) -> Tensor:
@@ -104,17 +110,17 @@ def _equal(ours: Sequence[str], theirs: Sequence[str]) -> Tensor:
     return one[:, None] == other
 
 
-def _predicting(scene: Scene) -> Tensor | None:
-    """Of the neighbours of a word, the one that comes with it most often against chance (straw - berries)."""
-    if scene.probe or not scene.within:
+def _predicting(features: MapFeatures) -> Tensor | None:
+    """Of the neighbours of a word, the one with the highest PMI (straw - berries)."""
+    if features.probe or not features.is_self:
         return None
-    near = scene.seen & ~scene.apart & (scene.distance.abs() <= NEAR)
+    near = features.visible_words & ~features.other_text & (features.distance.abs() <= NEAR)
     found = torch.zeros_like(near)
-    for at, word in enumerate(scene.queries.spelled):
+    for at, word in enumerate(features.queries.lower):
         strengths = [
-            (scene.lexicon.predicts(word, scene.keys.spelled[key]), -key)
+            (features.statistics.predicts(word, features.keys.lower[key]), -key)
             for key in near[at].nonzero().squeeze(-1).tolist()
-            if scene.keys.spelled[key] != word
+            if features.keys.lower[key] != word
         ]
         best, key = max(strengths, default=(0.0, 0))
         if best > 0:
@@ -122,96 +128,98 @@ def _predicting(scene: Scene) -> Tensor | None:
     return found
 
 
-def _nouns(scene: Scene) -> Tensor | None:
-    """Nouns and names, where a query could look at other words as well."""
-    found = scene.seen & scene.key_nouns
-    return None if scene.probe else found & (scene.seen & ~found).any(-1, keepdim=True)
+def _nouns(features: MapFeatures) -> Tensor | None:
+    """Nouns and names, where other words are visible as well."""
+    found = features.visible_words & features.key_nouns
+    return None if features.probe else found & (features.visible_words & ~found).any(-1, keepdim=True)
 
 
-def _rare(scene: Scene) -> Tensor | None:
-    """The word that comes least often in the corpus, or those that do, of all that a query sees."""
-    if scene.probe:
+def _rare(features: MapFeatures) -> Tensor | None:
+    """The least frequent visible word in the corpus, or those that tie."""
+    if features.probe:
         return None
-    counts = torch.tensor([float(scene.lexicon.count(word)) for word in scene.keys.spelled]).expand(scene.seen.shape)
-    counts = counts.masked_fill(~scene.seen, torch.inf)
-    rarest = (counts == counts.amin(-1, keepdim=True)) & scene.seen
-    many = scene.seen.sum(-1, keepdim=True)
-    return rarest & (many >= FEW) & (FEW * rarest.sum(-1, keepdim=True) <= many)  # where few words are as rare
+    visible = features.visible_words
+    counts = torch.tensor([float(features.statistics.count(word)) for word in features.keys.lower])
+    counts = counts.expand(visible.shape).masked_fill(~visible, torch.inf)
+    rarest = (counts == counts.amin(-1, keepdim=True)) & visible
+    many = visible.sum(-1, keepdim=True)
+    return rarest & (many >= MIN_CHOICES) & (MIN_CHOICES * rarest.sum(-1, keepdim=True) <= many)  # where few tie
 
 
-def _gold(scene: Scene) -> Tensor | None:
-    return None if scene.gold is None or scene.probe else scene.gold & scene.seen
+def _gold(features: MapFeatures) -> Tensor | None:
+    return None if features.gold is None or features.probe else features.gold & features.visible_words
 
 
-def _diagonal(scene: Scene) -> Tensor | None:
-    if scene.within or scene.probe or len(scene.queries) < 2:
+def _diagonal(features: MapFeatures) -> Tensor | None:
+    if features.is_self or features.probe or len(features.queries) < 2:
         return None
-    return scene.seen & (scene.distance.abs() <= 1)
+    return features.visible_words & (features.distance.abs() <= 1)
 
 
-def _repeated(step: int) -> Callable[[Scene], Tensor | None]:
-    """In a text that is said twice: the token that stands `step` after the same token in the other half."""
+def _induction(step: int) -> Callable[[MapFeatures], Tensor | None]:
+    """Induction head (Olsson et al. 2022): in a repeated text, the token `step` after its copy in the other half."""
 
-    def targets(scene: Scene) -> Tensor | None:
-        if not scene.probe or not scene.within:
+    def targets(features: MapFeatures) -> Tensor | None:
+        if not features.probe or not features.is_self:
             return None
-        tokens = list(zip(scene.keys.of_token.tolist(), _pieces(scene), strict=True))
-        T, S = scene.visible.shape
+        tokens = list(zip(features.keys.unit_of_token.tolist(), _pieces(features), strict=True))
+        T, S = features.visible.shape
         found = torch.zeros(T, S, dtype=torch.bool)
         places: dict[str, list[int]] = {}
         for at, (_, piece) in enumerate(tokens):
             places.setdefault(piece, []).append(at)
         for at, (unit, piece) in enumerate(tokens):
-            for other in places[piece] if scene.keys.kinds[unit] != SPECIAL else ():
+            for other in places[piece] if features.keys.kinds[unit] != SPECIAL else ():
                 if other != at and 0 <= other + step < S and other + step != at:
                     found[at, other + step] = True
-        return found & other_half(scene)
+        return found & other_half(features)
 
     return targets
 
 
-def other_half(scene: Scene) -> Tensor:
-    """(T, S): whether the key stands in the other half of a text that is said twice."""
-    middle = (scene.keys.order[scene.keys.words].max() + 1 + scene.keys.order[scene.keys.words].min()) / 2
-    late = scene.keys.order[scene.keys.of_token] >= middle
-    word = scene.keys.words[scene.keys.of_token]
+def other_half(features: MapFeatures) -> Tensor:
+    """(T, S): whether the key is in the other half of a repeated text."""
+    keys = features.keys
+    middle = (keys.positions[keys.is_word].max() + 1 + keys.positions[keys.is_word].min()) / 2
+    late = keys.positions[keys.unit_of_token] >= middle
+    word = keys.is_word[keys.unit_of_token]
     return (late[:, None] != late) & word[:, None] & word
 
 
-def _pieces(scene: Scene) -> list[str]:
-    """Tokens as they are told apart: by their word and their number in it."""
-    seen: dict[int, int] = {}
+def _pieces(features: MapFeatures) -> list[str]:
+    """A key for each token: its word and its number in it."""
+    counts: dict[int, int] = {}
     found = []
-    for unit in scene.keys.of_token.tolist():
-        seen[unit] = seen.get(unit, -1) + 1
-        found.append(f"{scene.keys.spelled[unit]} {seen[unit]}")
+    for unit in features.keys.unit_of_token.tolist():
+        counts[unit] = counts.get(unit, -1) + 1
+        found.append(f"{features.keys.lower[unit]} {counts[unit]}")
     return found
 
 
-def _none(scene: Scene) -> Tensor | None:
+def _none(features: MapFeatures) -> Tensor | None:
     return None
 
 
-BROAD = "broad"  # counted apart: it has no targets
+BROAD = "broad"  # measured by entropy, without targets
 NAMED = {-1: "previous", 0: "self", 1: "next"}
-TRAITS: tuple[Trait, ...] = (
+PATTERNS: tuple[HeadPattern, ...] = (
     *(
-        Trait(NAMED.get(step, f"offset {step:+d}"), "position", "tokens", _offset(step))
+        HeadPattern(NAMED.get(step, f"offset {step:+d}"), "position", "tokens", _offset(step))
         for step in range(-NEAREST, NEAREST + 1)
     ),
-    Trait("first token", "landmark", "tokens", _first),
-    Trait("delimiter", "landmark", "tokens", _delimiter(SPECIAL, SIGN)),
-    Trait("identical word", "pairs", "words", _identical(False)),
-    Trait("related word", "pairs", "words", _related(False)),
-    Trait("predicting word", "pairs", "words", _predicting),
-    Trait("identical word, other text", "pairs", "words", _identical(True)),
-    Trait("related word, other text", "pairs", "words", _related(True)),
-    Trait("nouns and names", "content", "words", _nouns),
-    Trait("rare word", "content", "words", _rare),
-    Trait("alignment", "pairs", "words", _gold),
-    Trait("diagonal", "landmark", "words", _diagonal),
-    Trait("induction", "probe", "tokens", _repeated(1)),
-    Trait("induction, before", "probe", "tokens", _repeated(-1)),
-    Trait(BROAD, "spread", "tokens", _none),
+    HeadPattern("first token", "landmark", "tokens", _first),
+    HeadPattern("delimiter", "landmark", "tokens", _delimiter(SPECIAL, SIGN)),
+    HeadPattern("identical word", "pairs", "words", _identical(False)),
+    HeadPattern("related word", "pairs", "words", _related(False)),
+    HeadPattern("predicting word", "pairs", "words", _predicting),
+    HeadPattern("identical word, other text", "pairs", "words", _identical(True)),
+    HeadPattern("related word, other text", "pairs", "words", _related(True)),
+    HeadPattern("nouns and names", "content", "words", _nouns),
+    HeadPattern("rare word", "content", "words", _rare),
+    HeadPattern("alignment", "pairs", "words", _gold),
+    HeadPattern("diagonal", "landmark", "words", _diagonal),
+    HeadPattern("induction", "probe", "tokens", _induction(1)),
+    HeadPattern("induction, before", "probe", "tokens", _induction(-1)),
+    HeadPattern(BROAD, "spread", "tokens", _none),
 )
-NUMBERS = {trait.name: number for number, trait in enumerate(TRAITS)}
+NUMBERS = {pattern.name: number for number, pattern in enumerate(PATTERNS)}

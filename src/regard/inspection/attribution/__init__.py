@@ -1,1 +1,1 @@
-"""What can be read off attention, and off the model beside it: each measure a function in a file of its own."""
+"""Attribution: rollout, flow, norm-based attention, gradients, integrated gradients, value zeroing, head statistics."""

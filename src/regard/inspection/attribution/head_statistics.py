@@ -1,4 +1,5 @@
-"""A head in a few numbers: how broadly, how far and where it looks; exact, in memory linear in the length."""
+"""Head statistics: entropy, mean distance, and the weight on the first token (attention sink), the same, the previous
+and the next token; exact, in memory linear in the length."""
 
 from __future__ import annotations
 
@@ -8,66 +9,70 @@ import torch
 from torch import Tensor
 
 from regard.errors import RecordError
-from regard.inspection.record.place import Place
+from regard.inspection.record.place import PlaceRecord
 
-ROWS = 256  # of a map that are held together
+BLOCK_ROWS = 256  # rows of a map that are in memory together
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class HeadStatistics:
-    """One head in a few numbers: means over the `looking` queries, those that look somewhere.
+    """The statistics of one head: means over its `active_queries`, those that attend to at least one key.
 
-    `entropy` in nats; `distance`: |i - j| of a query and what it looks at, weighted; then the share of the weight that
-    falls on the first token, on oneself, on the token before and on the one after. `received` (S,): what each key got
-    from all queries. In a map between two texts, a query's own token is the key with the same number.
+    `entropy` in nats; `distance`: the weighted mean of |i - j|; then the shares of the weight on the first token, on
+    the same token, on the previous one and on the next one. `received` (S,): the total weight of each key. In a map
+    between two texts, the same token is the key with the same number.
     """
 
     head: int
-    looking: int
+    active_queries: int
     entropy: float
     distance: float
     first: float
-    itself: float
+    same: float
     previous: float
     next: float
     received: Tensor
 
+    def __repr__(self) -> str:
+        named = ("entropy", "distance", "first", "same", "previous", "next")
+        return f"HeadStatistics(head={self.head}, {', '.join(f'{name}={getattr(self, name):.3g}' for name in named)})"
 
-def head_statistics(place: Place, head: int) -> HeadStatistics:
-    """These numbers of one head; of one that looks nowhere all are 0."""
-    after = place.S - place.T if place.kind == "self" else 0  # cached keys sit left of the new ones
+
+def head_statistics(place: PlaceRecord, head: int) -> HeadStatistics:
+    """The statistics of one head; all are 0 where no query attends to anything."""
+    offset = place.S - place.T if place.kind == "self" else 0  # cached keys sit left of the new ones
     mass = far = first = 0.0
     near = dict.fromkeys((0, -1, 1), 0.0)
-    looking = 0
-    kept, _ = place.number(head)
-    for rows in torch.arange(place.T).split(ROWS):
-        keys = slice(*kept.sight.reach(head, rows))
+    active = 0
+    stored, _ = place.stored_head(head)
+    for rows in torch.arange(place.T).split(BLOCK_ROWS):
+        keys = slice(*stored.mask.key_range(head, rows))
         weights = place.tile(head, rows, keys).double()
-        away = torch.arange(place.S)[keys] - (rows + after).unsqueeze(-1)
+        distance = torch.arange(place.S)[keys] - (rows + offset).unsqueeze(-1)
         sums = weights.sum(-1)
-        looking += int((sums > 0).sum())
+        active += int((sums > 0).sum())
         mass += float(sums.sum())
-        far += float((weights * away.abs()).sum())
+        far += float((weights * distance.abs()).sum())
         first += float(weights[:, :1].sum()) if keys.start == 0 else 0.0
-        for offset in near:
-            near[offset] += float(weights[away == offset].sum())
-    seen = place.statistics
-    count = max(looking, 1)
+        for step in near:
+            near[step] += float(weights[distance == step].sum())
+    observed = place.statistics
+    count = max(active, 1)
     return HeadStatistics(
         head,
-        looking,
-        entropy=float(seen.entropy[head].double().sum()) / count,  # 0 where a query looks nowhere
+        active,
+        entropy=float(observed.entropy[head].double().sum()) / count,  # 0 where a query attends to nothing
         distance=far / mass if mass else 0.0,
         first=first / count,
-        itself=near[0] / count,
+        same=near[0] / count,
         previous=near[-1] / count,
         next=near[1] / count,
-        received=seen.received[head],
+        received=observed.received[head],
     )
 
 
-def every_head(place: Place) -> list[HeadStatistics]:
-    """The numbers of every head that the record kept."""
-    if place.kept is None:
-        raise RecordError(f"the heads of {place.name}", "a place that kept more than statistics", advice=place.why)
-    return [head_statistics(place, head) for head in place.kept.heads]
+def all_head_statistics(place: PlaceRecord) -> list[HeadStatistics]:
+    """The statistics of every head whose map is stored."""
+    if place.stored is None:
+        raise RecordError("The record has no maps of this place", where=place.name, advice=place.why)
+    return [head_statistics(place, head) for head in place.stored.heads]

@@ -1,4 +1,4 @@
-"""One place of a record: what was attended there, and what any part of its map is computed from again."""
+"""One place of a record: the statistics of its attention, and the queries and keys that any tile is recomputed from."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import torch
 from torch import Tensor
 
 from regard.errors import RecordError, ShapeError
-from regard.inspection.record.mask_codec import Added, Local, Sight
-from regard.inspection.record.quantize import Fixed
+from regard.inspection.record.mask_codec import BiasTerm, GaussianWindow, MaskSpans
+from regard.inspection.record.quantize import Int16Tensor
 
-Where = slice | Tensor
+Index = slice | Tensor
 
 
-@dataclass(frozen=True, eq=False)
-class Statistics:
-    """What was observed while the model ran, of every head: exact, whatever was kept.
+@dataclass(frozen=True, eq=False, repr=False)
+class PlaceStatistics:
+    """The statistics of every head that were observed while the model ran; exact, whether its map is stored or not.
 
-    entropy (H, T), received (H, S), the k largest weights of each query (H, T, k) and their keys, and the map shrunk to
-    (H, R, C); `thumbnail` is None where queries came one by one and nothing was kept.
+    entropy (H, T), received (H, S), the k largest weights of each query (H, T, k) and their keys, and the thumbnail
+    (H, R, C), which is None where queries came one by one and no map is stored.
     """
 
     entropy: Tensor
@@ -29,41 +29,48 @@ class Statistics:
     top_indices: Tensor
     thumbnail: Tensor | None
 
+    def __repr__(self) -> str:
+        heads, T = self.entropy.shape
+        return f"PlaceStatistics({heads} heads, {T} queries, {self.received.size(-1)} keys)"
 
-@dataclass(frozen=True, eq=False)
-class Kept:
-    """What the weights of some heads are computed from.
 
-    `heads`: which of the place's; number n of them asks with queries n and looks at key head key_heads[n]. Scores are
-    dot products, or with a `vector` (D,) additive ones. `lse` (n, T) belongs to the numbers as they are kept, the keys
-    without their centre: an offset that is the same for all keys changes no weight.
+@dataclass(frozen=True, eq=False, repr=False)
+class StoredQK:
+    """The quantised queries and keys that the weights of some heads are recomputed from.
+
+    `heads`: the heads of the place that are stored; number n of them has queries n and key head key_heads[n]. Scores
+    are dot products, or with a `vector` (D,) additive ones. `lse` (n, T) belongs to the quantised numbers, the keys
+    without their centre: an offset that all keys share changes no weight.
     """
 
     heads: tuple[int, ...]
     key_heads: tuple[int, ...]
-    queries: Fixed
-    keys: Fixed
+    queries: Int16Tensor
+    keys: Int16Tensor
     vector: Tensor | None
-    sight: Sight
-    added: Added | None
-    local: Local | None
+    mask: MaskSpans
+    bias: BiasTerm | None
+    window: GaussianWindow | None
     lse: Tensor
 
+    def __repr__(self) -> str:
+        return f"StoredQK(heads={self.heads}, queries={self.queries}, keys={self.keys})"
+
     def scores(self, number: int, rows: Tensor, cols: Tensor) -> Tensor:
-        """(t, s) of head heads[number], -inf where a query may not look."""
+        """The scores (t, s) of head heads[number], -inf where a query may not attend."""
         head = self.heads[number]
-        scores = self.compared(number, rows, cols)
-        if self.added is not None:
-            scores = scores + self.added.tile(head, rows, cols)
-        if self.local is None and self.sight.all_of(head, rows, cols):
+        scores = self.qk_scores(number, rows, cols)
+        if self.bias is not None:
+            scores = scores + self.bias.tile(head, rows, cols)
+        if self.window is None and self.mask.covers(head, rows, cols):
             return scores
-        allowed = self.sight.allowed(head, rows, cols)
-        if self.local is not None:
-            allowed = allowed & self.local.inside(head, rows, cols)
+        allowed = self.mask.allowed(head, rows, cols)
+        if self.window is not None:
+            allowed = allowed & self.window.inside(head, rows, cols)
         return scores.masked_fill_(allowed.logical_not_(), -torch.inf)
 
-    def compared(self, number: int, rows: Where, cols: Where) -> Tensor:
-        """Queries against keys alone, the keys without their centre."""
+    def qk_scores(self, number: int, rows: Index, cols: Index) -> Tensor:
+        """The scores without mask and bias, the keys without their centre."""
         q, k = self.queries.offsets(number, rows), self.keys.offsets(self.key_heads[number], cols)
         if self.vector is None:
             return q @ k.mT
@@ -73,33 +80,33 @@ class Kept:
         lse = self.lse[number][rows].unsqueeze(-1)
         logs = self.scores(number, rows, cols).sub_(lse.masked_fill(lse == -torch.inf, 0.0))
         weights = logs.clamp_(max=0.0).exp_()
-        return weights if self.local is None else weights * self.local.gain(self.heads[number], rows, cols)
+        return weights if self.window is None else weights * self.window.factor(self.heads[number], rows, cols)
 
 
 @dataclass(frozen=True, eq=False)
-class Slopes:
-    """How a weight matters to what the model said, through the average: d said / d w_ij = asks_i . sends_j.
+class StoredGradients:
+    """The gradient of the model's output with respect to each weight: d target / d w_ij = output_grads_i . values_j.
 
-    asks: the gradient by what a query gets, sends: the value of a key; (n, T, D) and (groups, S, D), of the heads that
-    were kept. A model that copies uses its weights in another way too.
+    output_grads (n, T, D): gradients with respect to the attention output of each query; values (groups, S, D), of
+    which head n has number value_heads[n]. A model that copies also uses its weights in other ways; those are left out.
     """
 
-    asks: Fixed
-    sends: Fixed
-    groups: tuple[int, ...]
+    output_grads: Int16Tensor
+    values: Int16Tensor
+    value_heads: tuple[int, ...]
 
     def tile(self, number: int, rows: Tensor, cols: Tensor) -> Tensor:
-        """(t, s) of the head with this number among those that were kept."""
-        return self.asks.values(number, rows) @ self.sends.values(self.groups[number], cols).mT
+        """(t, s) of the stored head with this number."""
+        return self.output_grads.values(number, rows) @ self.values.values(self.value_heads[number], cols).mT
 
 
-@dataclass(frozen=True, eq=False)
-class Place:
-    """Attention at one point of a model: T queries of one side look at S keys of another, in each of `heads`.
+@dataclass(frozen=True, eq=False, repr=False)
+class PlaceRecord:
+    """Attention at one place of a model: T queries along one axis attend to S keys along another, in each of `heads`.
 
-    `queries` and `keys` are numbers of the record's sides. `kept` is None where nothing but statistics was kept, and
-    `why` says the reason. `value_norms` (H, S): how long the vector is that a key sends, transformed, into the stream.
-    `slopes`: gradients, where they were asked for.
+    `queries` and `keys` are numbers of the record's axes. `stored` is None where only statistics are stored, and `why`
+    has the reason. `value_norms` (H, S): the norm of each value after the output projection. `stored_gradients`: if
+    requested.
     """
 
     name: str
@@ -108,11 +115,15 @@ class Place:
     queries: int
     keys: int
     heads: int
-    statistics: Statistics
-    kept: Kept | None
+    statistics: PlaceStatistics
+    stored: StoredQK | None
     why: str = ""
     value_norms: Tensor | None = None
-    slopes: Slopes | None = None
+    stored_gradients: StoredGradients | None = None
+
+    def __repr__(self) -> str:
+        stored = "statistics only" if self.stored is None else f"{len(self.stored.heads)} maps stored"
+        return f"PlaceRecord({self.name!r}, {self.kind}, {self.heads} heads, {self.T} x {self.S}, {stored})"
 
     @property
     def T(self) -> int:
@@ -122,34 +133,34 @@ class Place:
     def S(self) -> int:
         return self.statistics.received.size(-1)
 
-    def tile(self, head: int, rows: Where = slice(None), cols: Where = slice(None)) -> Tensor:
-        """The weights (t, s) of these queries and keys in one head, computed again from what was kept."""
-        kept, number = self.number(head)
-        return kept.weights(number, _index(rows, self.T), _index(cols, self.S))
+    def tile(self, head: int, rows: Index = slice(None), cols: Index = slice(None)) -> Tensor:
+        """The weights (t, s) of these queries and keys in one head, recomputed from stored queries and keys."""
+        stored, number = self.stored_head(head)
+        return stored.weights(number, _positions(rows, self.T), _positions(cols, self.S))
 
-    def gradient(self, head: int, rows: Where = slice(None), cols: Where = slice(None)) -> Tensor:
-        """(t, s): how what the model said changes with each weight; times the weight, what that weight did for it."""
-        _, number = self.number(head)
-        if self.slopes is None:
-            advice = "Ask for gradients when you look: gradient=True."
-            raise RecordError(f"gradients of {self.name}", "a place that kept some", where="gradient", advice=advice)
-        return self.slopes.tile(number, _index(rows, self.T), _index(cols, self.S))
+    def gradient(self, head: int, rows: Index = slice(None), cols: Index = slice(None)) -> Tensor:
+        """(t, s): the gradient of the model's output with respect to each weight; times the weight, its attribution."""
+        _, number = self.stored_head(head)
+        if self.stored_gradients is None:
+            advice = "Ask for them when you look: gradient=True."
+            raise RecordError("The record has no gradients", where=self.name, advice=advice)
+        return self.stored_gradients.tile(number, _positions(rows, self.T), _positions(cols, self.S))
 
-    def number(self, head: int) -> tuple[Kept, int]:
-        """What was kept, and the number of this head in it."""
+    def stored_head(self, head: int) -> tuple[StoredQK, int]:
+        """The stored queries and keys, and the number of this head among them."""
         if not 0 <= head < self.heads:
-            raise RecordError(f"head {head}", f"one of the {self.heads} heads of {self.name}", where="tile")
-        if self.kept is None:
-            raise RecordError(f"a tile of {self.name}", "a place that kept more than statistics", advice=self.why)
-        if head not in self.kept.heads:
-            held = ", ".join(map(str, self.kept.heads))
-            raise RecordError(f"a tile of head {head} of {self.name}", f"one of the heads that were kept: {held}")
-        return self.kept, self.kept.heads.index(head)
+            raise RecordError(f"head {head}", f"one from 0 to {self.heads - 1}", where=self.name)
+        if self.stored is None:
+            raise RecordError("The record has no map of this place", where=self.name, advice=self.why)
+        if head not in self.stored.heads:
+            stored = ", ".join(map(str, self.stored.heads))
+            raise RecordError(f"The record has no map of head {head}", where=self.name, advice=f"Stored: {stored}.")
+        return self.stored, self.stored.heads.index(head)
 
 
-def _index(where: Where, size: int) -> Tensor:
-    if isinstance(where, slice):
-        return torch.arange(size)[where]
-    if where.dim() != 1:
-        raise ShapeError(f"indices of shape {tuple(where.shape)}", "(n,)", where="tile")
-    return where.long()
+def _positions(index: Index, size: int) -> Tensor:
+    if isinstance(index, slice):
+        return torch.arange(size)[index]
+    if index.dim() != 1:
+        raise ShapeError(f"indices of shape {tuple(index.shape)}", "(n,)", where="tile")
+    return index.long()

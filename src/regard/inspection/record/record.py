@@ -1,8 +1,8 @@
-"""The record: what a model attended to in one text, as one file that says all of it in space linear in the length.
+"""The record: the attention of a model to one text, as one file whose size is linear in the length.
 
 record = Record.load("seen.regard");  record.place("decoder.3.cross").tile(head=0, rows=slice(0, 10))
 
-The file is safetensors: numbers by name ("3.queries" belongs to place number 3), and one line of JSON beside them.
+The file is safetensors: numbers by name ("3.queries" belongs to place number 3), and one line of JSON as metadata.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from regard.errors import RecordError
-from regard.files import write_whole
-from regard.inspection.record.mask_codec import Added, Local, Sight
-from regard.inspection.record.place import Kept, Place, Slopes, Statistics
-from regard.inspection.record.quantize import Fixed
-from regard.inspection.record.token_axis import Side
+from regard.errors import RecordError, unknown
+from regard.files import write_atomic
+from regard.inspection.record.mask_codec import BiasTerm, GaussianWindow, MaskSpans
+from regard.inspection.record.place import PlaceRecord, PlaceStatistics, StoredGradients, StoredQK
+from regard.inspection.record.quantize import Int16Tensor
+from regard.inspection.record.token_axis import TokenAxis
 
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
-class Step:
-    """One token that was written: its number among the tokens of the side that was written, ln p of it, and what else
-    could have come, likeliest first: (token, as it is shown, ln p)."""
+class GenerationStep:
+    """One generated token: its number on its axis, its id, ln p of it, and the alternatives, most likely first, as
+    (id, text, ln p)."""
 
     at: int
     token: int
@@ -42,10 +42,10 @@ class Step:
     candidates: tuple[tuple[int, str, float], ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MeasureMap:
-    """A map that an attribution measure computed: `values` (R, C), float32, between the tokens of the sides number
-    `rows` and `cols`, which `axes` holds; `place` is None where all layers are taken together."""
+    """The map of an attribution measure: `values` (R, C), float32, between the tokens of the axes number `rows` and
+    `cols`, which `axes` holds; `place` is None where it covers all layers."""
 
     name: str
     title: str
@@ -55,105 +55,124 @@ class MeasureMap:
     values: np.ndarray
     axes: tuple[tuple[str, ...], tuple[str, ...]]
 
-    def told(self) -> dict[str, Any]:
-        """As JSON takes it, the values as base64 of little-endian float32."""
-        numbers = self.values.astype("<f4")
-        return self.described() | {"values": base64.b64encode(numbers.tobytes()).decode("ascii")}
+    def __repr__(self) -> str:
+        place = "all layers" if self.place is None else self.place
+        return f"MeasureMap({self.name!r}, {place}, {' x '.join(map(str, self.values.shape))})"
 
-    def described(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON, the values as base64 of little-endian float32."""
+        numbers = self.values.astype("<f4")
+        return self.header() | {"values": base64.b64encode(numbers.tobytes()).decode("ascii")}
+
+    def header(self) -> dict[str, Any]:
         """Everything but the values."""
         about = {"name": self.name, "title": self.title, "place": self.place, "rows": self.rows, "cols": self.cols}
         return about | {"shape": list(self.values.shape)}
 
     @classmethod
-    def read(cls, told: Mapping[str, Any], sides: tuple[Side, ...]) -> MeasureMap:
-        numbers = np.frombuffer(base64.b64decode(told["values"]), "<f4").reshape(told["shape"])
-        own = {name: told[name] for name in ("name", "title", "place", "rows", "cols")}
-        axes = sides[told["rows"]].tokens, sides[told["cols"]].tokens
-        return cls(**own, values=numbers.astype(np.float32), axes=axes)
+    def from_dict(cls, data: Mapping[str, Any], axes: tuple[TokenAxis, ...]) -> MeasureMap:
+        numbers = np.frombuffer(base64.b64decode(data["values"]), "<f4").reshape(data["shape"])
+        own = {name: data[name] for name in ("name", "title", "place", "rows", "cols")}
+        tokens = axes[data["rows"]].tokens, axes[data["cols"]].tokens
+        return cls(**own, values=numbers.astype(np.float32), axes=tokens)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Record:
-    """`sides`: rows of tokens that places look from and at. `facts`: about the model and the making, for the reader.
-    `steps`: where the text, or its end, was written by the model, how. `measures`: attribution maps, if any."""
+    """The attention of a model to one text.
 
-    sides: tuple[Side, ...]
-    places: tuple[Place, ...]
+    axes       rows of tokens that places attend from and to
+    places     the attention at each place
+    facts      the model, its kind, and its other outputs
+    steps      the generated tokens, if any
+    measures   attribution maps, if any
+    """
+
+    axes: tuple[TokenAxis, ...]
+    places: tuple[PlaceRecord, ...]
     facts: Mapping[str, Any] = field(default_factory=dict)
-    steps: tuple[Step, ...] = ()
+    steps: tuple[GenerationStep, ...] = ()
     measures: tuple[MeasureMap, ...] = ()
 
-    def place(self, name: str) -> Place:
+    def __repr__(self) -> str:
+        model = self.facts.get("model", "")
+        tokens = ", ".join(f"{len(axis)} tokens of {axis.name}" for axis in self.axes)
+        heads = sum(place.heads for place in self.places)
+        return f"Record({model!r}, {tokens}, {len(self.places)} places, {heads} heads)"
+
+    def place(self, name: str) -> PlaceRecord:
         found = next((place for place in self.places if place.name == name), None)
         if found is None:
-            names = ", ".join(place.name for place in self.places)
-            raise RecordError(f"place {name!r}", f"one of {names}", where="record")
+            names = [place.name for place in self.places]
+            raise unknown(name, names, kind="place", where="record", error=RecordError)
         return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file, whole or not at all."""
-        write_whole(Path(path), self.bytes())
+        """Write the file atomically."""
+        write_atomic(Path(path), self.to_bytes())
 
-    def bytes(self) -> bytes:
-        told = json.dumps(self.told(), ensure_ascii=False)
-        return save({name: tensor.contiguous() for name, tensor in self.tensors().items()}, {"regard": told})
+    def to_bytes(self) -> bytes:
+        """The contents of the file."""
+        header = json.dumps(self.to_dict(), ensure_ascii=False)
+        return save({name: tensor.contiguous() for name, tensor in self.tensors().items()}, {"regard": header})
 
-    def told(self) -> dict[str, Any]:
-        """Everything but the numbers, as JSON takes it."""
-        told = {
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the tensors, for JSON."""
+        found = {
             "version": VERSION,
             "facts": dict(self.facts),
-            "sides": [side.told() for side in self.sides],
-            "places": [_told(place) for place in self.places],
+            "axes": [axis.to_dict() for axis in self.axes],
+            "places": [_place_to_dict(place) for place in self.places],
             "steps": [[step.at, step.token, step.log_prob, step.candidates] for step in self.steps],
         }
-        return told | ({"measures": [one.told() for one in self.measures]} if self.measures else {})
+        return found | ({"measures": [one.to_dict() for one in self.measures]} if self.measures else {})
 
     def tensors(self) -> dict[str, Tensor]:
-        """The numbers, each by the number of its place and its name there."""
+        """The tensors, each by the number of its place and its name there."""
         return {
             f"{number}.{name}": tensor
             for number, place in enumerate(self.places)
-            for name, tensor in _tensors(place).items()
+            for name, tensor in _place_tensors(place).items()
         }
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Record:
-        """Read a file back; what is no record, or of a later version, is refused."""
+        """Read a file; a file that is not a record, or of another version, is refused."""
         where = str(path)
         if not Path(path).is_file():
-            raise RecordError("no such file", "a record", where=where)
+            raise RecordError("File not found", where=where)
         try:
             with safe_open(path, framework="pt") as file:
-                told = (file.metadata() or {}).get("regard")
+                header = (file.metadata() or {}).get("regard")
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except SafetensorError as error:
-            raise RecordError(f"a file that cannot be read ({error})", "a record", where=where) from None
-        if told is None:
-            raise RecordError("a safetensors file without a record", "a record", where=where)
-        return cls.read(json.loads(told), tensors, where)
+            raise RecordError(f"The file cannot be read as safetensors ({error})", where=where) from None
+        if header is None:
+            advice = "`regard look RUN TEXT -o FILE.regard` writes one."
+            raise RecordError("The file is safetensors, but not a record", where=where, advice=advice)
+        return cls.from_dict(json.loads(header), tensors, where)
 
     @classmethod
-    def read(cls, told: Mapping[str, Any], tensors: Mapping[str, Tensor], where: str) -> Record:
-        if told.get("version") != VERSION:
-            came = f"a record of version {told.get('version')}"
-            raise RecordError(came, f"version {VERSION}", where=where, advice="A newer regard may read it.")
+    def from_dict(cls, data: Mapping[str, Any], tensors: Mapping[str, Tensor], where: str) -> Record:
+        if data.get("version") != VERSION:
+            came = f"a record of version {data.get('version')}"
+            advice = "Write it anew with `regard look`, or read it with the regard that wrote it."
+            raise RecordError(came, f"version {VERSION}", where=where, advice=advice)
         try:
-            places = tuple(_place(one, f"{number}.", tensors) for number, one in enumerate(told["places"]))
-            sides = tuple(Side.read(side) for side in told["sides"])
+            places = tuple(_place_from_dict(one, f"{number}.", tensors) for number, one in enumerate(data["places"]))
+            axes = tuple(TokenAxis.from_dict(axis) for axis in data["axes"])
             steps = tuple(
-                Step(at, token, log_prob, tuple((number, text, value) for number, text, value in others))
-                for at, token, log_prob, others in told["steps"]
+                GenerationStep(at, token, log_prob, tuple((number, text, value) for number, text, value in others))
+                for at, token, log_prob, others in data["steps"]
             )
-            measures = tuple(MeasureMap.read(one, sides) for one in told.get("measures", ()))
+            measures = tuple(MeasureMap.from_dict(one, axes) for one in data.get("measures", ()))
         except (KeyError, TypeError, ValueError) as error:
-            raise RecordError(f"a record with something missing ({error})", "a whole one", where=where) from None
-        return cls(sides, places, dict(told["facts"]), steps, measures)
+            raise RecordError(f"The record is incomplete or damaged ({error})", where=where) from None
+        return cls(axes, places, dict(data["facts"]), steps, measures)
 
 
-def _told(place: Place) -> dict[str, Any]:
-    kept = place.kept
+def _place_to_dict(place: PlaceRecord) -> dict[str, Any]:
+    stored, gradients = place.stored, place.stored_gradients
     return {
         "name": place.name,
         "layer": place.layer,
@@ -164,94 +183,96 @@ def _told(place: Place) -> dict[str, Any]:
         "T": place.T,
         "S": place.S,
         "why": place.why,
-        "kept": None
-        if kept is None
+        "stored": None
+        if stored is None
         else {
-            "heads": kept.heads,
-            "key_heads": kept.key_heads,
-            "score": "dot" if kept.vector is None else "additive",
-            "added": None if kept.added is None else kept.added.kind,
-            "half_width": None if kept.local is None else kept.local.half_width,
+            "heads": stored.heads,
+            "key_heads": stored.key_heads,
+            "score": "dot" if stored.vector is None else "additive",
+            "bias": None if stored.bias is None else stored.bias.kind,
+            "half_width": None if stored.window is None else stored.window.half_width,
         },
-        "slopes": None if place.slopes is None else place.slopes.groups,
+        "value_heads": None if gradients is None else gradients.value_heads,
     }
 
 
-def _tensors(place: Place) -> dict[str, Tensor]:
-    kept, seen = place.kept, place.statistics
+def _place_tensors(place: PlaceRecord) -> dict[str, Tensor]:
+    stored, statistics = place.stored, place.statistics
     found: dict[str, Tensor | None] = {
-        "entropy": seen.entropy,
-        "received": seen.received,
-        "top_values": seen.top_values,
-        "top_indices": seen.top_indices,
+        "entropy": statistics.entropy,
+        "received": statistics.received,
+        "top_values": statistics.top_values,
+        "top_indices": statistics.top_indices,
         "value_norms": place.value_norms,
     }
-    if seen.thumbnail is not None:
-        found["thumbnail"], found["thumbnail_peak"] = small(seen.thumbnail)
-    if kept is not None:
+    if statistics.thumbnail is not None:
+        found["thumbnail"], found["thumbnail_peak"] = quantize_thumbnails(statistics.thumbnail)
+    if stored is not None:
         found |= {
-            "queries": kept.queries.steps,
-            "queries_scale": kept.queries.scale,
-            "keys": kept.keys.steps,
-            "keys_scale": kept.keys.scale,
-            "keys_centre": kept.keys.centre,
-            "vector": kept.vector,
-            "first": kept.sight.first,
-            "last": kept.sight.last,
-            "sight": None if kept.sight.table is None else kept.sight.table.to(torch.uint8),
-            "added": None if kept.added is None else kept.added.table,
-            "centre": None if kept.local is None else kept.local.centre,
-            "lse": kept.lse,
+            "queries": stored.queries.codes,
+            "queries_scale": stored.queries.scale,
+            "keys": stored.keys.codes,
+            "keys_scale": stored.keys.scale,
+            "keys_centre": stored.keys.centre,
+            "vector": stored.vector,
+            "first": stored.mask.first,
+            "last": stored.mask.last,
+            "mask": None if stored.mask.table is None else stored.mask.table.to(torch.uint8),
+            "bias": None if stored.bias is None else stored.bias.table,
+            "centre": None if stored.window is None else stored.window.centre,
+            "lse": stored.lse,
         }
-    if place.slopes is not None:
-        asks, sends = place.slopes.asks, place.slopes.sends
-        found |= {"asks": asks.steps, "asks_scale": asks.scale, "sends": sends.steps, "sends_scale": sends.scale}
+    if place.stored_gradients is not None:
+        grads, values = place.stored_gradients.output_grads, place.stored_gradients.values
+        found |= {"output_grads": grads.codes, "output_grads_scale": grads.scale}
+        found |= {"values": values.codes, "values_scale": values.scale}
     return {name: tensor for name, tensor in found.items() if tensor is not None}
 
 
-def _place(told: Mapping[str, Any], prefix: str, tensors: Mapping[str, Tensor]) -> Place:
+def _place_from_dict(data: Mapping[str, Any], prefix: str, tensors: Mapping[str, Tensor]) -> PlaceRecord:
     def get(name: str) -> Tensor:
         return tensors[prefix + name]
 
     def maybe(name: str) -> Tensor | None:
         return tensors.get(prefix + name)
 
-    thumbnail = large(get("thumbnail"), get("thumbnail_peak")) if maybe("thumbnail") is not None else None
-    seen = Statistics(get("entropy"), get("received"), get("top_values"), get("top_indices"), thumbnail)
-    kept = None
-    if told["kept"] is not None:
-        how, table, added, centre = told["kept"], maybe("sight"), maybe("added"), maybe("centre")
-        kept = Kept(
+    has_thumbnail = maybe("thumbnail") is not None
+    thumbnail = dequantize_thumbnails(get("thumbnail"), get("thumbnail_peak")) if has_thumbnail else None
+    statistics = PlaceStatistics(get("entropy"), get("received"), get("top_values"), get("top_indices"), thumbnail)
+    stored, gradients = None, None
+    how = data["stored"]
+    if how is not None:
+        table, bias, centre = maybe("mask"), maybe("bias"), maybe("centre")
+        stored = StoredQK(
             tuple(how["heads"]),
             tuple(how["key_heads"]),
-            _plain(get("queries"), get("queries_scale")),
-            Fixed(get("keys"), get("keys_scale"), get("keys_centre")),
+            _uncentred(get("queries"), get("queries_scale")),
+            Int16Tensor(get("keys"), get("keys_scale"), get("keys_centre")),
             maybe("vector"),
-            Sight(get("first"), get("last"), None if table is None else table.bool()),
-            None if added is None else Added(how["added"], added, told["T"]),
-            None if centre is None else Local(centre, how["half_width"]),
+            MaskSpans(get("first"), get("last"), None if table is None else table.bool()),
+            None if bias is None else BiasTerm(how["bias"], bias, data["T"]),
+            None if centre is None else GaussianWindow(centre, how["half_width"]),
             get("lse"),
         )
-    slopes = None
-    if told.get("slopes") is not None:
-        asks, sends = (_plain(get(name), get(f"{name}_scale")) for name in ("asks", "sends"))
-        slopes = Slopes(asks, sends, tuple(told["slopes"]))
-    sizes = (told["layer"], told["kind"], told["queries"], told["keys"], told["heads"])
-    return Place(told["name"], *sizes, seen, kept, told["why"], maybe("value_norms"), slopes)
+    if data["value_heads"] is not None:
+        grads, values = (_uncentred(get(name), get(f"{name}_scale")) for name in ("output_grads", "values"))
+        gradients = StoredGradients(grads, values, tuple(data["value_heads"]))
+    about = (data["layer"], data["kind"], data["queries"], data["keys"], data["heads"])
+    return PlaceRecord(data["name"], *about, statistics, stored, data["why"], maybe("value_norms"), gradients)
 
 
-def _plain(steps: Tensor, scale: Tensor) -> Fixed:
+def _uncentred(codes: Tensor, scale: Tensor) -> Int16Tensor:
     """Numbers around zero."""
-    return Fixed(steps, scale, torch.zeros_like(scale))
+    return Int16Tensor(codes, scale, torch.zeros_like(scale))
 
 
-def small(thumbnail: Tensor) -> tuple[Tensor, Tensor]:
-    """Thumbnails (H, R, C) in 8 bits, roots of shares of each one's peak (H,): finer where they are faint."""
+def quantize_thumbnails(thumbnail: Tensor) -> tuple[Tensor, Tensor]:
+    """Thumbnails (H, R, C) in 8 bits, square roots relative to each one's peak (H,): finer where they are faint."""
     peak = thumbnail.flatten(1).amax(1) if thumbnail.numel() else thumbnail.new_zeros(thumbnail.size(0))
     share = thumbnail / peak.clamp(min=1e-30)[:, None, None]
     return (share.sqrt() * 255).round().to(torch.uint8), peak
 
 
-def large(steps: Tensor, peak: Tensor) -> Tensor:
+def dequantize_thumbnails(codes: Tensor, peak: Tensor) -> Tensor:
     """Thumbnails from their 8 bits."""
-    return (steps.float() / 255) ** 2 * peak[:, None, None]
+    return (codes.float() / 255) ** 2 * peak[:, None, None]

@@ -1,19 +1,19 @@
-"""The tokens along one side of a map: their spelling, where they stand in the text, and in which word."""
+"""The token axis of a stored map: the text of its tokens, their character spans, and their words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from regard.errors import RecordError
 
 
-@dataclass(frozen=True)
-class Side:
-    """`tokens` as one shows them; `spans`: where each stands in `text`, [start, stop) in characters; `words`: which
-    word each belongs to. A token that stands nowhere in the text, such as [CLS], has NOWHERE and NO_WORD.
-    `segments`: 0 and 1 where two texts stand in one row."""
+@dataclass(frozen=True, repr=False)
+class TokenAxis:
+    """`tokens` as they are shown; `spans`: the characters of each in `text`, [start, stop); `words`: the number of the
+    word of each. A token that is not in the text, such as [CLS], has NO_SPAN and NO_WORD. `segments`: 0 and 1 where
+    there are two texts in one row."""
 
     name: str
     text: str
@@ -29,12 +29,16 @@ class Side:
         if len(sizes) != 1:
             raise RecordError(f"tokens, spans and words of {sorted(sizes)}", "one of each a token", where=self.name)
 
+    def __repr__(self) -> str:
+        text = self.text if len(self.text) <= 40 else f"{self.text[:39]}…"
+        return f"TokenAxis({self.name!r}, {text!r}, {len(self)} tokens)"
+
     def __len__(self) -> int:
         return len(self.tokens)
 
     @classmethod
-    def bare(cls, name: str, tokens: Sequence[str], words: Sequence[int] | None = None) -> Side:
-        """Tokens of no text that anyone knows: each is its own word, and they stand side by side."""
+    def from_tokens(cls, name: str, tokens: Sequence[str], words: Sequence[int] | None = None) -> TokenAxis:
+        """Tokens without a text: each is its own word, and their text is they themselves, joined by spaces."""
         at, spans = 0, []
         for token in tokens:
             spans.append((at, at + len(token)))
@@ -42,8 +46,8 @@ class Side:
         own = tuple(range(len(tokens))) if words is None else tuple(words)
         return cls(name, " ".join(tokens), tuple(tokens), tuple(spans), own)
 
-    def told(self) -> dict[str, Any]:
-        """As JSON takes it."""
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
         return {
             "name": self.name,
             "text": self.text,
@@ -54,13 +58,13 @@ class Side:
         }
 
     @classmethod
-    def read(cls, told: dict[str, Any]) -> Side:
-        segments = told.get("segments")
+    def from_dict(cls, data: Mapping[str, Any]) -> TokenAxis:
+        segments = data.get("segments")
         return cls(
-            told["name"],
-            told["text"],
-            tuple(told["tokens"]),
-            tuple((start, stop) for start, stop in told["spans"]),
-            tuple(told["words"]),
+            data["name"],
+            data["text"],
+            tuple(data["tokens"]),
+            tuple((start, stop) for start, stop in data["spans"]),
+            tuple(data["words"]),
             None if segments is None else tuple(segments),
         )

@@ -1,9 +1,9 @@
-"""Configurations: plain dataclasses, one a model. Each holds all that its module is built from; `build()` builds it.
+"""Model configurations: plain dataclasses, one for each model, that hold all its hyperparameters; `build()` makes it.
 
-GPTConfig(vocabulary=50257, longest=1024, layers=12, heads=12, width=768).build()
+GPTConfig(vocabulary=50257, max_positions=1024, layers=12, heads=12, width=768).build()
 
-Recipes, runs and Hugging Face checkpoints all become one of these. The fields bear the names of the settings in [model]
-of a recipe, and their defaults are the defaults of those settings.
+Recipes, runs and Hugging Face checkpoints all become one of these. The fields have the names and defaults of the
+settings in [model] of a recipe.
 """
 
 from typing import TYPE_CHECKING, Any, Protocol
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from regard.models.config.language_model import (
         AttentiveLMConfig as AttentiveLMConfig,
         CopyName as CopyName,
-        FeedName as FeedName,
+        GPTActivation as GPTActivation,
         GPTConfig as GPTConfig,
-        PositionName as PositionName,
+        GPTPositions as GPTPositions,
         RecurrentLMConfig as RecurrentLMConfig,
         WindowLMConfig as WindowLMConfig,
     )
     from regard.models.config.names import CellName as CellName, NormName as NormName, ScoreName as ScoreName
     from regard.models.config.pooling import (
         PoolingClassifierConfig as PoolingClassifierConfig,
-        StatesName as StatesName,
+        PoolingEncoderName as PoolingEncoderName,
     )
     from regard.models.config.translation import (
         ActivationName as ActivationName,
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
         LuongScore as LuongScore,
         OrderName as OrderName,
         PointerConfig as PointerConfig,
-        PositionsName as PositionsName,
         QueryName as QueryName,
         TransformerConfig as TransformerConfig,
-        Vocabularies as Vocabularies,
+        TransformerPositions as TransformerPositions,
+        VocabularySizes as VocabularySizes,
         WindowName as WindowName,
     )
 
@@ -104,14 +104,14 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "language_model": (
             "AttentiveLMConfig",
             "CopyName",
-            "FeedName",
+            "GPTActivation",
             "GPTConfig",
-            "PositionName",
+            "GPTPositions",
             "RecurrentLMConfig",
             "WindowLMConfig",
         ),
         "names": ("CellName", "NormName", "ScoreName"),
-        "pooling": ("PoolingClassifierConfig", "StatesName"),
+        "pooling": ("PoolingClassifierConfig", "PoolingEncoderName"),
         "translation": (
             "ActivationName",
             "BahdanauConfig",
@@ -120,10 +120,10 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "LuongScore",
             "OrderName",
             "PointerConfig",
-            "PositionsName",
+            "TransformerPositions",
             "QueryName",
             "TransformerConfig",
-            "Vocabularies",
+            "VocabularySizes",
             "WindowName",
         ),
     },

@@ -1,83 +1,85 @@
-"""Configurations of ELMo and of the taggers on its states or on plain word vectors."""
+"""Configurations of ELMo, and of taggers on its states or on context-independent word vectors."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from torch import Tensor
 
 from regard.errors import SettingError
-from regard.models.char_cnn import Looked, Spelled, WordVectors
-from regard.models.elmo import DeepReader, ELMo, Tagger
+from regard.models.char_cnn import CharCNN, WordTable, WordVectors
+from regard.models.elmo import BiLSTMStack, ELMo, Tagger
 
 InputName = Literal["tokens", "characters"]
 
 
 @dataclass(frozen=True, eq=False)
 class WordVocabulary:
-    """A vocabulary: its size, its token for unknown words, and how each word is spelled (V, C), for models that read
-    characters; see text.tokenizers.spelling."""
+    """A vocabulary: its size, its unknown token, and the characters of each word (V, C), for character inputs; see
+    text.tokenizers.spelling."""
 
     size: int
     unknown: int
-    spellings: Tensor | None = None
+    spellings: Tensor | None = field(default=None, repr=False)
 
     def vectors(self, source: InputName, width: int) -> WordVectors:
-        """Where the vectors of words come from: a table of its own, or their characters."""
+        """Word vectors from an embedding table, or from characters."""
         if source == "tokens":
-            return Looked(self.size, width, self.unknown)
+            return WordTable(self.size, width, self.unknown)
         if self.spellings is None:
-            raise SettingError("no spellings", "those of the vocabulary, to read characters", where="model.input")
-        return Spelled(self.spellings, width, self.unknown)
+            raise SettingError("input = 'characters' needs the spellings of the vocabulary", where="model.input")
+        return CharCNN(self.spellings, width, self.unknown)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ELMoConfig:
     """Two stacks of `layers` LSTMs, one in each direction, `width` wide each.
 
-    `input`: a vector for each token, or made of its characters, so that words outside the vocabulary have one too.
+    `input`: word vectors from a table, or from characters, so that words outside the vocabulary have one too.
     """
 
-    words: WordVocabulary
+    vocabulary: WordVocabulary
     input: InputName = "tokens"
     width: int = 128
     layers: int = 2
     dropout: float = 0.1
 
     def build(self) -> ELMo:
-        return ELMo(self.words.vectors(self.input, self.width), self.layers, self.dropout)
+        return ELMo(self.vocabulary.vectors(self.input, self.width), self.layers, self.dropout)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ELMoTaggerConfig:
-    """A tagger on the mixed layers of an ELMo; `tuned`: whether the ELMo goes on learning."""
+    """A tagger on the mixed layers of an ELMo; `finetune`: whether the ELMo is trained with the task."""
 
-    UNUSED: ClassVar[tuple[str, ...]] = ("elmo",)  # settings of [model] that say how the weights were made
+    UNUSED: ClassVar[tuple[str, ...]] = ("pretrained",)  # settings of [model] about initial weights
 
-    words: WordVocabulary
+    vocabulary: WordVocabulary
     classes: int
-    tuned: bool = True
+    finetune: bool = True
     input: InputName | None = None
     width: int | None = None
     layers: int | None = None
     dropout: float = 0.1
 
     def build(self) -> Tagger:
-        words = self.words.vectors(self.input or ELMoConfig.input, self.width or ELMoConfig.width)
-        reader = DeepReader(words, ELMoConfig.layers if self.layers is None else self.layers, self.dropout)
-        return Tagger(reader, self.classes, self.dropout, self.tuned)
+        words = self.vocabulary.vectors(self.input or ELMoConfig.input, self.width or ELMoConfig.width)
+        encoder = BiLSTMStack(words, ELMoConfig.layers if self.layers is None else self.layers, self.dropout)
+        return Tagger(encoder, self.classes, self.dropout, self.finetune)
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordTaggerConfig:
-    """A tagger that has one vector for each word, whatever its neighbours: the baseline for context."""
+    """A tagger with one vector for each word, without context: the baseline."""
 
-    words: WordVocabulary
+    vocabulary: WordVocabulary
     classes: int
     input: InputName = "tokens"
     width: int = 128
     dropout: float = 0.1
 
     def build(self) -> Tagger:
-        return Tagger(DeepReader(self.words.vectors(self.input, self.width), layers=0), self.classes, self.dropout)
+        return Tagger(
+            BiLSTMStack(self.vocabulary.vectors(self.input, self.width), layers=0), self.classes, self.dropout
+        )

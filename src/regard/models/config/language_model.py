@@ -1,4 +1,4 @@
-"""Configurations of language models: GPT, a window, recurrent ones, and recurrent ones that attend to their past."""
+"""Configurations of language models: GPT, n-gram window, recurrent, and recurrent with attention to the past."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from torch import nn
 
 from regard.attention.layers import FeedForward
 from regard.attention.positions import Rotary, Sinusoidal
-from regard.models.attentive_rnn_lm import AttentiveLM, LookBack
-from regard.models.blocks import Gated, Style, gelu
+from regard.models.attentive_rnn_lm import AttentiveLM, PastAttention
+from regard.models.blocks import BlockConfig, SwiGLU, gelu_feedforward
 from regard.models.config.names import SCORES, CellName, NormName, ScoreName
-from regard.models.copy_gates import Average, Copy, Gate, Sentinel
-from regard.models.embedding import Words
+from regard.models.copy_gates import Average, CopyGate, Gate, Sentinel
+from regard.models.embedding import WordEmbedding
 from regard.models.gpt import GPT, Positions
-from regard.models.rnn import Recurrence
+from regard.models.rnn import RecurrentLayers
 from regard.models.rnn_lm import RecurrentLM
 from regard.models.window_lm import WindowLM
 
-PositionName = Literal["learned", "sinusoidal", "rotary"]
-FeedName = Literal["relu", "gelu", "gelu-tanh", "swiglu"]
+GPTPositions = Literal["learned", "sinusoidal", "rotary"]
+GPTActivation = Literal["relu", "gelu", "gelu-tanh", "swiglu"]
 CopyName = Literal["none", "average", "gate", "sentinel"]
 
-FEEDS: dict[str, Callable[[bool], Callable[[int, int], nn.Module]]] = {
+FEEDFORWARDS: dict[str, Callable[[bool], Callable[[int, int], nn.Module]]] = {
     "relu": lambda bias: partial(FeedForward, bias=bias),
-    "gelu": lambda bias: partial(gelu, bias=bias),
-    "gelu-tanh": lambda bias: partial(gelu, approximate="tanh", bias=bias),
-    "swiglu": lambda bias: partial(Gated, bias=bias),
+    "gelu": lambda bias: partial(gelu_feedforward, bias=bias),
+    "gelu-tanh": lambda bias: partial(gelu_feedforward, approximate="tanh", bias=bias),
+    "swiglu": lambda bias: partial(SwiGLU, bias=bias),
 }
-COPIES: dict[str, Callable[[int], Copy | None]] = {
+COPY_GATES: dict[str, Callable[[int], CopyGate | None]] = {
     "none": lambda width: None,
     "average": lambda width: Average(),
     "gate": Gate,
@@ -43,54 +43,54 @@ COPIES: dict[str, Callable[[int], Copy | None]] = {
 class GPTConfig:
     """A decoder-only Transformer: GPT-2 by default, Llama with other settings.
 
-    `longest`: how many positions are learned. `hidden`: width of the feed-forward layers, by default 4 x width.
-    `key_heads`: fewer heads for keys and values (grouped-query attention). `head`: width of one head. `base`: of the
-    rotary angles.
+    `max_positions`: how many positions are learned. `feedforward_dim`: width of the feed-forward layers, by default
+    4 x width. `key_heads`: fewer heads for keys and values (grouped-query attention). `head_dim`: width of one head.
+    `rotary_base`: of the rotary angles.
     """
 
     vocabulary: int
-    longest: int = 128
+    max_positions: int = 128
     layers: int = 4
     heads: int = 4
     width: int = 128
-    positions: PositionName = "learned"
+    positions: GPTPositions = "learned"
     dropout: float = 0.0
-    hidden: int | None = None
+    feedforward_dim: int | None = None
     key_heads: int | None = None
-    head: int | None = None
+    head_dim: int | None = None
     norm: NormName = "layer"
     eps: float = 1e-5
-    feed: FeedName = "gelu-tanh"
+    activation: GPTActivation = "gelu-tanh"
     bias: bool = True
-    feed_bias: bool = True
+    feedforward_bias: bool = True
     tied: bool = True
-    base: float = 10000.0
+    rotary_base: float = 10000.0
 
     def build(self) -> GPT:
-        positions: int | Positions = self.longest
+        positions: int | Positions = self.max_positions
         if self.positions == "sinusoidal":
             positions = Sinusoidal(self.width)
         elif self.positions == "rotary":
-            positions = Rotary(self.head or self.width // self.heads, self.base)
+            positions = Rotary(self.head_dim or self.width // self.heads, self.rotary_base)
         sizes = (self.width, self.layers, self.heads)
-        return GPT(self.vocabulary, *sizes, positions, self.hidden, self._style, self.tied)
+        return GPT(self.vocabulary, *sizes, positions, self.feedforward_dim, self._block, self.tied)
 
     @property
-    def _style(self) -> Style:
-        return Style(
+    def _block(self) -> BlockConfig:
+        return BlockConfig(
             order="pre",
             norm=partial(nn.RMSNorm if self.norm == "rms" else nn.LayerNorm, eps=self.eps),
-            feed=FEEDS[self.feed](self.feed_bias),
+            feedforward=FEEDFORWARDS[self.activation](self.feedforward_bias),
             bias=self.bias,
             key_heads=self.key_heads,
-            head=self.head,
+            head_dim=self.head_dim,
             dropout=self.dropout,
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class WindowLMConfig:
-    """The last `size` words side by side, each `width` wide, and one layer of `hidden` units."""
+    """An n-gram neural language model: the last `size` words, each `width` wide, and one layer of `hidden` units."""
 
     vocabulary: int
     unknown: int | None = None
@@ -101,7 +101,7 @@ class WindowLMConfig:
     dropout: float = 0.0
 
     def build(self) -> WindowLM:
-        words = Words(self.vocabulary, self.width, self.unknown)
+        words = WordEmbedding(self.vocabulary, self.width, self.unknown)
         return WindowLM(words, self.size, self.hidden, self.tied, self.dropout)
 
 
@@ -119,15 +119,15 @@ class RecurrentLMConfig:
     dropout: float = 0.0
 
     def build(self) -> RecurrentLM:
-        recurrence = Recurrence(self.cell, self.width, self.hidden, self.layers, self.dropout)
-        return RecurrentLM(Words(self.vocabulary, self.width, self.unknown), recurrence, self.tied, self.dropout)
+        rnn = RecurrentLayers(self.cell, self.width, self.hidden, self.layers, self.dropout)
+        return RecurrentLM(WordEmbedding(self.vocabulary, self.width, self.unknown), rnn, self.tied, self.dropout)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttentiveLMConfig(RecurrentLMConfig):
-    """A recurrent language model whose state attends to all earlier ones, `memory` of them in the batch before.
+    """A recurrent language model with attention to its past states, `memory` of them from the batch before.
 
-    `copying`: whether, and how, the weights become a distribution over the tokens that were seen.
+    `copying`: the copy gate, which adds the attention weights as a distribution over earlier tokens.
     """
 
     score: ScoreName = "bilinear"
@@ -135,6 +135,8 @@ class AttentiveLMConfig(RecurrentLMConfig):
     memory: int = 64
 
     def build(self) -> AttentiveLM:  # type: ignore[override]
-        recurrence = Recurrence(self.cell, self.width, self.hidden, self.layers, self.dropout)
-        look = LookBack(SCORES[self.score](self.hidden), self.memory, COPIES[self.copying](self.hidden))
-        return AttentiveLM(Words(self.vocabulary, self.width, self.unknown), recurrence, look, self.tied, self.dropout)
+        rnn = RecurrentLayers(self.cell, self.width, self.hidden, self.layers, self.dropout)
+        attention = PastAttention(SCORES[self.score](self.hidden), self.memory, COPY_GATES[self.copying](self.hidden))
+        return AttentiveLM(
+            WordEmbedding(self.vocabulary, self.width, self.unknown), rnn, attention, self.tied, self.dropout
+        )

@@ -1,4 +1,4 @@
-"""Scores by the names that recipes give them, between vectors of one width."""
+"""Attention scores and cells by their names in recipes; in a module of its own since three configurations share it."""
 
 from __future__ import annotations
 

@@ -9,45 +9,45 @@ import torch
 
 from regard.errors import SettingError
 from regard.models.config.names import SCORES, ScoreName
-from regard.models.pooling import Alone, BothWays, PoolingClassifier
+from regard.models.pooling import BiRNN, PoolingClassifier, Positionwise
 
-StatesName = Literal["words", "alone", "both-ways"]
+PoolingEncoderName = Literal["none", "position-wise", "birnn"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PoolingClassifierConfig:
-    """Attention pooling with one learned query over the words themselves, over each through a layer ("alone"), or over
-    the states of a bidirectional RNN.
+    """Attention pooling with one learned query over word embeddings ("none"), over a position-wise layer, or over the
+    states of a bidirectional RNN.
 
-    `states_width`: where states are not as wide as words. `spread`: the scale of fresh embeddings.
+    `encoder_dim`: where states are not as wide as embeddings. `embedding_std`: of fresh embeddings.
     """
 
     vocabulary: int
     classes: int
     width: int = 64
-    states: StatesName = "both-ways"
-    states_width: int | None = None
+    encoder: PoolingEncoderName = "birnn"
+    encoder_dim: int | None = None
     cell: Literal["gru", "lstm"] = "gru"
     score: ScoreName = "scaled-dot"
     dropout: float = 0.1
-    spread: float = 1.0
+    embedding_std: float = 1.0
 
     def build(self) -> PoolingClassifier:
-        states = self._states()
-        score = SCORES[self.score](self.width if states is None else states.width)
-        model = PoolingClassifier(self.vocabulary, self.classes, self.width, score, self.dropout, states)
+        encoder = self._encoder()
+        score = SCORES[self.score](self.width if encoder is None else encoder.width)
+        model = PoolingClassifier(self.vocabulary, self.classes, self.width, score, self.dropout, encoder)
         with torch.no_grad():
-            model.embedding.weight.mul_(self.spread)
+            model.embedding.weight.mul_(self.embedding_std)
         return model
 
-    def _states(self) -> BothWays | Alone | None:
-        match self.states:
-            case "both-ways":
-                return BothWays(self.width, self.states_width, self.cell)
-            case "alone":
-                return Alone(self.width, self.states_width)
-            case "words":
-                if self.states_width not in (None, self.width):
-                    came = f"states_width={self.states_width} with states that are the words"
-                    raise SettingError(came, f"their width, {self.width}", where="model.states_width")
+    def _encoder(self) -> BiRNN | Positionwise | None:
+        match self.encoder:
+            case "birnn":
+                return BiRNN(self.width, self.encoder_dim, self.cell)
+            case "position-wise":
+                return Positionwise(self.width, self.encoder_dim)
+            case "none":
+                if self.encoder_dim not in (None, self.width):
+                    given = f"encoder_dim={self.encoder_dim} without an encoder"
+                    raise SettingError(given, f"the width of the embeddings, {self.width}", where="model.encoder_dim")
                 return None

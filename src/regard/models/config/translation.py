@@ -1,4 +1,4 @@
-"""Configurations of translators: one for each recurrent decoder, and the Transformer."""
+"""Configurations of translators: Seq2Seq with each kind of decoder, pointer-generator, and the Transformer."""
 
 from __future__ import annotations
 
@@ -14,80 +14,80 @@ from regard.attention.positions import Rotary, Sinusoidal
 from regard.attention.scores import Additive, Bilinear, Cosine, Dot, ScaledDot, Score
 from regard.attention.windows import LocalM, LocalP
 from regard.errors import SettingError
-from regard.models.blocks import Gated, Style, gelu
+from regard.models.blocks import BlockConfig, SwiGLU, gelu_feedforward
 from regard.models.config.names import CellName, NormName
-from regard.models.decoders import Bahdanau, Bottleneck, Decoder, FedLuong, Luong
-from regard.models.embedding import Words
+from regard.models.decoders import Bahdanau, Bottleneck, Decoder, Luong, LuongInputFeeding
+from regard.models.embedding import WordEmbedding
 from regard.models.pointer import PointerGenerator
-from regard.models.rnn_encoder import Reader
+from regard.models.rnn_encoder import BiRNNEncoder
 from regard.models.seq2seq import Seq2Seq
-from regard.models.transformer import Positions, Size, Transformer, build_transformer
+from regard.models.transformer import Positions, Transformer, TransformerSize, build_transformer
 
 QueryName = Literal["state", "state and word"]
 LuongScore = Literal["dot", "scaled-dot", "bilinear", "concat", "cosine"]
 WindowName = Literal["global", "local-m", "local-p"]
 OrderName = Literal["post", "pre"]
 ActivationName = Literal["relu", "gelu", "swiglu"]
-PositionsName = Literal["sinusoidal", "rotary", "sinusoidal and rotary"]
+TransformerPositions = Literal["sinusoidal", "rotary", "sinusoidal and rotary"]
 
 
-class Vocabularies(NamedTuple):
-    """The sizes of the source's and the target's vocabulary; `unknown`: the source's token for all other words; `end`:
-    the token that every target ends with; `shared`: both are one."""
+class VocabularySizes(NamedTuple):
+    """The sizes of the source and target vocabularies; `unknown`: the source's unknown token; `eos`: the token that
+    every target ends with; `shared`: both are one."""
 
     source: int
     target: int
     unknown: int | None
-    end: int | None
+    eos: int | None
     shared: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Seq2SeqConfig(ABC):
-    """Words are `width` wide, the states of the encoder `states` (both directions together), the decoder's `hidden`.
+    """Embeddings are `width` wide, encoder states `encoder_dim` (both directions together), decoder states `hidden`.
 
-    `cell` is the decoder's; the encoder has LSTMs, which torch runs fastest. `negatives`: in training the softmax is
-    taken over the words of the batch and about so many others (sampled softmax); 0: over all.
+    `cell` is the decoder's; the encoder has LSTMs, which torch runs fastest. `num_sampled`: sampled softmax in
+    training, over the words of the batch and about so many others; 0: the full softmax.
     """
 
-    words: Vocabularies
+    vocabulary: VocabularySizes
     width: int = 128
-    states: int = 256
+    encoder_dim: int = 256
     hidden: int = 256
     cell: CellName = "gru"
     dropout: float = 0.0
-    negatives: int = 0
+    num_sampled: int = 0
 
     def build(self) -> Seq2Seq:
-        target = Words(self.words.target, self.width, scale=1.0)
-        return Seq2Seq(self._encoder(), self._decoder(), target, self.dropout, self.negatives, self.words.end)
+        target = WordEmbedding(self.vocabulary.target, self.width, scale=1.0)
+        return Seq2Seq(self._encoder(), self._decoder(), target, self.dropout, self.num_sampled, self.vocabulary.eos)
 
     @abstractmethod
     def _decoder(self) -> Decoder: ...
 
-    def _encoder(self) -> Reader:
-        own = Words(self.words.source, self.width, self.words.unknown, scale=1.0)
-        return Reader(own, self.states, dropout=self.dropout)
+    def _encoder(self) -> BiRNNEncoder:
+        words = WordEmbedding(self.vocabulary.source, self.width, self.vocabulary.unknown, scale=1.0)
+        return BiRNNEncoder(words, self.encoder_dim, dropout=self.dropout)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BottleneckConfig(_Seq2SeqConfig):
-    """No attention: the last states of the source are all that the decoder gets."""
+    """Seq2Seq without attention: the decoder gets the final states of the encoder alone."""
 
     layers: int = 1
 
     def _decoder(self) -> Bottleneck:
-        return Bottleneck(self.width, self.hidden, self.states, self.layers, self.cell, self.dropout)
+        return Bottleneck(self.width, self.hidden, self.encoder_dim, self.layers, self.cell, self.dropout)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BahdanauConfig(_Seq2SeqConfig):
-    """Additive attention of the previous state; `score_width`: of tanh.
+    """Bahdanau attention: additive attention of the previous state; `attention_dim`: of the tanh layer.
 
-    `query`: that state alone, as published, or that state with the word before, which it has not read yet.
+    `query`: that state alone, as published, or with the previous word, which it has not seen yet.
     """
 
-    score_width: int = 128
+    attention_dim: int = 128
     query: QueryName = "state"
 
     def _decoder(self) -> Bahdanau:
@@ -95,35 +95,35 @@ class BahdanauConfig(_Seq2SeqConfig):
 
     def _bahdanau(self, coverage: bool = False) -> Bahdanau:
         with_word = self.query == "state and word"
-        score = Additive(self.hidden + self.width * with_word, self.score_width, self.states)
-        return Bahdanau(self.width, self.hidden, self.states, score, self.cell, coverage, with_word)
+        score = Additive(self.hidden + self.width * with_word, self.attention_dim, self.encoder_dim)
+        return Bahdanau(self.width, self.hidden, self.encoder_dim, score, self.cell, coverage, with_word)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LuongConfig(_Seq2SeqConfig):
-    """Attention of the new state: to all of the source, near its own place (local-m) or a predicted one (local-p)."""
+    """Luong attention of the new state: global, or local around its position (local-m) or a predicted one (local-p)."""
 
     score: LuongScore = "bilinear"
     window: WindowName = "global"
     half_width: int = 10
-    feeding: bool = True
+    input_feeding: bool = True
     layers: int = 1
 
     def _decoder(self) -> Luong:
-        kind = FedLuong if self.feeding else Luong
+        decoder = LuongInputFeeding if self.input_feeding else Luong
         windows: dict[str, Callable[[], LocalM | LocalP | None]] = {
             "global": lambda: None,
             "local-m": lambda: LocalM(self.half_width),
             "local-p": lambda: LocalP(self.hidden, self.half_width),
         }
-        near, score = windows[self.window](), self._score()
-        return kind(self.width, self.hidden, self.states, score, near, self.layers, self.cell, self.dropout)
+        window, score = windows[self.window](), self._score()
+        return decoder(self.width, self.hidden, self.encoder_dim, score, window, self.layers, self.cell, self.dropout)
 
     def _score(self) -> Score:
-        if self.score in ("dot", "scaled-dot", "cosine") and self.hidden != self.states:
+        if self.score in ("dot", "scaled-dot", "cosine") and self.hidden != self.encoder_dim:
             raise SettingError(
-                f"score {self.score!r} between states of {self.hidden} and of {self.states}",
-                "hidden and states of one width",
+                f"hidden={self.hidden} and encoder_dim={self.encoder_dim} with score {self.score!r}",
+                "one width for both",
                 where="model.score",
                 advice="bilinear and concat compare different widths.",
             )
@@ -131,36 +131,37 @@ class LuongConfig(_Seq2SeqConfig):
             "dot": Dot,
             "scaled-dot": ScaledDot,
             "cosine": Cosine,
-            "bilinear": lambda: Bilinear(self.hidden, self.states),
-            "concat": lambda: Additive(self.hidden, self.hidden, self.states),
+            "bilinear": lambda: Bilinear(self.hidden, self.encoder_dim),
+            "concat": lambda: Additive(self.hidden, self.hidden, self.encoder_dim),
         }
         return scores[self.score]()
 
 
 @dataclass(frozen=True, kw_only=True)
 class PointerConfig(BahdanauConfig):
-    """As Bahdanau, and words of the source can be copied, known or not (pointer-generator).
+    """Pointer-generator: Bahdanau attention that can also copy words of the source, known or not.
 
-    `coverage`: the decoder remembers where it has looked, and looking there again costs `charge` times the weight.
+    `coverage`: the scores take the attention so far, and `coverage_weight` is the weight of the coverage loss.
     """
 
     coverage: bool = True
-    charge: float = 1.0
+    coverage_weight: float = 1.0
 
     def build(self) -> PointerGenerator:
-        if not self.words.shared or self.words.unknown is None:
+        if not self.vocabulary.shared or self.vocabulary.unknown is None:
             raise SettingError(
-                "a pointer with two vocabularies" if not self.words.shared else "a tokenizer without an unknown token",
-                "one vocabulary for both sides, with an unknown token",
+                "A pointer-generator needs one vocabulary for both sides, with an unknown token",
                 where="target_tokenizer",
-                advice="Leave [target_tokenizer] out, and take words as the tokenizer's kind.",
+                advice="Leave [target_tokenizer] out, and use a tokenizer of kind words.",
             )
-        if self.negatives:
+        if self.num_sampled:
             raise SettingError(
-                f"negatives={self.negatives}", "0: a word may also be pointed at", where="model.negatives"
+                f"num_sampled={self.num_sampled}",
+                "0: a pointer-generator needs the full softmax",
+                where="model.num_sampled",
             )
-        target = Words(self.words.target, self.width, self.words.unknown, scale=1.0)
-        return PointerGenerator(self._encoder(), self._decoder(), target, self.dropout, self.charge)
+        target = WordEmbedding(self.vocabulary.target, self.width, self.vocabulary.unknown, scale=1.0)
+        return PointerGenerator(self._encoder(), self._decoder(), target, self.dropout, self.coverage_weight)
 
     def _decoder(self) -> Bahdanau:
         return self._bahdanau(self.coverage)
@@ -168,53 +169,57 @@ class PointerConfig(BahdanauConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig:
-    """Encoder and decoder of `layers` each, `hidden` of the feed-forward layers; as published in 2017 by default.
+    """A Transformer: encoder and decoder of `layers` each; by default as published in 2017.
 
-    `key_heads`: fewer heads for keys and values, each shared by a group. `gain`: how many times faster embeddings learn
-    than matrices do, for rare words; `project` puts a matrix before the softmax, without which a model whose softmax is
-    tied to its embedding begins by repeating the last word. `looks`: the layer whose cross-attention is reported, -1
-    the last. `negatives`: as for the others.
+    `order`: post-norm or pre-norm. `key_heads`: fewer heads for keys and values (grouped-query attention).
+    `embedding_lr_scale`: how many times faster embeddings learn than matrices, for rare words. `project` puts a linear
+    layer before the softmax; without it a model whose softmax is tied to its embedding starts by repeating the last
+    word. `alignment_layer`: the layer whose cross-attention is reported, -1 the last. `num_sampled`: sampled softmax.
     """
 
-    words: Vocabularies
+    vocabulary: VocabularySizes
     layers: int = 6
     width: int = 512
     heads: int = 8
-    hidden: int = 2048
+    feedforward_dim: int = 2048
     order: OrderName = "post"
     norm: NormName = "layer"
     activation: ActivationName = "relu"
-    positions: PositionsName = "sinusoidal"
+    positions: TransformerPositions = "sinusoidal"
     key_heads: int | None = None
     bias: bool = True
     dropout: float = 0.1
     attention_dropout: float = 0.0
-    gain: float = 1.0
+    embedding_lr_scale: float = 1.0
     project: bool = False
-    looks: int = -1
-    negatives: int = 0
+    alignment_layer: int = -1
+    num_sampled: int = 0
 
     def build(self) -> Transformer:
-        sizes = self.words.source if self.words.shared else (self.words.source, self.words.target)
+        sizes = self.vocabulary.source if self.vocabulary.shared else (self.vocabulary.source, self.vocabulary.target)
         return build_transformer(
             sizes,
-            Size(self.layers, self.width, self.heads, self.hidden),
-            self._style,
+            TransformerSize(self.layers, self.width, self.heads, self.feedforward_dim),
+            self._block,
             self._positions,
-            gain=self.gain,
+            embedding_lr_scale=self.embedding_lr_scale,
             project=nn.Linear(self.width, self.width, bias=False) if self.project else None,
-            looks=self.looks,
-            negatives=self.negatives,
-            end=self.words.end,
+            alignment_layer=self.alignment_layer,
+            num_sampled=self.num_sampled,
+            eos=self.vocabulary.eos,
         )
 
     @property
-    def _style(self) -> Style:
-        feeds: dict[str, Callable[[int, int], nn.Module]] = {"relu": FeedForward, "gelu": gelu, "swiglu": Gated}
-        return Style(
+    def _block(self) -> BlockConfig:
+        feedforwards: dict[str, Callable[[int, int], nn.Module]] = {
+            "relu": FeedForward,
+            "gelu": gelu_feedforward,
+            "swiglu": SwiGLU,
+        }
+        return BlockConfig(
             order=self.order,
             norm=nn.RMSNorm if self.norm == "rms" else nn.LayerNorm,
-            feed=feeds[self.activation],
+            feedforward=feedforwards[self.activation],
             bias=self.bias,
             key_heads=self.key_heads,
             dropout=self.dropout,

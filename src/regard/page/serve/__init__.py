@@ -1,4 +1,4 @@
-"""The page over HTTP, on this machine: clients put text to models and look at what they attend to."""
+"""The local server of the viewer: clients run models on their own text and look at the attention."""
 
 from regard.page.serve.app import make_app
 from regard.page.serve.limits import Limits

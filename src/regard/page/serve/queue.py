@@ -1,4 +1,4 @@
-"""A bounded queue before a few threads, and cooperative cancellation of what runs in them."""
+"""A bounded work queue with a few threads, and cooperative cancellation of running work."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 
 from regard.page.serve.serve_errors import ServeError
 
-Found = TypeVar("Found")
-Work = Callable[[Event], Found]  # it looks at the event now and then: once it is set, nobody wants the result
+Result = TypeVar("Result")
+Work = Callable[[Event], Result]  # it checks the event regularly, which is set when the work is cancelled
 
 
 class WorkQueue:
-    """`queue.run(work, seconds)` waits for a free thread and returns what the work finds.
+    """`queue.run(work, seconds)` waits for a free thread and returns the result of the work.
 
-    A slot becomes free when its work has really stopped, not when its client has gone; anyio's and starlette's thread
-    pools free it at once and wait without bounds (tests/page/serve/test_queue.py).
+    A slot becomes free when its work has stopped, not when its client has disconnected; anyio's and starlette's thread
+    pools free it at once and have no bounds for waiting (tests/page/serve/test_queue.py).
     """
 
-    def __init__(self, name: str, workers: int, waiting: int, patience: float) -> None:
-        self.name, self.workers, self.waiting, self.patience = name, workers, waiting, patience
+    def __init__(self, name: str, workers: int, max_waiting: int, max_wait: float) -> None:
+        self.name, self.workers, self.max_waiting, self.max_wait = name, workers, max_waiting, max_wait
         self._slots: set[Slot] = set()
         self._waiters = 0
         self._open()
@@ -37,19 +37,19 @@ class WorkQueue:
         self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix=self.name)
 
     def close(self) -> None:
-        """Cancel all work; whoever comes later finds the queue open again."""
+        """Cancel all work; the queue can be used again afterwards."""
         for slot in self._slots:
             slot.stop.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._open()
 
-    async def run(self, work: Work[Found], seconds: float) -> Found:
+    async def run(self, work: Work[Result], seconds: float) -> Result:
         async with self.slot() as slot:
             return await slot.run(work, seconds)
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[Slot]:
-        """A thread of one's own, from the end of the waiting on; not to be kept longer than needed."""
+        """A free thread, once there is one; release it as soon as possible."""
         free = self._free
         await self._acquire(free)
         slot = Slot(self.name, self._threads)
@@ -65,57 +65,59 @@ class WorkQueue:
                 slot.job.add_done_callback(lambda job: free.release())
 
     async def _acquire(self, free: asyncio.Semaphore) -> None:
-        if free.locked() and self._waiters >= self.waiting:
-            came = f"one more for the {self.name}, with {self.waiting} waiting"
-            raise ServeError(came, "a shorter line", advice="Ask again in a few seconds.", status=429)
+        if free.locked() and self._waiters >= self.max_waiting:
+            problem = f"The queue of {self.name} is full ({self.max_waiting} waiting)"
+            raise ServeError(problem, advice="Try again in a few seconds.", status=429)
         self._waiters += 1
         try:
-            async with asyncio.timeout(self.patience):
+            async with asyncio.timeout(self.max_wait):
                 await free.acquire()
         except TimeoutError:
-            came = f"{self.patience:g} seconds of waiting for the {self.name}"
-            raise ServeError(came, "a line that moves", advice="Ask again later.", status=503) from None
+            problem = f"No free slot in the queue of {self.name} within {self.max_wait:g} seconds"
+            raise ServeError(problem, advice="Try again later.", status=503) from None
         finally:
             self._waiters -= 1
 
 
 @dataclass(eq=False)
 class Slot:
-    """A free thread, and the event that tells its work to stop."""
+    """A thread, and the event that cancels its work."""
 
     name: str
     threads: ThreadPoolExecutor
     stop: Event = field(default_factory=Event)
     job: asyncio.Future[Any] | None = None
 
-    async def run(self, work: Work[Found], seconds: float) -> Found:
+    async def run(self, work: Work[Result], seconds: float) -> Result:
         job = asyncio.get_running_loop().run_in_executor(self.threads, work, self.stop)
-        job.add_done_callback(lambda job: job.cancelled() or job.exception())  # read, also where nobody waits any more
+        job.add_done_callback(
+            lambda job: job.cancelled() or job.exception()
+        )  # retrieved even if the client has disconnected
         self.job = job
-        done, _ = await asyncio.wait({job}, timeout=seconds)  # which, unlike asyncio.timeout, leaves the job alone
+        done, _ = await asyncio.wait({job}, timeout=seconds)  # unlike asyncio.timeout, this does not cancel the job
         if not done:
-            came = f"more than {seconds:g} seconds of work for the {self.name}"
-            raise ServeError(came, "less", advice="A shorter text takes less time.", status=504)
+            problem = f"The computation took more than {seconds:g} seconds and was cancelled"
+            raise ServeError(problem, advice="A shorter text takes less time.", status=504)
         return job.result()
 
 
 class Cancelled(Exception):
-    """Nobody waits for this work any more."""
+    """The work was cancelled: its client has disconnected, or its time is over."""
 
 
-def check(stop: Event) -> None:
+def raise_if_cancelled(stop: Event) -> None:
     if stop.is_set():
         raise Cancelled
 
 
 @contextmanager
 def cancellable(stop: Event) -> Iterator[None]:
-    """Inside, in this thread alone, a call of any torch module raises Cancelled once `stop` is set."""
-    own = get_ident()
+    """Inside, in this thread only, a call of any torch module raises Cancelled once `stop` is set."""
+    thread = get_ident()
 
     def hook(module: nn.Module, inputs: Any) -> None:
-        if get_ident() == own:
-            check(stop)
+        if get_ident() == thread:
+            raise_if_cancelled(stop)
 
     handle = register_module_forward_pre_hook(hook)
     try:

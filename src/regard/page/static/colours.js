@@ -1,7 +1,7 @@
-// Colours: one sequential map from "nothing" to "all", in a light and a dark form, even to colour-blind eyes.
+// Colours: one perceptually uniform sequential colour map, light and dark, safe for colour-blind readers.
 
-/** Anchors from 0 to 1 as [lightness, green-red, blue-yellow] of OKLab: lightness falls (or rises) evenly, and the hue
- * goes between yellow and blue, which every eye tells apart. @type {Record<"light" | "dark", number[][]>} */
+/** Anchors from 0 to 1 as [lightness, green-red, blue-yellow] of OKLab: lightness changes evenly, and the hue
+ * goes from yellow to blue, which colour-blind readers can tell apart. @type {Record<"light" | "dark", number[][]>} */
 const ANCHORS = {
   light: [[0.985, -0.004, 0.012], [0.9, -0.045, 0.075], [0.76, -0.085, 0.035], [0.6, -0.062, -0.045], [0.42, -0.02, -0.105], [0.25, 0.02, -0.1]],
   dark: [[0.215, 0.0, -0.022], [0.34, -0.008, -0.085], [0.48, -0.045, -0.075], [0.64, -0.085, -0.01], [0.8, -0.085, 0.085], [0.96, -0.025, 0.115]],
@@ -48,18 +48,18 @@ export class Colours {
   /** @param {HTMLElement} root */
   constructor(root) {
     this.root = root;
-    this.wish = matchMedia("(prefers-color-scheme: dark)");
-    /** @type {"light" | "dark" | null} what the reader chose here */
+    this.preferred = matchMedia("(prefers-color-scheme: dark)");
+    /** @type {"light" | "dark" | null} what the reader chose on this page */
     this.chosen = null;
     /** @type {(() => void)[]} */
     this.listeners = [];
-    this.wish.addEventListener("change", () => this.apply());
+    this.preferred.addEventListener("change", () => this.apply());
     this.apply();
   }
 
   /** @returns {"light" | "dark"} */
   get theme() {
-    return this.chosen ?? (this.wish.matches ? "dark" : "light");
+    return this.chosen ?? (this.preferred.matches ? "dark" : "light");
   }
 
   /** @returns {Inks} */
@@ -67,7 +67,7 @@ export class Colours {
     return INKS[this.theme];
   }
 
-  turn() {
+  toggleTheme() {
     this.chosen = this.theme === "dark" ? "light" : "dark";
     this.apply();
   }
@@ -77,7 +77,7 @@ export class Colours {
     for (const listener of this.listeners) listener();
   }
 
-  /** Red, green and blue of a share from 0 to 1; its root, so that faint weights are seen. @param {number} share */
+  /** Red, green and blue of a share from 0 to 1, on a square-root scale, so that small weights are visible. @param {number} share */
   rgb(share) {
     const level = Math.round(Math.sqrt(Math.min(1, Math.max(0, share))) * (LEVELS - 1)) * 3;
     return SCALES[this.theme].subarray(level, level + 3);
@@ -95,7 +95,7 @@ export class Colours {
     return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#0c0f14" : "#ffffff";
   }
 
-  /** Numbers as the colours of a picture; what is no number stays clear. @param {ArrayLike<number>} values @param {number} peak */
+  /** Numbers as RGBA pixels; NaN stays transparent. @param {ArrayLike<number>} values @param {number} peak */
   pixels(values, peak) {
     const pixels = new Uint8ClampedArray(values.length * 4);
     const scale = SCALES[this.theme];

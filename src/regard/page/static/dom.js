@@ -1,4 +1,4 @@
-// Elements with text; text goes in as text and never as markup.
+// DOM helpers. Text is always inserted as text, never as markup.
 
 /**
  * @template {keyof HTMLElementTagNameMap} Tag
@@ -12,23 +12,23 @@ export function make(tag, attributes = {}, ...inside) {
   return element;
 }
 
-/** A text of a model, whose direction is its own. @param {string} text @param {string} [kind] */
-export function spoken(text, kind = "spoken") {
+/** Text from a model in a <bdi> element, whose direction is isolated from its surroundings. @param {string} text @param {string} [kind] */
+export function bidiText(text, kind = "bidi") {
   return make("bdi", { class: kind, dir: "auto" }, text);
 }
 
-/** A labelled choice. @param {string} label @param {[string, string][]} options value and words
- * @param {(value: string) => void} chosen @param {string} name */
-export function choice(label, options, chosen, name) {
+/** A <select> with a label. @param {string} label @param {[string, string][]} options value and text
+ * @param {(value: string) => void} onChange @param {string} name */
+export function labelledSelect(label, options, onChange, name) {
   const select = make("select", { name, "aria-label": label });
-  for (const [value, words] of options) select.append(make("option", { value }, words));
-  select.addEventListener("change", () => chosen(select.value));
+  for (const [value, text] of options) select.append(make("option", { value }, text));
+  select.addEventListener("change", () => onChange(select.value));
   return { element: make("label", { class: "choice" }, make("span", {}, label), select), select };
 }
 
-/** A button that is pressed or not. @param {string} words @param {string} title @param {() => void} pressed */
-export function toggle(words, title, pressed) {
-  const button = make("button", { type: "button", class: "toggle", title, "aria-pressed": "false" }, words);
-  button.addEventListener("click", pressed);
+/** A toggle button (aria-pressed). @param {string} text @param {string} title @param {() => void} onClick */
+export function toggleButton(text, title, onClick) {
+  const button = make("button", { type: "button", class: "toggle", title, "aria-pressed": "false" }, text);
+  button.addEventListener("click", onClick);
   return button;
 }

@@ -1,13 +1,13 @@
-// One way to draw for the screen and for a file: the same strokes go to a canvas or become SVG.
+// Drawing: one Pen interface for the screen and for files, with a canvas and an SVG implementation.
 
-import { isolated } from "./text.js";
+import { isolateBidi } from "./text.js";
 
-/** @typedef {{colour: string, size?: number, align?: "left" | "right" | "center", turned?: boolean, bold?: boolean}} Lettering */
+/** @typedef {{colour: string, size?: number, align?: "left" | "right" | "center", rotated?: boolean, bold?: boolean}} TextStyle */
 /**
  * @typedef {object} Pen
  * @property {(x: number, y: number, w: number, h: number, colour: string) => void} rect
  * @property {(x1: number, y1: number, x2: number, y2: number, colour: string, width: number, opacity: number) => void} curve
- * @property {(x: number, y: number, words: string, how: Lettering) => void} text
+ * @property {(x: number, y: number, text: string, style: TextStyle) => void} text
  * @property {(x: number, y: number, w: number, h: number, image: HTMLCanvasElement, part?: number[]) => void} image
  * @property {(x: number, y: number, w: number, h: number, draw: () => void) => void} clipped
  */
@@ -15,9 +15,9 @@ import { isolated } from "./text.js";
 
 export const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
 
-/** A canvas of this many CSS pixels, sharp on this screen. @param {HTMLCanvasElement} canvas @param {number} width
+/** Resize and clear a canvas of this many CSS pixels, at the resolution of this screen. @param {HTMLCanvasElement} canvas @param {number} width
  * @param {number} height @param {number} [ratio] @returns {CanvasRenderingContext2D} */
-export function prepared(canvas, width, height, ratio = window.devicePixelRatio || 1) {
+export function prepareCanvas(canvas, width, height, ratio = window.devicePixelRatio || 1) {
   const [w, h] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
   if (canvas.width !== w || canvas.height !== h) [canvas.width, canvas.height] = [w, h];
   canvas.style.width = `${width}px`;
@@ -28,8 +28,8 @@ export function prepared(canvas, width, height, ratio = window.devicePixelRatio 
   return context;
 }
 
-/** A canvas of pixels. @param {Uint8ClampedArray<ArrayBuffer>} pixels @param {number} rows @param {number} cols */
-export function imageOf(pixels, rows, cols) {
+/** A new canvas with these RGBA pixels. @param {Uint8ClampedArray<ArrayBuffer>} pixels @param {number} rows @param {number} cols */
+export function canvasOfPixels(pixels, rows, cols) {
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [cols, rows];
   canvas.getContext("2d")?.putImageData(new ImageData(pixels, cols, rows), 0, 0);
@@ -66,17 +66,17 @@ export class CanvasPen {
     c.globalAlpha = 1;
   }
 
-  /** @param {number} x @param {number} y @param {string} words @param {Lettering} how */
-  text(x, y, words, how) {
+  /** @param {number} x @param {number} y @param {string} text @param {TextStyle} style */
+  text(x, y, text, style) {
     const c = this.context;
     c.save();
-    c.font = `${how.bold ? "600 " : ""}${how.size ?? 13}px ${FONT}`;
-    c.fillStyle = how.colour;
-    c.textAlign = how.align ?? "left";
+    c.font = `${style.bold ? "600 " : ""}${style.size ?? 13}px ${FONT}`;
+    c.fillStyle = style.colour;
+    c.textAlign = style.align ?? "left";
     c.textBaseline = "middle";
     c.translate(x, y);
-    if (how.turned) c.rotate(-Math.PI / 2);
-    c.fillText(isolated(words), 0, 0);
+    if (style.rotated) c.rotate(-Math.PI / 2);
+    c.fillText(isolateBidi(text), 0, 0);
     c.restore();
   }
 
@@ -101,7 +101,7 @@ export class CanvasPen {
 export class SvgPen {
   /** @param {number} width @param {number} height */
   constructor(width, height) {
-    this.head = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="${quoted(FONT)}">`;
+    this.head = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="${escapeXml(FONT)}">`;
     /** @type {string[]} */
     this.parts = [];
     this.clips = 0;
@@ -113,23 +113,23 @@ export class SvgPen {
 
   /** @param {number} x @param {number} y @param {number} w @param {number} h @param {string} colour */
   rect(x, y, w, h, colour) {
-    this.parts.push(`<rect x="${short(x)}" y="${short(y)}" width="${short(w)}" height="${short(h)}" fill="${colour}"/>`);
+    this.parts.push(`<rect x="${rounded(x)}" y="${rounded(y)}" width="${rounded(w)}" height="${rounded(h)}" fill="${colour}"/>`);
   }
 
   /** @param {number} x1 @param {number} y1 @param {number} x2 @param {number} y2 @param {string} colour
    * @param {number} width @param {number} opacity */
   curve(x1, y1, x2, y2, colour, width, opacity) {
     const bend = (x2 - x1) * 0.45;
-    const path = [`M${short(x1)} ${short(y1)}C${short(x1 + bend)}`, y1, short(x2 - bend), y2, short(x2), y2].join(" ");
-    this.parts.push(`<path d="${path}" fill="none" stroke="${colour}" stroke-width="${short(width)}" stroke-opacity="${short(opacity)}" stroke-linecap="round"/>`);
+    const path = [`M${rounded(x1)} ${rounded(y1)}C${rounded(x1 + bend)}`, y1, rounded(x2 - bend), y2, rounded(x2), y2].join(" ");
+    this.parts.push(`<path d="${path}" fill="none" stroke="${colour}" stroke-width="${rounded(width)}" stroke-opacity="${rounded(opacity)}" stroke-linecap="round"/>`);
   }
 
-  /** @param {number} x @param {number} y @param {string} words @param {Lettering} how */
-  text(x, y, words, how) {
-    const anchor = { left: "start", right: "end", center: "middle" }[how.align ?? "left"];
-    const turn = how.turned ? ` transform="rotate(-90 ${short(x)} ${short(y)})"` : "";
-    const weight = how.bold ? ' font-weight="600"' : "";
-    this.parts.push(`<text x="${short(x)}" y="${short(y)}" dominant-baseline="central" text-anchor="${anchor}" font-size="${how.size ?? 13}" fill="${how.colour}"${weight}${turn}>${quoted(isolated(words))}</text>`);
+  /** @param {number} x @param {number} y @param {string} text @param {TextStyle} style */
+  text(x, y, text, style) {
+    const anchor = { left: "start", right: "end", center: "middle" }[style.align ?? "left"];
+    const rotation = style.rotated ? ` transform="rotate(-90 ${rounded(x)} ${rounded(y)})"` : "";
+    const weight = style.bold ? ' font-weight="600"' : "";
+    this.parts.push(`<text x="${rounded(x)}" y="${rounded(y)}" dominant-baseline="central" text-anchor="${anchor}" font-size="${style.size ?? 13}" fill="${style.colour}"${weight}${rotation}>${escapeXml(isolateBidi(text))}</text>`);
   }
 
   /** @param {number} x @param {number} y @param {number} w @param {number} h @param {HTMLCanvasElement} image @param {number[]} [part] */
@@ -141,26 +141,26 @@ export class SvgPen {
     const context = /** @type {CanvasRenderingContext2D} */ (cut.getContext("2d"));
     context.imageSmoothingEnabled = false;
     context.drawImage(image, sx, sy, sw, sh, 0, 0, cut.width, cut.height);
-    this.parts.push(`<image x="${short(x)}" y="${short(y)}" width="${short(w)}" height="${short(h)}" preserveAspectRatio="none" image-rendering="pixelated" href="${cut.toDataURL()}"/>`);
+    this.parts.push(`<image x="${rounded(x)}" y="${rounded(y)}" width="${rounded(w)}" height="${rounded(h)}" preserveAspectRatio="none" image-rendering="pixelated" href="${cut.toDataURL()}"/>`);
   }
 
   /** @param {number} x @param {number} y @param {number} w @param {number} h @param {() => void} draw */
   clipped(x, y, w, h, draw) {
     const id = `clip${this.clips++}`;
-    this.parts.push(`<clipPath id="${id}"><rect x="${short(x)}" y="${short(y)}" width="${short(w)}" height="${short(h)}"/></clipPath><g clip-path="url(#${id})">`);
+    this.parts.push(`<clipPath id="${id}"><rect x="${rounded(x)}" y="${rounded(y)}" width="${rounded(w)}" height="${rounded(h)}"/></clipPath><g clip-path="url(#${id})">`);
     draw();
     this.parts.push("</g>");
   }
 }
 
 /** @param {number} value */
-function short(value) {
+function rounded(value) {
   return Number(value.toFixed(2));
 }
 
-/** Text inside XML. @param {string} text */
-function quoted(text) {
-  // XML has no way to write these at all
+/** Escape text for XML. @param {string} text */
+function escapeXml(text) {
+  // characters that XML cannot represent
   const allowed = text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd");
   return allowed.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
 }

@@ -1,8 +1,8 @@
-// The present view as a file: a picture of pixels, one of strokes, or its numbers.
+// Export of the current view: PNG, SVG, or its numbers as JSON.
 
 /** @import { ViewContext, View } from "./view_context.js" */
 import { make } from "./dom.js";
-import { CanvasPen, prepared, SvgPen } from "./draw.js";
+import { CanvasPen, prepareCanvas, SvgPen } from "./draw.js";
 
 /** @param {string} name @param {Blob} blob */
 function download(name, blob) {
@@ -12,10 +12,10 @@ function download(name, blob) {
 }
 
 /** @param {ViewContext} context @param {View} view @param {"png" | "svg" | "json"} kind @returns {Promise<void>} */
-export async function exported(context, view, kind) {
+export async function exportView(context, view, kind) {
   const name = `regard-${view.name}.${kind}`;
   const shown = context.state.shown;
-  const place = context.source.told.places[shown.place];
+  const place = context.source.info.places[shown.place];
   if (kind === "json") {
     const facts = { view: view.name, place: place.name, head: shown.head, measure: context.shownMeasure(), ...view.numbers() };
     return download(name, new Blob([JSON.stringify(facts)], { type: "application/json" }));
@@ -29,22 +29,22 @@ export async function exported(context, view, kind) {
     return download(name, new Blob([pen.toString()], { type: "image/svg+xml" }));
   }
   const canvas = make("canvas");
-  const pen = new CanvasPen(prepared(canvas, picture.width, picture.height, 2));
+  const pen = new CanvasPen(prepareCanvas(canvas, picture.width, picture.height, 2));
   pen.rect(0, 0, picture.width, picture.height, ground);
   picture.draw(pen);
   const blob = await new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
   return download(name, /** @type {Blob} */ (blob));
 }
 
-/** @param {(kind: "png" | "svg" | "json") => void} chosen */
-export function exportMenu(chosen) {
+/** @param {(kind: "png" | "svg" | "json") => void} onChoose */
+export function exportMenu(onChoose) {
   const menu = make("details", { class: "menu" }, make("summary", {}, "Export"));
   const list = make("div", { class: "list" });
   for (const kind of /** @type {const} */ (["png", "svg", "json"])) {
     const button = make("button", { type: "button" }, kind.toUpperCase());
     button.addEventListener("click", () => {
       menu.open = false;
-      chosen(kind);
+      onChoose(kind);
     });
     list.append(button);
   }

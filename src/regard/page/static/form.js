@@ -1,14 +1,14 @@
-// The form of the served page: choose a run, type a text, and look.
+// The form of the served page: choose a model, type a text, and look at its attention.
 
-/** @import { Look, Run } from "./remote.js" */
-import { make, spoken } from "./dom.js";
-import { visible } from "./text.js";
+/** @import { LookRequest, RunInfo } from "./remote.js" */
+import { make, bidiText } from "./dom.js";
+import { visibleText } from "./text.js";
 
-/** What the second field is for, by what a run does; none for those that take one text. @type {Record<Run["kind"], string>} */
-const SECOND = { translates: "a translation to look at (else the model writes one)", continues: "", fills: "", reads: "a second text, if there is one" };
+/** The label of the second text field for each kind of model; empty where a model takes one text. @type {Record<RunInfo["kind"], string>} */
+const SECOND_FIELD = { translates: "translation (optional; without it the model generates one)", continues: "", fills: "", reads: "second text (optional)" };
 
 /**
- * @param {Run[]} all @param {(look: Look) => Promise<void>} look
+ * @param {RunInfo[]} all @param {(request: LookRequest) => Promise<void>} look
  */
 export function lookForm(all, look) {
   const run = make("select", { name: "run" }, ...all.map((one) => make("option", { value: one.name }, one.name)));
@@ -17,18 +17,18 @@ export function lookForm(all, look) {
   const other = make("textarea", { name: "other", rows: "2", dir: "auto" });
   const second = make("span", {});
   const secondLabel = make("label", { class: "field" }, second, other);
-  const button = make("button", { type: "submit", class: "act" }, "Look");
+  const button = make("button", { type: "submit", class: "action" }, "Look");
   const alert = make("p", { class: "alert", role: "alert" });
   const form = make("form", { class: "look", "aria-label": "Look at a text" },
     make("label", { class: "field" }, make("span", {}, "model"), run), about,
     make("label", { class: "field" }, make("span", {}, "text"), text), secondLabel, make("div", {}, button), alert);
-  const changed = () => {
+  const runChanged = () => {
     const chosen = all.find((one) => one.name === run.value);
     about.textContent = chosen?.description ?? "";
-    second.textContent = chosen === undefined ? "" : SECOND[chosen.kind];
+    second.textContent = chosen === undefined ? "" : SECOND_FIELD[chosen.kind];
     secondLabel.hidden = second.textContent === "";
   };
-  run.addEventListener("change", changed);
+  run.addEventListener("change", runChanged);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     button.disabled = true;
@@ -40,16 +40,16 @@ export function lookForm(all, look) {
     }
     button.disabled = false;
   });
-  changed();
+  runChanged();
   return form;
 }
 
-/** Records that are there already. @param {{id: string, text: string}[]} given @param {(id: string) => void} chosen */
-export function shelf(given, chosen) {
-  const list = make("nav", { class: "shelf", "aria-label": "Records" });
-  for (const { id, text } of given) {
-    const button = make("button", { type: "button", class: "chip" }, spoken(visible(text.replace(/\s+/g, " "), 48)));
-    button.addEventListener("click", () => chosen(id));
+/** Buttons of the records that the server was started with. @param {{id: string, text: string}[]} records @param {(id: string) => void} onChoose */
+export function recordList(records, onChoose) {
+  const list = make("nav", { class: "record-list", "aria-label": "Records" });
+  for (const { id, text } of records) {
+    const button = make("button", { type: "button", class: "chip" }, bidiText(visibleText(text.replace(/\s+/g, " "), 48)));
+    button.addEventListener("click", () => onChoose(id));
     list.append(button);
   }
   return list;

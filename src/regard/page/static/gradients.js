@@ -1,25 +1,25 @@
-// How much each weight of a query matters to what the model said: the size of gradient times value.
+// The gradient of the model's output with respect to each attention weight of a query.
 
 /** @import { Parsed } from "./record.js" */
 
 /**
- * |d said / d weight| for all keys; times the weights, what they did for what was said.
+ * |d output / d weight| for all keys; multiplied by the weights, their share in the output.
  * @param {Parsed} record @param {number} number of the place @param {number} head @param {number} query @returns {Float32Array}
  */
-export function gradientsOf(record, number, head, query) {
-  const place = record.told.places[number];
-  const n = /** @type {{heads: number[]}} */ (place.kept).heads.indexOf(head);
-  const group = /** @type {number[]} */ (place.slopes)[n];
+export function gradientRow(record, number, head, query) {
+  const place = record.info.places[number];
+  const n = /** @type {{heads: number[]}} */ (place.stored).heads.indexOf(head);
+  const group = /** @type {number[]} */ (place.value_heads)[n];
   const part = (/** @type {string} */ name) => /** @type {import("./record.js").Tensor} */ (record.tensors.get(`${number}.${name}`));
-  const [asks, sends] = [part("asks"), part("sends")];
-  const D = asks.shape[2];
-  const [byAsk, bySend] = [part("asks_scale").numbers, part("sends_scale").numbers];
-  const ask = new Float32Array(D);
-  for (let d = 0; d < D; d++) ask[d] = asks.numbers[(n * place.T + query) * D + d] * byAsk[n * D + d] * bySend[group * D + d];
+  const [grads, values] = [part("output_grads"), part("values")];
+  const D = grads.shape[2];
+  const [gradScale, valueScale] = [part("output_grads_scale").numbers, part("values_scale").numbers];
+  const gradient = new Float32Array(D);
+  for (let d = 0; d < D; d++) gradient[d] = grads.numbers[(n * place.T + query) * D + d] * gradScale[n * D + d] * valueScale[group * D + d];
   const found = new Float32Array(place.S);
   for (let j = 0; j < place.S; j++) {
     let sum = 0;
-    for (let d = 0, at = (group * place.S + j) * D; d < D; d++) sum += ask[d] * sends.numbers[at + d];
+    for (let d = 0, at = (group * place.S + j) * D; d < D; d++) sum += gradient[d] * values.numbers[at + d];
     found[j] = Math.abs(sum);
   }
   return found;

@@ -1,17 +1,17 @@
-// All heads: every map of the record, small, places down and heads across.
+// All heads: a thumbnail of every attention map, one row per place, one column per head.
 
 /** @import { Picture } from "./draw.js" */
 /** @import { ViewContext } from "./view_context.js" */
 import { make } from "./dom.js";
-import { imageOf } from "./draw.js";
-import { largestOf } from "./tiles.js";
+import { canvasOfPixels } from "./draw.js";
+import { maxOf } from "./tiles.js";
 
-const CELL = 76; // of a small map in an exported picture
-const SPACE = 12;
-/** Pixels of a small map on the screen, and of all of them side by side. */
-const SMALL = 60;
-const LARGE = 132;
-const ROOM = 1020;
+const EXPORTED_CELL = 76; // pixels of a thumbnail in an exported picture
+const EXPORTED_GAP = 12;
+/** Pixels of a thumbnail on the screen, and of all of them side by side. */
+const MIN_CELL = 60;
+const MAX_CELL = 132;
+const GRID_WIDTH = 1020;
 
 export class Heads {
   name = /** @type {const} */ ("heads");
@@ -23,8 +23,8 @@ export class Heads {
     this.element = make("div", { class: "heads" });
     /** @type {Map<string, HTMLButtonElement>} */
     this.cells = new Map();
-    /** Maps are drawn when they come into view. */
-    this.watch = new IntersectionObserver((entries) => {
+    /** Thumbnails are drawn when they scroll into view. */
+    this.observer = new IntersectionObserver((entries) => {
       for (const entry of entries) if (entry.isIntersecting) this.draw(/** @type {HTMLButtonElement} */ (entry.target));
     }, { rootMargin: "200px" });
     this.build();
@@ -32,13 +32,13 @@ export class Heads {
   }
 
   build() {
-    const { places } = this.context.source.told;
-    const most = Math.max(0, ...places.map((place) => place.heads));
-    const grid = make("div", { class: "grid", role: "grid", "aria-label": "A small map of every head" });
-    grid.style.setProperty("--heads", String(most));
-    grid.style.setProperty("--cell", `${Math.min(LARGE, Math.max(SMALL, Math.floor(ROOM / Math.max(1, most)) - 10))}px`);
+    const { places } = this.context.source.info;
+    const columns = Math.max(0, ...places.map((place) => place.heads));
+    const grid = make("div", { class: "grid", role: "grid", "aria-label": "Thumbnails of all attention heads" });
+    grid.style.setProperty("--heads", String(columns));
+    grid.style.setProperty("--cell", `${Math.min(MAX_CELL, Math.max(MIN_CELL, Math.floor(GRID_WIDTH / Math.max(1, columns)) - 10))}px`);
     const top = make("div", { role: "row", class: "row" }, make("span", { role: "columnheader" }, "place"));
-    for (let head = 0; head < most; head++) top.append(make("span", { role: "columnheader", class: "number" }, String(head)));
+    for (let head = 0; head < columns; head++) top.append(make("span", { role: "columnheader", class: "number" }, String(head)));
     grid.append(top);
     places.forEach((place, number) => {
       const row = make("div", { role: "row", class: "row" }, make("span", { role: "rowheader", title: place.name }, place.name));
@@ -53,8 +53,8 @@ export class Heads {
     const { source, state } = this.context;
     const pattern = this.context.label("patterns", place, head);
     const badge = this.context.label("badges", place, head);
-    const name = `${source.told.places[place].name}, head ${head}${pattern ? `, ${pattern}` : ""}${badge ? `, ${badge}` : ""}`;
-    const button = make("button", { type: "button", class: "small", "aria-label": name, title: name }, make("canvas", { width: "1", height: "1" }));
+    const name = `${source.info.places[place].name}, head ${head}${pattern ? `, ${pattern}` : ""}${badge ? `, ${badge}` : ""}`;
+    const button = make("button", { type: "button", class: "head-map", "aria-label": name, title: name }, make("canvas", { width: "1", height: "1" }));
     if (pattern) button.append(make("span", { class: "pattern" }, pattern));
     if (badge) button.append(make("span", { class: "badge" }, badge));
     button.dataset.place = String(place);
@@ -62,7 +62,7 @@ export class Heads {
     button.addEventListener("click", () => state.set({ view: "matrix", place, head, box: null }));
     button.addEventListener("focus", () => state.set({ place, head }));
     this.cells.set(`${place} ${head}`, button);
-    this.watch.observe(button);
+    this.observer.observe(button);
     return make("div", { role: "gridcell" }, button);
   }
 
@@ -71,19 +71,19 @@ export class Heads {
     const { source, colours } = this.context;
     const small = source.thumbnail(place, head);
     if (small === null) return null;
-    return imageOf(colours.pixels(small.values, largestOf(small.values)), small.rows, small.cols);
+    return canvasOfPixels(colours.pixels(small.values, maxOf(small.values)), small.rows, small.cols);
   }
 
   /** @param {HTMLButtonElement} button */
   draw(button) {
-    this.watch.unobserve(button);
+    this.observer.unobserve(button);
     const found = this.image(Number(button.dataset.place), Number(button.dataset.head));
-    if (found === null) button.classList.add("none");
+    if (found === null) button.classList.add("no-map");
     else button.firstElementChild?.replaceWith(found);
   }
 
   redraw() {
-    for (const button of this.cells.values()) this.watch.observe(button);
+    for (const button of this.cells.values()) this.observer.observe(button);
   }
 
   /** @param {Set<string> | null} changed */
@@ -94,8 +94,8 @@ export class Heads {
     const chosen = this.cells.get(`${place} ${Math.max(0, head)}`);
     if (changed !== null && (changed.has("place") || changed.has("head")) && chosen !== document.activeElement) chosen?.focus();
     const about = [this.context.label("patterns", place, head), this.context.label("badges", place, head)].filter(Boolean).join(", ");
-    const name = source.told.places[place].name;
-    status(`${name}, head ${Math.max(0, head)}${about ? `: ${about}` : ""}. Enter opens it. Each map is shaded by its own largest mean.`);
+    const name = source.info.places[place].name;
+    status(`${name}, head ${Math.max(0, head)}${about ? `: ${about}` : ""}. Enter opens it. The colours of each map are scaled to its own maximum.`);
   }
 
   key() {
@@ -105,19 +105,19 @@ export class Heads {
   /** @returns {Picture} */
   picture() {
     const { source, colours } = this.context;
-    const { places } = source.told;
-    const most = Math.max(1, ...places.map((place) => place.heads));
+    const { places } = source.info;
+    const columns = Math.max(1, ...places.map((place) => place.heads));
     const left = 170;
     return {
-      width: left + most * (CELL + SPACE) + 16, height: 40 + places.length * (CELL + SPACE),
+      width: left + columns * (EXPORTED_CELL + EXPORTED_GAP) + 16, height: 40 + places.length * (EXPORTED_CELL + EXPORTED_GAP),
       draw: (pen) => {
-        for (let head = 0; head < most; head++) pen.text(left + head * (CELL + SPACE) + CELL / 2, 20, String(head), { colour: colours.inks.faint, size: 12, align: "center" });
+        for (let head = 0; head < columns; head++) pen.text(left + head * (EXPORTED_CELL + EXPORTED_GAP) + EXPORTED_CELL / 2, 20, String(head), { colour: colours.inks.faint, size: 12, align: "center" });
         places.forEach((place, number) => {
-          const y = 36 + number * (CELL + SPACE);
-          pen.text(left - 14, y + CELL / 2, place.name, { colour: colours.inks.ink, size: 12, align: "right" });
+          const y = 36 + number * (EXPORTED_CELL + EXPORTED_GAP);
+          pen.text(left - 14, y + EXPORTED_CELL / 2, place.name, { colour: colours.inks.ink, size: 12, align: "right" });
           for (let head = 0; head < place.heads; head++) {
             const found = this.image(number, head);
-            if (found !== null) pen.image(left + head * (CELL + SPACE), y, CELL, CELL, found);
+            if (found !== null) pen.image(left + head * (EXPORTED_CELL + EXPORTED_GAP), y, EXPORTED_CELL, EXPORTED_CELL, found);
           }
         });
       },
@@ -126,13 +126,13 @@ export class Heads {
 
   numbers() {
     const { source } = this.context;
-    const maps = source.told.places.flatMap((place, number) =>
-      Array.from({ length: place.heads }, (_, head) => ({ place: place.name, head, map: smallMap(source.thumbnail(number, head)) })));
+    const maps = source.info.places.flatMap((place, number) =>
+      Array.from({ length: place.heads }, (_, head) => ({ place: place.name, head, map: mapNumbers(source.thumbnail(number, head)) })));
     return { maps };
   }
 }
 
 /** @param {import("./source.js").Small | null} small */
-function smallMap(small) {
+function mapNumbers(small) {
   return small === null ? null : { rows: small.rows, cols: small.cols, means: [...small.values] };
 }

@@ -1,110 +1,110 @@
-// Where the page begins: a record that is in the file, or one of the server.
+// The entry point of the page: shows the record inside the file, or a record of the server.
 
 /** @import { Source } from "./source.js" */
-/** @import { Look } from "./remote.js" */
+/** @import { LookRequest } from "./remote.js" */
 import { Colours } from "./colours.js";
-import { make, spoken } from "./dom.js";
-import { lookForm, shelf } from "./form.js";
-import { fromBase64, inflated, parsed } from "./record.js";
-import { changedOutcome, givenRecords, lookAt, remoteSource, runs } from "./remote.js";
+import { make, bidiText } from "./dom.js";
+import { lookForm, recordList } from "./form.js";
+import { fromBase64, inflate, parseRecord } from "./record.js";
+import { postIntervention, fetchRecords, postLook, fetchSource, fetchRuns } from "./remote.js";
 import { App } from "./app.js";
 import { LocalSource } from "./source.js";
-import { addressOfPage, State } from "./state.js";
-import { visible } from "./text.js";
+import { pageAddress, State } from "./state.js";
+import { visibleText } from "./text.js";
 
-/** @typedef {{ready: Promise<void>, state: State, source: Source | null, views: Record<string, any>, app: App | null}} Opened */
+/** @typedef {{ready: Promise<void>, state: State, source: Source | null, views: Record<string, any>, app: App | null}} PageHandle */
 
-const page = /** @type {HTMLElement} */ (document.getElementById("regard-root"));
-const place = make("div", { class: "place" });
-const state = new State(addressOfPage());
-const colours = new Colours(page);
+const root = /** @type {HTMLElement} */ (document.getElementById("regard-root"));
+const container = make("div", { class: "record-view" });
+const state = new State(pageAddress());
+const colours = new Colours(root);
 
-/** @type {Opened} */
-const opened = { ready: Promise.resolve(), state, source: null, views: {}, app: null };
-/** What was last put to a model, so that a reader can go on from another token. @type {Look | null} */
-let last = null;
+/** @type {PageHandle} */
+const handle = { ready: Promise.resolve(), state, source: null, views: {}, app: null };
+/** The last request, so that a reader can continue from another token. @type {LookRequest | null} */
+let lastLook = null;
 
 /** @param {Source} source */
 function open(source) {
-  const told = source.told;
-  place.replaceChildren(title(source));
-  if (told.places.length === 0) {
-    place.append(make("p", { class: "note" }, "This record has no places: the model attended nowhere, or nothing was listened to."));
+  const info = source.info;
+  container.replaceChildren(title(source));
+  if (info.places.length === 0) {
+    container.append(make("p", { class: "note" }, "This record has no places: no attention was captured."));
     return;
   }
   state.listeners = [reload];
   colours.listeners = [];
-  state.within(told);
-  opened.app?.closed.abort();
-  const app = new App(place, source, state, colours, document);
-  opened.source = source;
-  opened.app = app;
-  opened.views = Object.fromEntries(app.views.map((view) => [view.name, view]));
+  state.fitTo(info);
+  handle.app?.closed.abort();
+  const app = new App(container, source, state, colours, document);
+  handle.source = source;
+  handle.app = app;
+  handle.views = Object.fromEntries(app.views.map((view) => [view.name, view]));
 }
 
 /** @param {Source} source */
 function title(source) {
-  const { facts, sides } = source.told;
-  const begins = visible(sides[0]?.text.trim().slice(0, 160).replace(/\s+/g, " ") ?? "", 80);
-  return make("header", { class: "title" }, make("h1", {}, visible(String(facts.model ?? "regard"), 60)), make("p", {}, spoken(begins)));
+  const { facts, axes } = source.info;
+  const begins = visibleText(axes[0]?.text.trim().slice(0, 160).replace(/\s+/g, " ") ?? "", 80);
+  return make("header", { class: "title" }, make("h1", {}, visibleText(String(facts.model ?? "regard"), 60)), make("p", {}, bidiText(begins)));
 }
 
-/** A record of the server, and how to write it differently. @param {string} id */
+/** Open a record of the server, with regeneration and interventions where its model is available. @param {string} id */
 async function openRemote(id) {
-  const source = await remoteSource(id);
-  const asked = last ?? source.told.facts.look ?? null;
-  const writes = ["translates", "continues"].includes(source.told.facts.kind ?? "translates");
-  if (asked !== null && writes) source.rewrite = (prefix) => look({ ...asked, other: null, prefix });
-  if (asked !== null) source.intervene = (changes) => changedOutcome(id, changes);
+  const source = await fetchSource(id);
+  const request = lastLook ?? source.info.facts.look ?? null;
+  const writes = ["translates", "continues"].includes(source.info.facts.kind ?? "translates");
+  if (request !== null && writes) source.rewrite = (prefix) => look({ ...request, other: null, prefix });
+  if (request !== null) source.intervene = (changes) => postIntervention(id, changes);
   open(source);
 }
 
-/** @param {Look} asked */
-async function look(asked) {
-  const id = await lookAt(asked);
-  last = asked;
+/** @param {LookRequest} request */
+async function look(request) {
+  const id = await postLook(request);
+  lastLook = request;
   state.set({ record: id, query: -1, key: 0, box: null, step: 0 });
-  await opened.ready;
+  await handle.ready;
 }
 
-/** The server has another record to show. @param {Set<string>} changed */
+/** Another record of the server is to be shown. @param {Set<string>} changed */
 function reload(changed) {
-  if (changed.has("record") && state.shown.record !== "") opened.ready = openRemote(state.shown.record).catch(failed);
+  if (changed.has("record") && state.shown.record !== "") handle.ready = openRemote(state.shown.record).catch(failed);
 }
 
 /** @param {Error} error */
 function failed(error) {
-  place.replaceChildren(make("p", { class: "alert", role: "alert" }, error.message));
+  container.replaceChildren(make("p", { class: "alert", role: "alert" }, error.message));
 }
 
-async function served() {
+async function startServed() {
   state.listeners = [reload];
-  const [all, given] = await Promise.all([runs(), givenRecords()]);
+  const [all, records] = await Promise.all([fetchRuns(), fetchRecords()]);
   const choose = (/** @type {string} */ id) => {
-    last = null;
+    lastLook = null;
     state.set({ record: id, query: -1, key: 0, box: null, step: 0 });
   };
-  if (given.length > 0) page.prepend(shelf(given, choose));
+  if (records.length > 0) root.prepend(recordList(records, choose));
   if (all.length > 0) {
-    const form = make("details", { class: "asking", open: "" }, make("summary", {}, "Look at a text"));
-    form.append(lookForm(all, async (asked) => {
-      await look(asked);
-      form.open = false; // what was found needs the room
+    const form = make("details", { class: "request-form", open: "" }, make("summary", {}, "Look at a text"));
+    form.append(lookForm(all, async (request) => {
+      await look(request);
+      form.open = false; // leaves room for the result
     }));
-    page.prepend(form);
+    root.prepend(form);
   }
-  const first = state.shown.record || (all.length === 0 ? given[0]?.id : "");
+  const first = state.shown.record || (all.length === 0 ? records[0]?.id : "");
   if (first) await openRemote(first);
 }
 
-async function begin() {
-  page.replaceChildren(place);
-  const packed = document.getElementById("regard-payload");
-  if (packed === null) return served();
-  const bytes = fromBase64(packed.textContent ?? "");
-  packed.remove(); // its text is not needed twice
-  return open(new LocalSource(parsed(await inflated(bytes))));
+async function start() {
+  root.replaceChildren(container);
+  const payload = document.getElementById("regard-payload");
+  if (payload === null) return startServed();
+  const bytes = fromBase64(payload.textContent ?? "");
+  payload.remove(); // frees the memory of its text
+  return open(new LocalSource(parseRecord(await inflate(bytes))));
 }
 
-opened.ready = begin().catch(failed);
-Object.assign(window, { regard: opened });
+handle.ready = start().catch(failed);
+Object.assign(window, { regard: handle });

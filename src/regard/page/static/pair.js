@@ -1,15 +1,15 @@
-// Query-key: how each dimension of a pair of tokens adds to its score, and how the score becomes a weight.
+// Query-key: the contribution of each dimension to the score of a pair, and the weight that follows from the score.
 
 /** @import { Pen, Picture } from "./draw.js" */
 /** @import { ViewContext } from "./view_context.js" */
 /** @import { Pair } from "./weights.js" */
-import { make, spoken } from "./dom.js";
-import { CanvasPen, prepared } from "./draw.js";
+import { make, bidiText } from "./dom.js";
+import { CanvasPen, prepareCanvas } from "./draw.js";
 import { ALL_HEADS } from "./source.js";
-import { visible, written } from "./text.js";
+import { visibleText, formatNumber } from "./text.js";
 
-const MARGIN = 64; // left of the drawing, for its names
-const STRIP = 26;
+const NAME_WIDTH = 64; // pixels left of the drawing
+const STRIP_SIZE = 26;
 
 export class PairView {
   name = /** @type {const} */ ("pair");
@@ -20,22 +20,22 @@ export class PairView {
     this.context = context;
     /** @type {Pair | null} */
     this.pair = null;
-    this.turn = 0;
-    this.query = make("div", { class: "end" });
-    this.end = make("div", { class: "end" });
+    this.version = 0;
+    this.queryBox = make("div", { class: "pair-token" });
+    this.keyBox = make("div", { class: "pair-token" });
     this.sums = make("dl", { class: "sums" });
-    this.canvas = make("canvas", { tabindex: "0", role: "application", "aria-label": "Contributions of each dimension. Up and down choose the query, left and right the key." });
+    this.canvas = make("canvas", { tabindex: "0", role: "application", "aria-label": "Contribution of each dimension to the score. Up and down choose the query, left and right the key." });
     this.plot = make("div", { class: "plot" }, this.canvas);
     this.note = make("p", { class: "note" });
     const arrow = make("span", { class: "arrow", "aria-hidden": "true" }, "→");
-    this.element = make("div", { class: "pair" }, make("div", { class: "ends" }, this.query, arrow, this.end), this.sums, this.plot, this.note);
+    this.element = make("div", { class: "pair" }, make("div", { class: "pair-tokens" }, this.queryBox, arrow, this.keyBox), this.sums, this.plot, this.note);
     this.canvas.addEventListener("pointermove", (event) => this.hover(event.offsetX));
-    this.canvas.addEventListener("pointerleave", () => this.tell());
+    this.canvas.addEventListener("pointerleave", () => this.updateStatus());
     new ResizeObserver(() => this.draw()).observe(this.plot);
     context.colours.listeners.push(() => this.draw());
   }
 
-  /** The head itself; where the mean over heads is chosen, the first, since a mean has no query. */
+  /** The selected head; the first head where the mean over heads is selected, since a mean has no query vector. */
   get head() {
     const { source, state } = this.context;
     const { place, head } = state.shown;
@@ -46,22 +46,22 @@ export class PairView {
     const { source, state } = this.context;
     const { place, key } = state.shown;
     const query = Math.max(0, state.shown.query);
-    const turn = ++this.turn;
-    const { queries, keys, T, S } = source.told.places[place];
-    this.name_(this.query, "query", source.told.sides[queries].tokens[query] ?? "", query, T);
-    this.name_(this.end, "key", source.told.sides[keys].tokens[key] ?? "", key, S);
+    const version = ++this.version;
+    const { queries, keys, T, S } = source.info.places[place];
+    this.renderToken(this.queryBox, "query", source.info.axes[queries].tokens[query] ?? "", query, T);
+    this.renderToken(this.keyBox, "key", source.info.axes[keys].tokens[key] ?? "", key, S);
     const readable = source.readable(place, this.head);
     const pair = readable ? await source.pair(place, this.head, query, key) : null;
-    if (turn !== this.turn) return;
+    if (version !== this.version) return;
     this.pair = pair;
-    this.note.textContent = readable ? this.remark() : source.why(place, this.head);
-    this.sum();
+    this.note.textContent = readable ? this.explanation() : source.why(place, this.head);
+    this.renderSum();
     this.draw();
-    this.tell();
+    this.updateStatus();
   }
 
   /** @param {HTMLElement} at @param {"query" | "key"} what @param {string} token @param {number} index @param {number} count */
-  name_(at, what, token, index, count) {
+  renderToken(at, what, token, index, count) {
     const step = (/** @type {number} */ by, /** @type {string} */ sign) => {
       const button = make("button", { type: "button", class: "step", "aria-label": `${by < 0 ? "previous" : "next"} ${what}` }, sign);
       button.disabled = index + by < 0 || index + by >= count;
@@ -69,83 +69,83 @@ export class PairView {
       return button;
     };
     const focused = [...at.querySelectorAll("button")].indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
-    at.replaceChildren(make("span", { class: "what" }, `${what} ${index}`), make("div", { class: "chosen" }, step(-1, "‹"), spoken(visible(token, 60), "spoken large"), step(1, "›")));
+    at.replaceChildren(make("span", { class: "what" }, `${what} ${index}`), make("div", { class: "chosen" }, step(-1, "‹"), bidiText(visibleText(token, 60), "bidi large"), step(1, "›")));
     if (focused >= 0) at.querySelectorAll("button")[focused].focus();
   }
 
-  remark() {
+  explanation() {
     const { source, state } = this.context;
-    const kept = source.told.places[state.shown.place].kept;
-    const mean = state.shown.head === ALL_HEADS ? `A mean over heads has no query of its own: this is head ${this.head}. ` : "";
-    const how = kept?.score === "additive" ? "Each bar is v tanh(q + k) of one dimension" : "Each bar is q times k of one dimension, the scale of the score within q";
-    const hidden = this.pair !== null && !this.pair.seen ? " This query may not look at this key, so the weight is 0." : "";
-    return `${mean}${how}; together they are the score.${hidden}`;
+    const stored = source.info.places[state.shown.place].stored;
+    const mean = state.shown.head === ALL_HEADS ? `A mean over heads has no query vector: this is head ${this.head}. ` : "";
+    const terms = stored?.score === "additive" ? "Each bar is v tanh(q + k) in one dimension" : "Each bar is q × k in one dimension, with the scale of the score included in q";
+    const hidden = this.pair !== null && !this.pair.visible ? " This query may not attend to this key (it is masked), so the weight is 0." : "";
+    return `${mean}${terms}; their sum is the score.${hidden}`;
   }
 
-  sum() {
+  renderSum() {
     const pair = this.pair;
     /** @type {[string, string, string][]} */
-    const parts = pair === null ? [] : [["score", written(pair.score), ""], ["bias", written(pair.added), "+"], ["ln Σ exp of all scores", written(pair.lse), "−"]];
-    if (pair !== null && pair.gain !== 1) parts.push(["window", written(pair.gain), "×"]);
-    if (pair !== null) parts.push(["weight", written(pair.weight), "exp ="]);
-    this.sums.replaceChildren(...parts.map(([name, value, sign]) =>
+    const terms = pair === null ? [] : [["score", formatNumber(pair.score), ""], ["bias", formatNumber(pair.bias), "+"], ["log-sum-exp of all scores", formatNumber(pair.lse), "−"]];
+    if (pair !== null && pair.windowWeight !== 1) terms.push(["window", formatNumber(pair.windowWeight), "×"]);
+    if (pair !== null) terms.push(["weight", formatNumber(pair.weight), "exp ="]);
+    this.sums.replaceChildren(...terms.map(([name, value, sign]) =>
       make("div", { class: name === "weight" ? "result" : "" }, make("dt", {}, name), make("dd", {}, ...(sign === "" ? [] : [make("span", { class: "sign", "aria-hidden": "true" }, sign)]), value))));
   }
 
   draw() {
     if (this.plot.clientWidth === 0) return;
     const picture = this.picture();
-    picture.draw(new CanvasPen(prepared(this.canvas, picture.width, picture.height)));
+    picture.draw(new CanvasPen(prepareCanvas(this.canvas, picture.width, picture.height)));
   }
 
   /** @returns {Picture} */
   picture() {
     const [width, height] = [this.plot.clientWidth || 800, Math.max(220, this.plot.clientHeight || 320)];
-    return { width, height, draw: (pen) => this.strokes(pen, width, height) };
+    return { width, height, draw: (pen) => this.drawOn(pen, width, height) };
   }
 
   /** @param {Pen} pen @param {number} width @param {number} height */
-  strokes(pen, width, height) {
+  drawOn(pen, width, height) {
     const { inks } = this.context.colours;
     const pair = this.pair;
     if (pair === null) return;
-    const step = (width - MARGIN - 16) / pair.q.length;
+    const step = (width - NAME_WIDTH - 16) / pair.q.length;
     const gap = step > 6 ? Math.min(3, step / 5) : 0;
     const strip = (/** @type {number} */ y, /** @type {number[]} */ values, /** @type {string} */ name) => {
-      const most = Math.max(1e-9, ...values.map(Math.abs));
-      pen.text(MARGIN - 14, y + STRIP / 2, name, { colour: inks.faint, align: "right" });
-      values.forEach((value, d) => pen.rect(MARGIN + d * step, y, step - gap, STRIP, mixed(value < 0 ? inks.warm : inks.accent, inks.panel, Math.abs(value) / most)));
+      const peak = Math.max(1e-9, ...values.map(Math.abs));
+      pen.text(NAME_WIDTH - 14, y + STRIP_SIZE / 2, name, { colour: inks.faint, align: "right" });
+      values.forEach((value, d) => pen.rect(NAME_WIDTH + d * step, y, step - gap, STRIP_SIZE, blend(value < 0 ? inks.warm : inks.accent, inks.panel, Math.abs(value) / peak)));
     };
     strip(12, pair.q, "q");
-    strip(12 + STRIP + 8, pair.k, "k");
-    const top = 2 * STRIP + 44;
+    strip(12 + STRIP_SIZE + 8, pair.k, "k");
+    const top = 2 * STRIP_SIZE + 44;
     const room = height - top - 16;
-    const [high, low] = [Math.max(0, ...pair.parts), Math.min(0, ...pair.parts)];
+    const [high, low] = [Math.max(0, ...pair.terms), Math.min(0, ...pair.terms)];
     const scale = room / Math.max(1e-9, high - low);
     const zero = top + high * scale;
-    pen.text(MARGIN - 14, zero, "0", { colour: inks.faint, align: "right", size: 12 });
-    if (high * scale > 24) pen.text(MARGIN - 14, top + 6, high.toFixed(2), { colour: inks.faint, align: "right", size: 12 });
-    if (-low * scale > 24) pen.text(MARGIN - 14, top + room - 6, low.toFixed(2), { colour: inks.faint, align: "right", size: 12 });
-    pair.parts.forEach((part, d) => {
+    pen.text(NAME_WIDTH - 14, zero, "0", { colour: inks.faint, align: "right", size: 12 });
+    if (high * scale > 24) pen.text(NAME_WIDTH - 14, top + 6, high.toFixed(2), { colour: inks.faint, align: "right", size: 12 });
+    if (-low * scale > 24) pen.text(NAME_WIDTH - 14, top + room - 6, low.toFixed(2), { colour: inks.faint, align: "right", size: 12 });
+    pair.terms.forEach((part, d) => {
       const tall = Math.abs(part) * scale;
-      pen.rect(MARGIN + d * step, part < 0 ? zero : zero - tall, step - gap, tall, part < 0 ? inks.warm : inks.accent);
+      pen.rect(NAME_WIDTH + d * step, part < 0 ? zero : zero - tall, step - gap, tall, part < 0 ? inks.warm : inks.accent);
     });
-    pen.rect(MARGIN, zero - 0.5, width - MARGIN - 16, 1, inks.line);
+    pen.rect(NAME_WIDTH, zero - 0.5, width - NAME_WIDTH - 16, 1, inks.line);
   }
 
   /** @param {number} x */
   hover(x) {
     const pair = this.pair;
     if (pair === null) return;
-    const d = Math.floor((x - MARGIN) / ((this.plot.clientWidth - MARGIN - 16) / pair.q.length));
-    if (d < 0 || d >= pair.q.length) return this.tell();
-    this.context.status(`Dimension ${d}: q ${written(pair.q[d])}, k ${written(pair.k[d])}, adds ${written(pair.parts[d])} to the score.`);
+    const d = Math.floor((x - NAME_WIDTH) / ((this.plot.clientWidth - NAME_WIDTH - 16) / pair.q.length));
+    if (d < 0 || d >= pair.q.length) return this.updateStatus();
+    this.context.status(`Dimension ${d}: q ${formatNumber(pair.q[d])}, k ${formatNumber(pair.k[d])}, adds ${formatNumber(pair.terms[d])} to the score.`);
   }
 
-  tell() {
+  updateStatus() {
     const { source, state, status } = this.context;
-    const name = `${source.told.places[state.shown.place].name}, head ${this.head}`;
-    status(this.pair === null ? `${name}. ${source.why(state.shown.place, this.head)}` : `${name}. Positive contributions blue, negative orange; point at a bar to read it.`);
+    const name = `${source.info.places[state.shown.place].name}, head ${this.head}`;
+    status(this.pair === null ? `${name}. ${source.why(state.shown.place, this.head)}` : `${name}. Positive contributions are blue, negative ones orange; hover over a bar to read its value.`);
   }
 
   /** @param {KeyboardEvent} event @returns {boolean} */
@@ -165,8 +165,8 @@ export class PairView {
   }
 }
 
-/** A colour, as much of it as `share` says, on a ground. @param {string} colour @param {string} ground @param {number} share */
-function mixed(colour, ground, share) {
+/** A colour blended over a background with opacity `share`. @param {string} colour @param {string} ground @param {number} share */
+function blend(colour, ground, share) {
   const part = (/** @type {string} */ from, /** @type {number} */ at) => parseInt(from.slice(at, at + 2), 16);
   const channels = [1, 3, 5].map((at) => Math.round(part(ground, at) + (part(colour, at) - part(ground, at)) * share));
   return `rgb(${channels.join(",")})`;

@@ -1,40 +1,40 @@
-// Rollout: how much of an output token comes from each token below, if every layer mixes as its weights say.
-// Abnar & Zuidema 2020: half of a vector is what it was before, half is the mean over heads of what it looks at.
+// Attention rollout (Abnar & Zuidema 2020): the share of each input token in an output token, layer by layer. In every
+// layer half of a vector is the residual, half is the mean over heads of the tokens that it attends to.
 
-/** @import { Place, Told } from "./record.js" */
+/** @import { Place, RecordInfo } from "./record.js" */
 /** @import { Source } from "./source.js" */
 import { ALL_HEADS } from "./source.js";
 
-/** One step back through a place, between streams that are told by numbers of sides. @typedef {{place: number, queries: number, keys: number}} Back */
-/** After a step: what lies in each token of each stream. @typedef {{back: Back, masses: Map<number, Float64Array>}} RolloutStep */
+/** One step back through a place, from the stream of its queries to that of its keys (indices of axes). @typedef {{place: number, queries: number, keys: number}} PlaceStep */
+/** A step, and the mass of each token of each stream after it. @typedef {{step: PlaceStep, masses: Map<number, Float64Array>}} RolloutStep */
 
-const AT_ONCE = 64; // rows of a map that are asked for at once
+const ROWS_PER_TILE = 64; // rows of a map requested at once
 const RESIDUAL = 0.5;
 
-/** The steps from the last place to the first of those from a layer on. @param {Told} told @param {number} first @returns {Back[]} */
-export function stepsBack(told, first) {
-  const same = streamsOf(told.places);
-  return told.places
+/** The steps from the last place back to the first place of layer `first`. @param {RecordInfo} info @param {number} first @returns {PlaceStep[]} */
+export function rolloutSteps(info, first) {
+  const same = mergeStreams(info.places);
+  return info.places
     .map((place, number) => ({ place: number, queries: same.get(place.queries) ?? place.queries, keys: same.get(place.keys) ?? place.keys }))
-    .filter((step) => told.places[step.place].layer >= first)
+    .filter((step) => info.places[step.place].layer >= first)
     .reverse();
 }
 
-/** The side that stands for a stream, for every other side of it: a decoder says tokens that stand one place further
- * than those it reads, two sides, but one stream. @param {Place[]} places @returns {Map<number, number>} */
-function streamsOf(places) {
+/** For each axis the axis that represents its stream: a decoder's outputs are its inputs shifted by one position, two
+ * axes, but one stream. @param {Place[]} places @returns {Map<number, number>} */
+function mergeStreams(places) {
   /** @type {Map<number, number>} */
   const same = new Map();
-  const own = places.filter((place) => place.kind === "self");
-  const alone = new Set(own.flatMap((place) => [place.queries, place.keys]));
+  const selfPlaces = places.filter((place) => place.kind === "self");
+  const selfAxes = new Set(selfPlaces.flatMap((place) => [place.queries, place.keys]));
   /** @type {Place | null} */
-  let before = null;
+  let lastSelf = null;
   for (const place of places) {
     if (place.kind === "self") {
-      before = place;
+      lastSelf = place;
       if (place.queries !== place.keys) same.set(place.queries, place.keys);
-    } else if (!alone.has(place.queries) && before !== null && before.T === place.T && before.keys !== place.keys) {
-      same.set(place.queries, before.keys);
+    } else if (!selfAxes.has(place.queries) && lastSelf !== null && lastSelf.T === place.T && lastSelf.keys !== place.keys) {
+      same.set(place.queries, lastSelf.keys);
     }
   }
   return same;
@@ -44,41 +44,41 @@ function streamsOf(places) {
  * @param {Source} source @param {number} token @param {number} first layer
  * @param {AbortSignal} signal @param {(done: number, all: number) => void} progress @returns {Promise<RolloutStep[]>}
  */
-export async function rolledOut(source, token, first, signal, progress) {
-  const steps = stepsBack(source.told, first);
-  const start = new Float64Array(source.told.places[steps[0].place].T);
+export async function computeRollout(source, token, first, signal, progress) {
+  const steps = rolloutSteps(source.info, first);
+  const start = new Float64Array(source.info.places[steps[0].place].T);
   start[token] = 1;
   let masses = new Map([[steps[0].queries, start]]);
   /** @type {RolloutStep[]} */
   const found = [];
-  for (const back of steps) {
+  for (const step of steps) {
     progress(found.length, steps.length);
-    const mass = masses.get(back.queries) ?? new Float64Array(source.told.places[back.place].T);
-    const { stayed, gone } = await through(source, back.place, mass, signal);
-    masses = new Map(masses).set(back.queries, stayed);
-    const there = masses.get(back.keys);
-    masses.set(back.keys, there === undefined ? gone : gone.map((one, j) => one + (there[j] ?? 0)));
-    found.push({ back, masses });
+    const mass = masses.get(step.queries) ?? new Float64Array(source.info.places[step.place].T);
+    const { residual, attended } = await propagate(source, step.place, mass, signal);
+    masses = new Map(masses).set(step.queries, residual);
+    const known = masses.get(step.keys);
+    masses.set(step.keys, known === undefined ? attended : attended.map((one, j) => one + (known[j] ?? 0)));
+    found.push({ step, masses });
   }
   return found;
 }
 
 /** @param {Source} source @param {number} number @param {Float64Array} mass @param {AbortSignal} signal */
-async function through(source, number, mass, signal) {
-  const { T, S } = source.told.places[number];
-  const [stayed, gone] = [new Float64Array(mass.length), new Float64Array(S)];
-  for (let start = 0; start < T; start += AT_ONCE) {
-    let [top, bottom] = [start, Math.min(T, start + AT_ONCE)];
+async function propagate(source, number, mass, signal) {
+  const { T, S } = source.info.places[number];
+  const [residual, attended] = [new Float64Array(mass.length), new Float64Array(S)];
+  for (let start = 0; start < T; start += ROWS_PER_TILE) {
+    let [top, bottom] = [start, Math.min(T, start + ROWS_PER_TILE)];
     while (top < bottom && mass[top] === 0) top++;
     while (bottom > top && mass[bottom - 1] === 0) bottom--;
-    if (top === bottom) continue; // these have nothing to hand on
+    if (top === bottom) continue; // no mass in these rows
     const { values } = await source.tile(number, ALL_HEADS, { top, bottom, left: 0, right: S }, bottom - top, S, "weights", signal);
     for (let i = top; i < bottom; i++) {
       const row = values.subarray((i - top) * S, (i - top + 1) * S);
       const share = mass[i] / (RESIDUAL + (1 - RESIDUAL) * row.reduce((sum, one) => sum + one, 0));
-      stayed[i] = RESIDUAL * share;
-      for (let j = 0; j < S; j++) gone[j] += (1 - RESIDUAL) * share * row[j];
+      residual[i] = RESIDUAL * share;
+      for (let j = 0; j < S; j++) attended[j] += (1 - RESIDUAL) * share * row[j];
     }
   }
-  return { stayed, gone };
+  return { residual, attended };
 }

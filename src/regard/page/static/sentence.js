@@ -1,19 +1,19 @@
-// Sentence: who looks at whom, as two columns of tokens with lines between them.
+// Sentence: attention as lines between a column of query tokens and a column of key tokens.
 
 /** @import { Item } from "./tokens.js" */
 /** @import { Pen, Picture } from "./draw.js" */
 /** @import { ViewContext } from "./view_context.js" */
 import { make } from "./dom.js";
-import { averaged, itemsOf, itemWith, summed } from "./tokens.js";
-import { CanvasPen, prepared } from "./draw.js";
-import { headName } from "./view_context.js";
-import { written } from "./text.js";
+import { meanRow, groupTokens, itemIndexOf, sumOverItems } from "./tokens.js";
+import { CanvasPen, prepareCanvas } from "./draw.js";
+import { headLabel } from "./view_context.js";
+import { formatNumber } from "./text.js";
 import { ROW, TokenList } from "./token_list.js";
 import { entropyOf } from "./weights.js";
 
-const GAP = 200; // between the columns
-const COLUMN = 220;
-const FAINT = 0.15; // of the largest weight in view; fainter lines are not drawn while all tokens speak at once
+const COLUMN_GAP = 200; // between the columns
+const COLUMN_WIDTH = 220;
+const MIN_SHARE = 0.15; // of the largest weight in view; weaker lines are not drawn while all queries are shown
 
 export class Sentence {
   name = /** @type {const} */ ("sentence");
@@ -22,48 +22,48 @@ export class Sentence {
   /** @param {ViewContext} context */
   constructor(context) {
     this.context = context;
-    /** The item that is pointed at, by its column. @type {{side: "left" | "right", at: number} | null} */
-    this.pointed = null;
+    /** The item under the pointer, and its column. @type {{side: "left" | "right", at: number} | null} */
+    this.hovered = null;
     const on = (/** @type {"left" | "right"} */ side) => ({
       pick: (/** @type {number} */ at) => this.pick(side, at),
-      hover: (/** @type {number} */ at) => this.point(side, at),
-      scroll: () => this.show(),
+      hover: (/** @type {number} */ at) => this.hover(side, at),
+      scroll: () => this.refresh(),
     });
-    this.left = new TokenList("Tokens that look", "left", on("left"));
-    this.right = new TokenList("Tokens that are looked at", "right", on("right"));
+    this.left = new TokenList("Query tokens", "left", on("left"));
+    this.right = new TokenList("Key tokens", "right", on("right"));
     this.canvas = make("canvas", { "aria-hidden": "true" });
     this.middle = make("div", { class: "lines" }, this.canvas);
     this.heads = [make("h2", {}), make("h2", {})];
     const body = make("div", { class: "columns" }, this.left.element, this.middle, this.right.element);
     this.element = make("div", { class: "sentence" }, make("div", { class: "names" }, ...this.heads), body);
-    /** What is drawn: for items on the left, the weights of those on the right. @type {Map<number, Float32Array>} */
+    /** The lines that are drawn: the weights of the key items, for each query item. @type {Map<number, Float32Array>} */
     this.rows = new Map();
-    this.turn = 0;
-    this.seeking = false;
-    new ResizeObserver(() => this.show()).observe(body);
+    this.version = 0;
+    this.revealTarget = false;
+    new ResizeObserver(() => this.refresh()).observe(body);
   }
 
   /** @param {Set<string> | null} changed null: all of it */
   update(changed) {
     const { state, source } = this.context;
     const shown = state.shown;
-    const place = source.told.places[shown.place];
+    const place = source.info.places[shown.place];
     if (changed === null || ["place", "words", "part"].some((name) => changed.has(name))) {
-      const [asking, asked] = [source.told.sides[place.queries], source.told.sides[place.keys]];
+      const [queryAxis, keyAxis] = [source.info.axes[place.queries], source.info.axes[place.keys]];
       const [from, to] = { all: [null, null], ab: [0, 1], ba: [1, 0], aa: [0, 0], bb: [1, 1] }[shown.part];
-      this.left.setItems(itemsOf(asking, place.T, shown.words, from));
-      this.right.setItems(itemsOf(asked, place.S, shown.words, to));
-      this.heads[0].textContent = `${asking.name}${from === null ? "" : ` ${"AB"[from]}`} looks`;
-      this.heads[1].textContent = `at ${place.queries === place.keys && from === to ? "itself" : asked.name}${to === null ? "" : ` ${"AB"[to]}`}`;
-      this.pointed = null;
+      this.left.setItems(groupTokens(queryAxis, place.T, shown.words, from));
+      this.right.setItems(groupTokens(keyAxis, place.S, shown.words, to));
+      this.heads[0].textContent = `queries: ${queryAxis.name}${from === null ? "" : ` ${"AB"[from]}`}`;
+      this.heads[1].textContent = `keys: ${keyAxis.name}${to === null ? "" : ` ${"AB"[to]}`}`;
+      this.hovered = null;
     }
-    const chosen = shown.query < 0 ? -1 : itemWith(this.left.items, shown.query);
+    const chosen = shown.query < 0 ? -1 : itemIndexOf(this.left.items, shown.query);
     this.left.chosen = chosen;
     this.right.chosen = -1;
-    this.seeking = chosen >= 0 && (changed === null || changed.has("query"));
-    if (this.seeking) this.left.reveal(chosen);
+    this.revealTarget = chosen >= 0 && (changed === null || changed.has("query"));
+    if (this.revealTarget) this.left.reveal(chosen);
     this.left.render();
-    this.show();
+    this.refresh();
   }
 
   /** @param {"left" | "right"} side @param {number} at */
@@ -75,98 +75,98 @@ export class Sentence {
   }
 
   /** @param {"left" | "right"} side @param {number} at */
-  point(side, at) {
-    if (at < 0 && this.pointed?.side !== side) return;
-    this.pointed = at < 0 ? null : { side, at };
-    this.show();
+  hover(side, at) {
+    if (at < 0 && this.hovered?.side !== side) return;
+    this.hovered = at < 0 ? null : { side, at };
+    this.refresh();
   }
 
-  /** The row of an item on the left, over the items on the right. @param {number} at @returns {Promise<Float32Array>} */
+  /** The weights of a query item, over the key items. @param {number} at @returns {Promise<Float32Array>} */
   async rowOf(at) {
     const { source, state } = this.context;
     const { place, head, measure } = state.shown;
     const rows = this.left.items[at].tokens.map((query) => source.row(place, head, query, this.context.measure(place, measure)));
-    return summed(averaged(await Promise.all(rows)), this.right.items);
+    return sumOverItems(meanRow(await Promise.all(rows)), this.right.items);
   }
 
-  /** Which items on the left speak now. @returns {number[]} */
-  speaking() {
+  /** The query items whose weights are shown. @returns {number[]} */
+  active() {
     const chosen = this.left.chosen;
-    if (this.pointed?.side === "left") return [this.pointed.at];
-    if (this.pointed === null && chosen >= 0) return [chosen];
+    if (this.hovered?.side === "left") return [this.hovered.at];
+    if (this.hovered === null && chosen >= 0) return [chosen];
     const [from, to] = this.left.range();
     return Array.from({ length: to - from }, (_, n) => from + n);
   }
 
-  async show() {
-    const turn = ++this.turn;
-    const speaking = this.speaking();
-    const rows = await Promise.all(speaking.map((at) => this.rowOf(at)));
-    if (turn !== this.turn) return;
-    this.rows = new Map(speaking.map((at, n) => [at, rows[n]]));
-    if (this.seeking && rows.length === 1) {
-      this.seeking = false; // what was just chosen looks there; the reader may then scroll away
+  async refresh() {
+    const version = ++this.version;
+    const active = this.active();
+    const rows = await Promise.all(active.map((at) => this.rowOf(at)));
+    if (version !== this.version) return;
+    this.rows = new Map(active.map((at, n) => [at, rows[n]]));
+    if (this.revealTarget && rows.length === 1) {
+      this.revealTarget = false; // scroll once to the largest weight; the reader may then scroll away
       if (peakOf(rows[0]) > 0) this.right.reveal(rows[0].indexOf(peakOf(rows[0])));
     }
     this.shade();
     const width = this.middle.clientWidth;
     const height = this.middle.clientHeight;
-    if (width > 0) this.lines(new CanvasPen(prepared(this.canvas, width, height)), 0, width, (list, at) => Math.min(height + ROW, Math.max(-ROW, list.middle(at))));
-    this.tell();
+    if (width > 0) this.lines(new CanvasPen(prepareCanvas(this.canvas, width, height)), 0, width, (list, at) => Math.min(height + ROW, Math.max(-ROW, list.middle(at))));
+    this.updateStatus();
   }
 
   shade() {
     const { colours } = this.context;
     const one = this.rows.size === 1 ? [...this.rows.values()][0] : null;
-    const key = this.pointed?.side === "right" ? this.pointed.at : -1;
+    const key = this.hovered?.side === "right" ? this.hovered.at : -1;
     /** @param {number} value @param {number} peak */
     const shaded = (value, peak) => {
       if (Number.isNaN(value)) return null;
       const share = peak > 0 ? value / peak : 0;
-      return { colour: colours.css(share), ink: colours.inkOn(share), number: written(value) };
+      return { colour: colours.css(share), ink: colours.inkOn(share), number: formatNumber(value) };
     };
     const peak = one === null ? 0 : peakOf(one);
     this.right.setShade((at) => (one === null ? null : shaded(one[at], peak)));
     const received = key < 0 ? null : new Map([...this.rows].map(([at, row]) => [at, row[key]]));
-    const most = received === null ? 0 : peakOf([...received.values()]);
+    const largest = received === null ? 0 : peakOf([...received.values()]);
     this.left.setShade((at) => {
       const value = received?.get(at);
-      return value === undefined ? null : shaded(value, most);
+      return value === undefined ? null : shaded(value, largest);
     });
   }
 
   /** @param {Pen} pen @param {number} left @param {number} right @param {(list: TokenList, at: number) => number} middle */
   lines(pen, left, right, middle) {
     const { inks } = this.context.colours;
-    const key = this.pointed?.side === "right" ? this.pointed.at : -1;
-    const alone = this.rows.size === 1;
+    const key = this.hovered?.side === "right" ? this.hovered.at : -1;
+    const single = this.rows.size === 1;
     const peak = Math.max(0.05, ...[...this.rows.values()].map(peakOf));
     const [from, to] = this.right.range();
     for (const [at, row] of this.rows) {
       const best = row.indexOf(peakOf(row));
       for (let j = 0; j < row.length; j++) {
         const share = row[j] / peak;
-        if (!(share > (alone || key >= 0 ? 0.01 : FAINT)) || (key >= 0 && j !== key)) continue;
-        // where all speak at once, more lines to what is out of view than one of each would hide the others
-        if (!alone && key < 0 && j !== best && (j < from || j >= to)) continue;
-        const opacity = (alone ? 0.9 : 0.75) * Math.sqrt(Math.min(1, share));
+        if (!(share > (single || key >= 0 ? 0.01 : MIN_SHARE)) || (key >= 0 && j !== key)) continue;
+        // while all queries are shown, only the strongest line of each may leave the view
+        if (!single && key < 0 && j !== best && (j < from || j >= to)) continue;
+        const opacity = (single ? 0.9 : 0.75) * Math.sqrt(Math.min(1, share));
         pen.curve(left, middle(this.left, at), right, middle(this.right, j), inks.accent, 0.75 + 3.25 * Math.min(1, row[j]), opacity);
       }
     }
   }
 
-  tell() {
+  updateStatus() {
     const { source, state, status } = this.context;
     const { place, head, measure } = state.shown;
-    const where = `${source.told.places[place].name}, ${headName(head)}`;
-    if (!source.readable(place, head)) return status(`${source.why(place, head)} Known are the largest weights of each token.`);
+    const where = `${source.info.places[place].name}, ${headLabel(head)}`;
+    if (!source.readable(place, head)) return status(`${source.why(place, head)} Only the largest weights of each query are known.`);
     const [at, row] = this.rows.size === 1 ? [...this.rows][0] : [-1, null];
-    if (row === null) return status(`${where}. Point at a token, or choose one, to read its weights.`);
+    if (row === null) return status(`${where}. Hover over a token, or select one, to read its weights.`);
     const best = peakOf(row) > 0 ? row.indexOf(peakOf(row)) : -1;
-    const word = this.left.items[at].label;
+    const token = this.left.items[at].label;
     const kind = this.context.measure(place, measure) === "weights" ? "weight" : "share";
-    const most = best < 0 ? "" : `, most at \u2068${this.right.items[best].label}\u2069 (${kind} ${written(row[best])})`;
-    status(`${where}. \u2068${word}\u2069 looks${most}; entropy ${entropyOf(row).toFixed(3)}.`);
+    const target = best < 0 ? "" : ` most to \u2068${this.right.items[best].label}\u2069 (${kind} ${formatNumber(row[best])})`;
+    status(`${where}. \u2068${token}\u2069 attends${target}; entropy ${entropyOf(row).toFixed(3)}.`);
   }
 
   /** @param {KeyboardEvent} event @returns {boolean} */
@@ -193,32 +193,32 @@ export class Sentence {
     /** @param {TokenList} list @param {number} at */
     const middle = (list, at) => (at - ranges[lists.indexOf(list)][0] + 0.5) * ROW + 16;
     return {
-      width: 2 * COLUMN + GAP, height: rows * ROW + 32,
+      width: 2 * COLUMN_WIDTH + COLUMN_GAP, height: rows * ROW + 32,
       draw: (pen) => {
-        pen.clipped(0, 16, 2 * COLUMN + GAP, rows * ROW, () => this.lines(pen, COLUMN, COLUMN + GAP, middle));
+        pen.clipped(0, 16, 2 * COLUMN_WIDTH + COLUMN_GAP, rows * ROW, () => this.lines(pen, COLUMN_WIDTH, COLUMN_WIDTH + COLUMN_GAP, middle));
         lists.forEach((list, side) => {
           for (let at = ranges[side][0]; at < ranges[side][1]; at++) {
             const share = side === 1 && one !== null && peak > 0 && one[at] > 0 ? one[at] / peak : 0;
-            const x = side === 0 ? COLUMN - 8 : COLUMN + GAP + 8;
+            const x = side === 0 ? COLUMN_WIDTH - 8 : COLUMN_WIDTH + COLUMN_GAP + 8;
             const label = list.items[at].label.length > 26 ? `${[...list.items[at].label].slice(0, 25).join("")}…` : list.items[at].label;
-            if (share > 0) pen.rect(COLUMN + GAP, middle(list, at) - 11, COLUMN - 60, 22, colours.css(share));
+            if (share > 0) pen.rect(COLUMN_WIDTH + COLUMN_GAP, middle(list, at) - 11, COLUMN_WIDTH - 60, 22, colours.css(share));
             pen.text(x, middle(list, at), label, { colour: share > 0 ? colours.inkOn(share) : inks.ink, align: side === 0 ? "right" : "left", bold: side === 0 && at === list.chosen });
-            if (share > 0) pen.text(2 * COLUMN + GAP - 6, middle(list, at), written(/** @type {Float32Array} */ (one)[at]), { colour: inks.faint, size: 11, align: "right" });
+            if (share > 0) pen.text(2 * COLUMN_WIDTH + COLUMN_GAP - 6, middle(list, at), formatNumber(/** @type {Float32Array} */ (one)[at]), { colour: inks.faint, size: 11, align: "right" });
           }
         });
       },
     };
   }
 
-  /** What is on the screen, for a file. */
+  /** The visible numbers, for export. */
   numbers() {
     const tokens = (/** @type {Item[]} */ items) => items.map((item) => item.label);
     const rows = [...this.rows].map(([at, row]) => ({ at, token: this.left.items[at].label, weights: [...row] }));
-    return { looking: tokens(this.left.items), lookedAt: tokens(this.right.items), rows };
+    return { queries: tokens(this.left.items), keys: tokens(this.right.items), rows };
   }
 }
 
-/** The largest that is a number. @param {ArrayLike<number>} values */
+/** The largest value, ignoring NaN. @param {ArrayLike<number>} values */
 function peakOf(values) {
   let peak = 0;
   for (let at = 0; at < values.length; at++) if (values[at] > peak) peak = values[at];

@@ -1,37 +1,37 @@
-// Where weights come from. A source answers for rows, tiles and pairs of any head; this one has all numbers in the page.
+// Sources of attention weights: rows, tiles and pairs of any head. LocalSource computes them from tensors in the page.
 
-/** @import { Parsed, Place, Told, Tensor } from "./record.js" */
+/** @import { Parsed, Place, RecordInfo, Tensor } from "./record.js" */
 /** @import { HeadParams } from "./head_params.js" */
 /** @import { Box, Pair, Tile } from "./weights.js" */
 import { fromBase64, measureMap } from "./record.js";
-import { headParamsOf } from "./head_params.js";
-import { gradientsOf } from "./gradients.js";
-import { fillRow, MOST_EXACT, pairOf, shrunkTile } from "./weights.js";
+import { readHeadParams } from "./head_params.js";
+import { gradientRow } from "./gradients.js";
+import { fillRow, MAX_EXACT, breakDownScore, computeTile } from "./weights.js";
 
-/** "weights"; "norms": shares of the lengths that arrive; "gradient": shares of what weights did for what was said, with either sign;
- * or the name of a map that was computed beforehand, after "map:". @typedef {string} Measure */
+/** "weights"; "norms": weight × value norm, as shares; "gradient": weight × |gradient|, as shares;
+ * or "map:" and the name of a stored attribution map. @typedef {string} Measure */
 /** @typedef {{values: Float32Array, rows: number, cols: number}} Small */
 
-/** The mean over all heads is asked for as this one. */
+/** The head number that stands for the mean over all heads. */
 export const ALL_HEADS = -1;
-const ROWS_KEPT = 1024;
+const MAX_ROWS = 1024;
 
-/** What local and remote sources share. */
+/** The base class of local and remote sources. */
 export class Source {
   /** @param {Parsed} record */
   constructor(record) {
     this.record = record;
-    /** @type {Told} */
-    this.told = record.told;
+    /** @type {RecordInfo} */
+    this.info = record.info;
     /** @type {((prefix: number[]) => Promise<void>) | null} */
     this.rewrite = null;
-    /** What a changed model says; null where there is none to ask. @type {((changes: import("./remote.js").Change[]) => Promise<import("./remote.js").Outcome>) | null} */
+    /** Runs the model with changed heads; null where no model is available. @type {((changes: import("./remote.js").HeadChange[]) => Promise<import("./remote.js").InterventionResult>) | null} */
     this.intervene = null;
-    /** Whether a rough tile comes sooner than an exact one. */
-    this.rough = false;
+    /** Whether an estimate of a tile is faster than the exact tile. */
+    this.estimatesFirst = false;
     /** @type {Map<string, Promise<Float32Array>>} */
     this.rows = new Map();
-    /** Numbers of the maps that were computed beforehand. @type {Map<import("./record.js").MeasureMap, Float32Array>} */
+    /** Decoded values of stored attribution maps. @type {Map<import("./record.js").MeasureMap, Float32Array>} */
     this.maps = new Map();
   }
 
@@ -40,9 +40,9 @@ export class Source {
     return this.record.tensors.get(name) ?? null;
   }
 
-  /** The heads of a place whose maps can be read. @param {number} number @returns {number[]} */
+  /** The heads of a place whose maps can be recomputed. @param {number} number @returns {number[]} */
   heads(number) {
-    return this.told.places[number].kept?.heads ?? [];
+    return this.info.places[number].stored?.heads ?? [];
   }
 
   /** @param {number} number @param {number} head */
@@ -51,33 +51,33 @@ export class Source {
     return head === ALL_HEADS ? heads.length > 0 : heads.includes(head);
   }
 
-  /** Why a map cannot be read. @param {number} number @param {number} head */
+  /** Why a map cannot be recomputed. @param {number} number @param {number} head */
   why(number, head) {
-    const place = this.told.places[number];
-    if (place.kept === null) return `Only statistics were kept here${place.why ? `: ${place.why}` : ""}.`;
-    return `Of head ${head} only statistics were kept.`;
+    const place = this.info.places[number];
+    if (place.stored === null) return place.why || "Only statistics were stored for this place.";
+    return `Only statistics were stored for head ${head}.`;
   }
 
-  /** Heads that stand behind a head, or behind the mean. @param {number} number @param {number} head */
-  behind(number, head) {
+  /** The heads whose mean is shown: one head, or all. @param {number} number @param {number} head */
+  averagedHeads(number, head) {
     return head === ALL_HEADS ? this.heads(number) : [head];
   }
 
-  /** Whether a place knows what a measure needs. @param {number} number @param {Measure} measure */
+  /** Whether a place has the tensors of a measure. @param {number} number @param {Measure} measure */
   has(number, measure) {
-    const needed = { weights: null, norms: "value_norms", gradient: "asks" }[measure];
+    const needed = { weights: null, norms: "value_norms", gradient: "output_grads" }[measure];
     if (needed === undefined) return this.fits(number, measure);
     return needed === null || this.tensor(`${number}.${needed}`) !== null;
   }
 
-  /** Whether the map of a measure has the queries and the keys of a place. @param {number} number @param {Measure} measure */
+  /** Whether the stored map of a measure has the queries and keys of a place. @param {number} number @param {Measure} measure */
   fits(number, measure) {
-    const { queries, keys, T, S } = this.told.places[number];
-    const map = measureMap(this.told, number, measure);
+    const { queries, keys, T, S } = this.info.places[number];
+    const map = measureMap(this.info, number, measure);
     return map !== null && map.rows === queries && map.cols === keys && map.shape[0] === T && map.shape[1] === S;
   }
 
-  /** The numbers of a map that was computed beforehand. @param {import("./record.js").MeasureMap} map @returns {Float32Array} */
+  /** The values of a stored attribution map. @param {import("./record.js").MeasureMap} map @returns {Float32Array} */
   mapValues(map) {
     const known = this.maps.get(map);
     if (known !== undefined) return known;
@@ -89,25 +89,25 @@ export class Source {
   }
 
   /**
-   * What the weights of a query are multiplied with, for all keys, before they are made shares.
+   * The factors of a query's weights, for all keys, before the products are normalised.
    * @param {number} number @param {number} head @param {number} query @param {Measure} measure @returns {Float32Array | null}
    */
   factors(number, head, query, measure) {
     if (measure === "weights") return null;
-    const S = this.told.places[number].S;
-    if (measure === "gradient") return gradientsOf(this.record, number, head, query);
+    const S = this.info.places[number].S;
+    if (measure === "gradient") return gradientRow(this.record, number, head, query);
     const all = /** @type {Float32Array} */ (this.tensor(`${number}.value_norms`)?.numbers);
     return all.subarray(head * S, (head + 1) * S);
   }
 
-  /** The whole map, shrunk; null where there is none. @param {number} number @param {number} head @returns {Small | null} */
+  /** The thumbnail of the map; null where there is none. @param {number} number @param {number} head @returns {Small | null} */
   thumbnail(number, head) {
     const found = this.tensor(`${number}.thumbnail`);
     const peaks = this.tensor(`${number}.thumbnail_peak`);
     if (found === null || peaks === null) return null;
     const [, rows, cols] = found.shape;
     const values = new Float32Array(rows * cols);
-    const place = this.told.places[number];
+    const place = this.info.places[number];
     const heads = head === ALL_HEADS ? Array.from({ length: place.heads }, (_, h) => h) : [head];
     for (const h of heads) {
       const peak = peaks.numbers[h] / heads.length;
@@ -120,40 +120,40 @@ export class Source {
   }
 
   /**
-   * Weights of a query for all keys; NaN where nothing is known.
+   * The weights of a query for all keys; NaN where they are unknown.
    * @param {number} number @param {number} head @param {number} query @param {Measure} [measure] @returns {Promise<Float32Array>}
    */
   row(number, head, query, measure = "weights") {
     const name = `${number} ${head} ${query} ${measure}`;
     const known = this.rows.get(name);
     if (known !== undefined) return known;
-    const coming = this.mean(number, head, query, measure);
-    this.rows.set(name, coming);
-    coming.catch(() => this.rows.delete(name));
-    if (this.rows.size > ROWS_KEPT) this.rows.delete(/** @type {string} */ (this.rows.keys().next().value));
-    return coming;
+    const pending = this.mean(number, head, query, measure);
+    this.rows.set(name, pending);
+    pending.catch(() => this.rows.delete(name));
+    if (this.rows.size > MAX_ROWS) this.rows.delete(/** @type {string} */ (this.rows.keys().next().value));
+    return pending;
   }
 
   /** @param {number} number @param {number} head @param {number} query @param {Measure} measure @returns {Promise<Float32Array>} */
   async mean(number, head, query, measure) {
-    const place = this.told.places[number];
-    const map = measureMap(this.told, number, measure);
+    const place = this.info.places[number];
+    const map = measureMap(this.info, number, measure);
     if (map !== null) return this.mapValues(map).slice(query * map.shape[1], (query + 1) * map.shape[1]);
-    if (!this.readable(number, head)) return this.known(number, head, query);
-    const heads = this.behind(number, head);
+    if (!this.readable(number, head)) return this.topWeights(number, head, query);
+    const heads = this.averagedHeads(number, head);
     const sum = new Float32Array(place.S);
     for (const h of heads) {
       const row = await this.weights(number, h, query);
       const factors = this.factors(number, h, query, measure);
-      const share = (factors === null ? 1 : shareOf(row, factors)) / heads.length;
+      const share = (factors === null ? 1 : normaliser(row, factors)) / heads.length;
       for (let j = 0; j < row.length; j++) sum[j] += row[j] * (factors === null ? 1 : factors[j]) * share;
     }
     return sum;
   }
 
-  /** What statistics know of a row: its largest weights. @param {number} number @param {number} head @param {number} query */
-  known(number, head, query) {
-    const row = new Float32Array(this.told.places[number].S).fill(NaN);
+  /** The largest weights of a row, from the statistics; NaN elsewhere. @param {number} number @param {number} head @param {number} query */
+  topWeights(number, head, query) {
+    const row = new Float32Array(this.info.places[number].S).fill(NaN);
     const values = this.tensor(`${number}.top_values`);
     const indices = this.tensor(`${number}.top_indices`);
     if (values === null || indices === null || head === ALL_HEADS) return row;
@@ -172,16 +172,16 @@ export class Source {
   /**
    * @param {number} number @param {number} head @param {Box} box @param {number} rows @param {number} cols
    * @param {Measure} [measure] @param {AbortSignal} [signal]
-   * @param {number} [most] weights, beyond which an estimate will do @returns {Promise<Tile>}
+   * @param {number} [maxExact] weights, beyond which an estimate is returned @returns {Promise<Tile>}
    */
-  async tile(number, head, box, rows, cols, measure = "weights", signal = undefined, most = MOST_EXACT) {
-    const map = measureMap(this.told, number, measure);
+  async tile(number, head, box, rows, cols, measure = "weights", signal = undefined, maxExact = MAX_EXACT) {
+    const map = measureMap(this.info, number, measure);
     if (map !== null) return { values: meanCells(this.mapValues(map), map.shape[1], box, rows, cols), exact: true };
-    const heads = this.behind(number, head);
+    const heads = this.averagedHeads(number, head);
     let exact = true;
     const values = new Float32Array(rows * cols);
     for (const h of heads) {
-      const one = await this.tileOf(number, h, box, rows, cols, measure, signal, most);
+      const one = await this.tileOf(number, h, box, rows, cols, measure, signal, maxExact);
       exact = exact && one.exact;
       for (let at = 0; at < values.length; at++) values[at] += one.values[at] / heads.length;
     }
@@ -189,9 +189,9 @@ export class Source {
   }
 
   /** @param {number} number @param {number} head @param {Box} box @param {number} rows @param {number} cols
-   * @param {Measure} measure @param {AbortSignal} [signal] @param {number} [most] @returns {Promise<Tile>} */
-  tileOf(number, head, box, rows, cols, measure, signal, most) {
-    throw new Error(`no tile of ${[number, head, box.top, rows, cols, measure, signal, most].join(", ")}`);
+   * @param {Measure} measure @param {AbortSignal} [signal] @param {number} [maxExact] @returns {Promise<Tile>} */
+  tileOf(number, head, box, rows, cols, measure, signal, maxExact) {
+    throw new Error(`no tile of ${[number, head, box.top, rows, cols, measure, signal, maxExact].join(", ")}`);
   }
 
   /** @param {number} number @param {number} head @param {number} query @param {number} key @returns {Promise<Pair>} */
@@ -200,22 +200,22 @@ export class Source {
   }
 }
 
-/** All numbers are in the page. */
+/** The source of a record whose tensors are all in the page. */
 export class LocalSource extends Source {
   /** @param {Parsed} record */
   constructor(record) {
     super(record);
-    this.rough = true;
+    this.estimatesFirst = true;
     /** @type {Map<string, HeadParams>} */
     this.headParams = new Map();
-    /** What turns products into shares, by place, head and measure; NaN: not yet known. @type {Map<string, Float64Array>} */
+    /** Normalisers of the products of each row, by place, head and measure; NaN: not computed yet. @type {Map<string, Float64Array>} */
     this.shares = new Map();
   }
 
   /** @param {number} number @param {number} head @returns {HeadParams} */
   params(number, head) {
     const name = `${number} ${head}`;
-    const params = this.headParams.get(name) ?? headParamsOf(this.record, number, head);
+    const params = this.headParams.get(name) ?? readHeadParams(this.record, number, head);
     if (params === null) throw new Error(this.why(number, head));
     this.headParams.set(name, params);
     return params;
@@ -230,15 +230,15 @@ export class LocalSource extends Source {
   }
 
   /** @override @param {number} number @param {number} head @param {Box} box @param {number} rows @param {number} cols
-   * @param {Measure} measure @param {AbortSignal} [signal] @param {number} [most] @returns {Promise<Tile>} */
-  async tileOf(number, head, box, rows, cols, measure, signal, most) {
+   * @param {Measure} measure @param {AbortSignal} [signal] @param {number} [maxExact] @returns {Promise<Tile>} */
+  async tileOf(number, head, box, rows, cols, measure, signal, maxExact) {
     signal?.throwIfAborted();
-    const change = measure === "weights" ? null : this.changed(number, head, measure);
-    return shrunkTile(this.params(number, head), box, rows, cols, change, signal, most);
+    const change = measure === "weights" ? null : this.measureRow(number, head, measure);
+    return computeTile(this.params(number, head), box, rows, cols, change, signal, maxExact);
   }
 
-  /** Turns a part of a row of weights into shares. @param {number} number @param {number} head @param {Measure} measure */
-  changed(number, head, measure) {
+  /** Turns a part of a row of weights into normalised shares of a measure. @param {number} number @param {number} head @param {Measure} measure */
+  measureRow(number, head, measure) {
     const params = this.params(number, head);
     const name = `${number} ${head} ${measure}`;
     const shares = this.shares.get(name) ?? new Float64Array(params.T).fill(NaN);
@@ -248,7 +248,7 @@ export class LocalSource extends Source {
       const factors = /** @type {Float32Array} */ (this.factors(number, head, i, measure));
       if (Number.isNaN(shares[i])) {
         fillRow(params, i, 0, params.S, whole);
-        shares[i] = shareOf(whole, factors);
+        shares[i] = normaliser(whole, factors);
       }
       for (let j = 0; j < row.length; j++) row[j] *= factors[left + j] * shares[i];
     };
@@ -256,7 +256,7 @@ export class LocalSource extends Source {
 
   /** @override @param {number} number @param {number} head @param {number} query @param {number} key @returns {Promise<Pair>} */
   async pair(number, head, query, key) {
-    return pairOf(this.params(number, head), query, key);
+    return breakDownScore(this.params(number, head), query, key);
   }
 }
 
@@ -274,8 +274,8 @@ function meanCells(map, S, { top, bottom, left, right }, rows, cols) {
   return sums.map((sum, at) => sum / counts[at]);
 }
 
-/** One over the sum of all products; 0 where there is nothing. @param {Float32Array} row @param {Float32Array} factors */
-function shareOf(row, factors) {
+/** 1 / the sum of all products; 0 where the sum is 0. @param {Float32Array} row @param {Float32Array} factors */
+function normaliser(row, factors) {
   let total = 0;
   for (let j = 0; j < row.length; j++) total += row[j] * factors[j];
   return total > 0 ? 1 / total : 0;

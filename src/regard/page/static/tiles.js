@@ -1,41 +1,41 @@
-// Tiles of a map at every scale: those in view are computed, the newest wish first, and the last used are kept.
+// Tiles of a map at every zoom level: those in view are computed, the nearest first; the most recently used are cached.
 
 /** @import { Source, Measure } from "./source.js" */
 /** @import { Tile } from "./weights.js" */
 /** @import { Colours } from "./colours.js" */
-import { imageOf } from "./draw.js";
-import { MOST_EXACT } from "./weights.js";
+import { canvasOfPixels } from "./draw.js";
+import { MAX_EXACT } from "./weights.js";
 
-export const TILE = 256; // cells along a side
-const TILES_KEPT = 96;
-const ROUGH = 2 ** 20; // weights under a tile, beyond which an estimate comes first
+export const TILE_SIDE = 256; // cells along a side
+const MAX_TILES = 96;
+const ESTIMATE_OVER = 2 ** 20; // weights under a tile, beyond which an estimate is shown first
 
-/** A map: its place, head and measure. @typedef {{place: number, head: number, measure: Measure, T: number, S: number}} Map_ */
-/** @typedef {{level: number, top: number, bottom: number, left: number, right: number}} Spot */
-/** @typedef {{map: Map_, spot: Spot, most: number}} Wish */
-/** `done`: no better one will come. @typedef {Tile & {done: boolean, spot: Spot, map: string, rows: number, cols: number, image: HTMLCanvasElement | null, painted: string}} Ready */
+/** A map: its place, head and measure. @typedef {{place: number, head: number, measure: Measure, T: number, S: number}} MapId */
+/** @typedef {{level: number, top: number, bottom: number, left: number, right: number}} TileArea */
+/** @typedef {{map: MapId, area: TileArea, maxExact: number}} TileRequest */
+/** `final`: no better version will follow. @typedef {Tile & {final: boolean, area: TileArea, map: string, rows: number, cols: number, image: HTMLCanvasElement | null, imageKey: string}} LoadedTile */
 
 export class Tiles {
-  /** @param {Source} source @param {Colours} colours @param {() => void} arrived */
-  constructor(source, colours, arrived) {
+  /** @param {Source} source @param {Colours} colours @param {() => void} onLoad */
+  constructor(source, colours, onLoad) {
     this.source = source;
     this.colours = colours;
-    this.arrived = arrived;
-    /** @type {Map<string, Ready>} */
-    this.ready = new Map();
+    this.onLoad = onLoad;
+    /** @type {Map<string, LoadedTile>} */
+    this.loaded = new Map();
     /** @type {{name: string, stop: AbortController} | null} */
     this.busy = null;
-    /** @type {Wish[]} */
-    this.wanted = [];
-    /** What went wrong, until another map is asked for: by the name of the tile. @type {Map<string, Error>} */
+    /** @type {TileRequest[]} */
+    this.queue = [];
+    /** Errors by tile, until another map is requested. @type {Map<string, Error>} */
     this.failures = new Map();
-    this.asked = "";
+    this.mapKey = "";
   }
 
-  /** Tiles of one level that a part of a map needs. @param {Map_} map @param {number} level @param {number[]} box top, bottom, left, right @returns {Spot[]} */
-  static spots(map, level, [top, bottom, left, right]) {
-    const size = TILE * 2 ** level;
-    /** @type {Spot[]} */
+  /** Tiles of one level that a part of a map needs. @param {MapId} map @param {number} level @param {number[]} box top, bottom, left, right @returns {TileArea[]} */
+  static areas(map, level, [top, bottom, left, right]) {
+    const size = TILE_SIDE * 2 ** level;
+    /** @type {TileArea[]} */
     const found = [];
     for (let r = Math.max(0, Math.floor(top / size)); r * size < Math.min(bottom, map.T); r++) {
       for (let c = Math.max(0, Math.floor(left / size)); c * size < Math.min(right, map.S); c++) {
@@ -45,32 +45,32 @@ export class Tiles {
     return found;
   }
 
-  /** @param {Map_} map @returns {string} */
-  static named(map) {
+  /** @param {MapId} map @returns {string} */
+  static mapKey(map) {
     return `${map.place} ${map.head} ${map.measure}`;
   }
 
-  /** @param {Map_} map @param {Spot} spot */
-  static key(map, spot) {
-    return `${Tiles.named(map)} ${spot.level} ${spot.top} ${spot.left}`;
+  /** @param {MapId} map @param {TileArea} area */
+  static key(map, area) {
+    return `${Tiles.mapKey(map)} ${area.level} ${area.top} ${area.left}`;
   }
 
-  /** @param {Wish} wish */
-  static wish(wish) {
-    return `${Tiles.key(wish.map, wish.spot)} ${wish.most}`;
+  /** @param {TileRequest} request */
+  static requestKey(request) {
+    return `${Tiles.key(request.map, request.area)} ${request.maxExact}`;
   }
 
-  /** From now on these are wanted, and no others. @param {Map_} map @param {Spot[]} spots the most urgent first */
-  want(map, spots) {
-    if (this.asked !== Tiles.named(map)) this.failures.clear();
-    this.asked = Tiles.named(map);
-    const open = spots.filter((spot) => !this.ready.get(Tiles.key(map, spot))?.done && !this.failures.has(Tiles.key(map, spot)));
-    const first = open.filter((spot) => this.source.rough && !this.ready.has(Tiles.key(map, spot)) && weightsOf(spot) > ROUGH);
-    /** @param {number} most @returns {(spot: Spot) => Wish} */
-    const wish = (most) => (spot) => ({ map, spot, most });
-    this.wanted = [...first.map(wish(ROUGH)), ...open.map(wish(MOST_EXACT))];
+  /** Replace the queue by these tiles. @param {MapId} map @param {TileArea[]} areas the most urgent first */
+  request(map, areas) {
+    if (this.mapKey !== Tiles.mapKey(map)) this.failures.clear();
+    this.mapKey = Tiles.mapKey(map);
+    const open = areas.filter((area) => !this.loaded.get(Tiles.key(map, area))?.final && !this.failures.has(Tiles.key(map, area)));
+    const first = open.filter((area) => this.source.estimatesFirst && !this.loaded.has(Tiles.key(map, area)) && weightsOf(area) > ESTIMATE_OVER);
+    /** @param {number} maxExact @returns {(area: TileArea) => TileRequest} */
+    const requestOf = (maxExact) => (area) => ({ map, area, maxExact });
+    this.queue = [...first.map(requestOf(ESTIMATE_OVER)), ...open.map(requestOf(MAX_EXACT))];
     const busy = this.busy;
-    if (busy !== null && !this.wanted.some((one) => Tiles.wish(one) === busy.name)) {
+    if (busy !== null && !this.queue.some((one) => Tiles.requestKey(one) === busy.name)) {
       busy.stop.abort();
       this.busy = null;
     }
@@ -78,73 +78,73 @@ export class Tiles {
   }
 
   async next() {
-    const one = this.wanted.shift();
+    const one = this.queue.shift();
     if (one === undefined) return;
-    const name = Tiles.key(one.map, one.spot);
-    const there = this.ready.get(name);
-    if (there?.done || (there && one.most === ROUGH) || this.failures.has(name)) return void this.next();
-    const busy = (this.busy = { name: Tiles.wish(one), stop: new AbortController() });
-    const { level, top, bottom, left, right } = one.spot;
+    const name = Tiles.key(one.map, one.area);
+    const known = this.loaded.get(name);
+    if (known?.final || (known && one.maxExact === ESTIMATE_OVER) || this.failures.has(name)) return void this.next();
+    const busy = (this.busy = { name: Tiles.requestKey(one), stop: new AbortController() });
+    const { level, top, bottom, left, right } = one.area;
     const [rows, cols] = [Math.ceil((bottom - top) / 2 ** level), Math.ceil((right - left) / 2 ** level)];
     try {
-      const tile = await this.source.tile(one.map.place, one.map.head, { top, bottom, left, right }, rows, cols, one.map.measure, busy.stop.signal, one.most);
-      this.ready.set(name, { ...tile, done: tile.exact || one.most === MOST_EXACT, spot: one.spot, map: Tiles.named(one.map), rows, cols, image: null, painted: "" });
-      this.forget();
+      const tile = await this.source.tile(one.map.place, one.map.head, { top, bottom, left, right }, rows, cols, one.map.measure, busy.stop.signal, one.maxExact);
+      this.loaded.set(name, { ...tile, final: tile.exact || one.maxExact === MAX_EXACT, area: one.area, map: Tiles.mapKey(one.map), rows, cols, image: null, imageKey: "" });
+      this.evict();
     } catch (error) {
       if (!busy.stop.signal.aborted) this.failures.set(name, /** @type {Error} */ (error));
     }
-    if (this.busy !== busy) return; // another wish has taken its place
+    if (this.busy !== busy) return; // another request has taken its place
     this.busy = null;
-    this.arrived();
+    this.onLoad();
     if (this.busy === null) this.next();
   }
 
-  forget() {
-    while (this.ready.size > TILES_KEPT) this.ready.delete(/** @type {string} */ (this.ready.keys().next().value));
+  evict() {
+    while (this.loaded.size > MAX_TILES) this.loaded.delete(/** @type {string} */ (this.loaded.keys().next().value));
   }
 
-  /** Those of a map that are there, the coarsest first. @param {Map_} map @param {number} finest @returns {Ready[]} */
+  /** The loaded tiles of a map, the coarsest first. @param {MapId} map @param {number} finest @returns {LoadedTile[]} */
   of(map, finest) {
-    const name = Tiles.named(map);
-    return [...this.ready.values()].filter((one) => one.map === name && one.spot.level >= finest).sort((a, b) => b.spot.level - a.spot.level);
+    const name = Tiles.mapKey(map);
+    return [...this.loaded.values()].filter((one) => one.map === name && one.area.level >= finest).sort((a, b) => b.area.level - a.area.level);
   }
 
-  /** @param {Map_} map @param {Spot} spot @returns {Ready | null} */
-  get(map, spot) {
-    const key = Tiles.key(map, spot);
-    const found = this.ready.get(key);
+  /** @param {MapId} map @param {TileArea} area @returns {LoadedTile | null} */
+  get(map, area) {
+    const key = Tiles.key(map, area);
+    const found = this.loaded.get(key);
     if (found === undefined) return null;
-    this.ready.delete(key); // and last again in the row of those to forget
-    this.ready.set(key, found);
+    this.loaded.delete(key); // most recently used: last to be evicted
+    this.loaded.set(key, found);
     return found;
   }
 
-  /** @param {Ready} tile @param {number} peak @returns {HTMLCanvasElement} */
-  painted(tile, peak) {
-    const how = `${peak} ${this.colours.theme}`;
-    if (tile.image === null || tile.painted !== how) {
-      tile.image = imageOf(this.colours.pixels(tile.values, peak), tile.rows, tile.cols);
-      tile.painted = how;
+  /** @param {LoadedTile} tile @param {number} peak @returns {HTMLCanvasElement} */
+  imageFor(tile, peak) {
+    const key = `${peak} ${this.colours.theme}`;
+    if (tile.image === null || tile.imageKey !== key) {
+      tile.image = canvasOfPixels(this.colours.pixels(tile.values, peak), tile.rows, tile.cols);
+      tile.imageKey = key;
     }
     return tile.image;
   }
 }
 
-/** @param {Spot} spot */
-function weightsOf(spot) {
-  return (spot.bottom - spot.top) * (spot.right - spot.left);
+/** @param {TileArea} area */
+function weightsOf(area) {
+  return (area.bottom - area.top) * (area.right - area.left);
 }
 
 /** @param {Float32Array} values */
-export function largestOf(values) {
-  return values.reduce((most, value) => Math.max(most, value), 0);
+export function maxOf(values) {
+  return values.reduce((peak, value) => Math.max(peak, value), 0);
 }
 
-/** The largest cell of a tile that is in view. @param {Ready} tile @param {number[]} box top, bottom, left, right */
-export function peakWithin({ values, spot, rows, cols }, [top, bottom, left, right]) {
-  const cell = 2 ** spot.level;
-  const [first, last] = [Math.max(0, Math.floor((top - spot.top) / cell)), Math.min(rows, Math.ceil((bottom - spot.top) / cell))];
-  const [from, to] = [Math.max(0, Math.floor((left - spot.left) / cell)), Math.min(cols, Math.ceil((right - spot.left) / cell))];
+/** The largest cell of a tile that is in view. @param {LoadedTile} tile @param {number[]} box top, bottom, left, right */
+export function peakWithin({ values, area, rows, cols }, [top, bottom, left, right]) {
+  const cell = 2 ** area.level;
+  const [first, last] = [Math.max(0, Math.floor((top - area.top) / cell)), Math.min(rows, Math.ceil((bottom - area.top) / cell))];
+  const [from, to] = [Math.max(0, Math.floor((left - area.left) / cell)), Math.min(cols, Math.ceil((right - area.left) / cell))];
   let peak = 0;
   for (let r = first; r < last; r++) {
     for (let at = r * cols + from; at < r * cols + to; at++) if (values[at] > peak) peak = values[at];

@@ -1,10 +1,10 @@
-// A column of tokens of any length: only those in view are elements of the document.
+// A virtual list of tokens: only those in view are DOM elements.
 
 /** @import { Item } from "./tokens.js" */
-import { make, spoken } from "./dom.js";
+import { make, bidiText } from "./dom.js";
 
 export const ROW = 30;
-const AROUND = 4; // tokens above and below what is in view, so that Tab finds the next one
+const AROUND = 4; // tokens rendered above and below the view, so that Tab reaches the next one
 
 /** @typedef {{colour: string, ink: string, number: string} | null} Shade */
 
@@ -72,7 +72,7 @@ export class TokenList {
   /** @param {number} at */
   added(at) {
     const button = make("button", { type: "button", class: "token", "data-at": String(at) });
-    button.append(spoken(this.items[at].label, "word"), make("span", { class: "number", "aria-hidden": "true" }));
+    button.append(bidiText(this.items[at].label, "word"), make("span", { class: "number", "aria-hidden": "true" }));
     button.style.top = `${at * ROW}px`;
     button.addEventListener("click", () => this.on.pick(at));
     button.addEventListener("pointerenter", () => this.on.hover(at));

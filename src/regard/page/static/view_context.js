@@ -1,4 +1,4 @@
-// What every view is given: where numbers come from, what is shown, in which colours, and where to say a word.
+// The context of a view: the source of weights, the state, the colours, and the status line.
 
 /** @import { Picture } from "./draw.js" */
 /** @import { Source, Measure } from "./source.js" */
@@ -27,36 +27,36 @@ export class ViewContext {
     this.status = status;
   }
 
-  /** The measure that a place has, wished or not. @param {number} place @param {Measure} wished @returns {Measure} */
-  measure(place, wished) {
-    return this.source.has(place, wished) ? wished : "weights";
+  /** The selected measure where a place has it, else the weights. @param {number} place @param {Measure} selected @returns {Measure} */
+  measure(place, selected) {
+    return this.source.has(place, selected) ? selected : "weights";
   }
 
-  /** What the view that is shown draws: the matrix any map that was computed beforehand, the others those of the place's own size. */
+  /** The measure that the current view draws: the matrix draws any stored map, the other views only those of the place's size. */
   shownMeasure() {
     const { view, place, measure } = this.state.shown;
-    return view === "matrix" && measureMap(this.source.told, place, measure) !== null ? measure : this.measure(place, measure);
+    return view === "matrix" && measureMap(this.source.info, place, measure) !== null ? measure : this.measure(place, measure);
   }
 
-  /** Whose tokens stand at the rows and at the columns of the map that is shown. */
-  sides() {
-    const { told } = this.source;
+  /** The axes whose tokens label the rows and the columns of the current map. */
+  axes() {
+    const { info } = this.source;
     const { place, measure } = this.state.shown;
-    const { queries, keys } = told.places[place];
-    const map = measureMap(told, place, measure);
-    return { queries: told.sides[map?.rows ?? queries], keys: told.sides[map?.cols ?? keys] };
+    const { queries, keys } = info.places[place];
+    const map = measureMap(info, place, measure);
+    return { queries: info.axes[map?.rows ?? queries], keys: info.axes[map?.cols ?? keys] };
   }
 
-  /** What was found out about a head, such as its pattern. @param {"patterns" | "badges"} kind @param {number} place @param {number} head @returns {string} */
+  /** The label of a head: its pattern (from an atlas) or its badge (from an audit). @param {"patterns" | "badges"} kind @param {number} place @param {number} head @returns {string} */
   label(kind, place, head) {
-    const facts = this.source.told.facts[kind];
-    const of = facts?.[this.source.told.places[place].name] ?? facts?.[place];
-    const said = of?.[head];
-    return said === undefined || said === null ? "" : String(said);
+    const facts = this.source.info.facts[kind];
+    const of = facts?.[this.source.info.places[place].name] ?? facts?.[place];
+    const text = of?.[head];
+    return text === undefined || text === null ? "" : String(text);
   }
 }
 
 /** @param {number} head */
-export function headName(head) {
+export function headLabel(head) {
   return head === ALL_HEADS ? "all (mean)" : `head ${head}`;
 }

@@ -1,11 +1,11 @@
-// The part of a map that is in view: which token lies under which pixel, and back.
+// The visible part of a map: conversion between tokens and pixels, zooming and panning.
 
-import { within } from "./state.js";
+import { clamp } from "./state.js";
 
-/** Room for labels around the cells. */
+/** Pixels for labels around the cells. */
 export const LABELS = { left: 130, top: 104, right: 24, bottom: 12 };
-const LARGEST = 96; // pixels of one weight
-const FIRST = 40; // and of one when the whole map is shown
+const MAX_SCALE = 96; // pixels a weight, at most
+const MAX_FIT_SCALE = 40; // pixels a weight when the whole map is shown, at most
 
 export class Viewport {
   constructor() {
@@ -14,27 +14,27 @@ export class Viewport {
     this.S = 1;
     this.width = 0;
     this.height = 0;
-    /** The tokens at the corner, and pixels a token. */
+    /** The query and key at the top left corner, and pixels a token. */
     this.top = 0;
     this.left = 0;
     this.scale = 1;
   }
 
-  /** Room for cells. */
+  /** The size of the area for cells. */
   get plot() {
     return { width: Math.max(1, this.width - LABELS.left - LABELS.right), height: Math.max(1, this.height - LABELS.top - LABELS.bottom) };
   }
 
   /** The scale at which the whole map fits. */
   get fit() {
-    return Math.min(this.plot.width / Math.max(1, this.S), this.plot.height / Math.max(1, this.T), FIRST);
+    return Math.min(this.plot.width / Math.max(1, this.S), this.plot.height / Math.max(1, this.T), MAX_FIT_SCALE);
   }
 
-  get whole() {
+  get isWhole() {
     return this.scale <= this.fit * 1.0001;
   }
 
-  /** Pixels of the corner of the cells in view, and how many they take. */
+  /** The rectangle of the visible cells, in pixels. */
   get cells() {
     const [from, to] = [this.pixel(0, 0), this.pixel(this.T, this.S)];
     const [x, y] = [Math.max(LABELS.left, from.x), Math.max(LABELS.top, from.y)];
@@ -54,27 +54,27 @@ export class Viewport {
     return [from.query, to.query, from.key, to.key];
   }
 
-  /** The map may float in its room, but its middle never leaves it. @param {number} top @param {number} left @param {number} scale */
+  /** Move to this corner and scale; the centre of the view stays on the map. @param {number} top @param {number} left @param {number} scale */
   move(top, left, scale) {
-    this.scale = within(scale, this.fit, Math.max(this.fit, LARGEST));
-    const [high, wide] = [this.plot.height / this.scale, this.plot.width / this.scale];
-    this.top = within(top, Math.min(0, -high / 2), Math.max(0, this.T - high / 2));
-    this.left = within(left, Math.min(0, -wide / 2), Math.max(0, this.S - wide / 2));
+    this.scale = clamp(scale, this.fit, Math.max(this.fit, MAX_SCALE));
+    const [height, width] = [this.plot.height / this.scale, this.plot.width / this.scale];
+    this.top = clamp(top, Math.min(0, -height / 2), Math.max(0, this.T - height / 2));
+    this.left = clamp(left, Math.min(0, -width / 2), Math.max(0, this.S - width / 2));
   }
 
-  /** Shows a part of the map, or all of it; what is narrow stands in the middle. @param {number[] | null} box */
+  /** Shows a part of the map, or all of it; a narrow part is centred. @param {number[] | null} box */
   show(box) {
     const [top, bottom, left, right] = box ?? [0, this.T, 0, this.S];
-    const wished = Math.min(this.plot.width / Math.max(0.1, right - left), this.plot.height / Math.max(0.1, bottom - top));
-    const scale = box === null ? this.fit : wished;
+    const fitting = Math.min(this.plot.width / Math.max(0.1, right - left), this.plot.height / Math.max(0.1, bottom - top));
+    const scale = box === null ? this.fit : fitting;
     const free = Math.max(0, this.plot.width / scale - (right - left) - LABELS.left / 2 / scale);
     this.move(top, left - free / 2, scale);
   }
 
-  /** What is under the point stays there. @param {number} factor @param {number} x @param {number} y */
+  /** Zoom; the token under the point stays there. @param {number} factor @param {number} x @param {number} y */
   zoom(factor, x, y) {
     const { query, key } = this.under(x, y);
-    const scale = within(this.scale * factor, this.fit, Math.max(this.fit, LARGEST));
+    const scale = clamp(this.scale * factor, this.fit, Math.max(this.fit, MAX_SCALE));
     if (scale <= this.fit * 1.0001) this.show(null);
     else this.move(query - (y - LABELS.top) / scale, key - (x - LABELS.left) / scale, scale);
   }
@@ -89,11 +89,11 @@ export class Viewport {
     return { x: LABELS.left + (key - this.left) * this.scale, y: LABELS.top + (query - this.top) * this.scale };
   }
 
-  /** The pair under a pixel; null beside the map. @param {number} x @param {number} y */
+  /** The pair under a pixel; null outside the map. @param {number} x @param {number} y */
   pair(x, y) {
     const { query, key } = this.under(x, y);
     const cells = this.cells;
     const inside = x >= cells.x && y >= cells.y && x < cells.x + cells.width && y < cells.y + cells.height;
-    return inside ? { query: within(Math.floor(query), 0, this.T - 1), key: within(Math.floor(key), 0, this.S - 1) } : null;
+    return inside ? { query: clamp(Math.floor(query), 0, this.T - 1), key: clamp(Math.floor(key), 0, this.S - 1) } : null;
   }
 }

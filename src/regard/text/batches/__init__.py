@@ -1,5 +1,5 @@
-"""What models are fed with.
+"""Batches: a batch plan, a collator, and the resumable iterator over both.
 
-A plan says which rows go together (buckets, lm_batches, pairs, packing), a collate makes tensors of them (collate,
-masking, packing), and Batches hands them out (plan), with a position that can be kept and found again.
+A plan says which rows form a batch (buckets, lm_batches, next_sentence, packing), a collator makes tensors of them
+(collate, masking, packing), and Batches iterates (plan), with a position that can be saved and restored.
 """

@@ -1,4 +1,4 @@
-"""What a model gets to see at once: one frozen dataclass of tensors for each kind of task, padded on the right.
+"""Batches: one frozen dataclass of tensors for each task, with padding on the right.
 
 Letters: B rows, S source positions, T positions, M masked places.
 """
@@ -14,17 +14,17 @@ from torch import Tensor
 
 from regard.text.examples import IGNORED
 
-NOWHERE = -1  # the document number of padding
+NO_DOCUMENT = -1  # the document number of padding positions
 UNCOUNTED = -1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Batch:
-    """The parent of all batches: rows that can be counted and moved.
+    """The base class of all batches: rows that can be counted and moved to a device.
 
-    `indices` (B,) are the numbers of the rows' examples. `tokens` counts what carries loss in these rows, `all_tokens`
-    in the rows of all ranks together, so that a loss summed over tokens can be divided without asking the other ranks.
-    Both are plain integers: reading them never waits for a device.
+    `indices` (B,) are the numbers of the rows' examples. `tokens` counts the targets that carry loss in these rows,
+    `all_tokens` those in the rows of all ranks, so that a loss summed over tokens can be normalised without
+    communication. Both are plain integers: reading them never synchronises with a device.
     """
 
     indices: Tensor
@@ -41,8 +41,13 @@ class Batch:
         return len(self.indices)
 
     def count(self) -> int:
-        """How many tokens of these rows carry loss: one a row, unless the kind of batch says otherwise."""
+        """The number of targets that carry loss: one a row, unless a subclass overrides it."""
         return len(self)
+
+    def __repr__(self) -> str:
+        values = ((entry.name, getattr(self, entry.name)) for entry in fields(self))
+        shown = (f"{name}={_summary(value)}" for name, value in values if value is not None)
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
         return self._each(lambda tensor: tensor.to(device, non_blocking=non_blocking))
@@ -56,11 +61,19 @@ class Batch:
         return replace(self, **moved)
 
 
-@dataclass(frozen=True, eq=False)
-class TranslationBatch(Batch):
-    """Sentences and their translations: source = x + end, target_in = start + y, target_out = y + end.
+def _summary(value: object) -> str:
+    """A tensor by its dtype and shape: int64[32, 17]."""
+    if not isinstance(value, Tensor):
+        return repr(value)
+    place = "" if value.device.type == "cpu" else f" {value.device}"
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}{place}"
 
-    Padding of target_out is IGNORED, of the other two the pad id. target_lengths counts the added token.
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TranslationBatch(Batch):
+    """A translation batch for teacher forcing: source = x + end, target_in = start + y, target_out = y + end.
+
+    target_out is padded with IGNORED, the other two with the pad id. target_lengths counts the added token.
     """
 
     source: Tensor  # (B, S)
@@ -73,13 +86,13 @@ class TranslationBatch(Batch):
         return int(self.target_lengths.sum())
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BlockBatch(Batch):
-    """Stretches of a stream of text; targets are the inputs' successors, IGNORED where a row is shorter than others.
+    """Segments of a token stream for a language model; targets are the next tokens, IGNORED beyond a row's end.
 
-    `carried`: the rows go on where the same rows ended in the batch before (the state of a recurrent model is theirs);
-    `indices` are then the numbers of the lanes. `documents`: the document of each input, NOWHERE in padding; None when
-    nothing separates the documents of the stream.
+    `carried`: each row continues the same row of the previous batch, so a recurrent model keeps its state; `indices`
+    are then the numbers of the lanes. `documents`: the document of each input, NO_DOCUMENT in padding; None where the
+    stream has no separators.
     """
 
     inputs: Tensor  # (B, T)
@@ -91,12 +104,12 @@ class BlockBatch(Batch):
         return int((self.targets != IGNORED).sum())
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MaskedBatch(Batch):
-    """Texts with some tokens hidden: `positions` are the places row * T + column to predict, `targets` what was there.
+    """Texts with masked tokens: `positions` are the positions row * T + column to predict, `targets` the original ids.
 
-    `segments` are 0 up to and with the first [SEP], then 1; `next` is 1 where b truly follows a, None without pairs.
-    `padding`: how many of the inputs are none, a plain integer.
+    `segments` are 0 up to and with the first [SEP], then 1; `next` is 1 where b follows a, None without pairs.
+    `padding`: the number of padding positions, a plain integer.
     """
 
     inputs: Tensor  # (B, T)
@@ -116,9 +129,9 @@ class MaskedBatch(Batch):
         return len(self.positions)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LabelledBatch(Batch):
-    """[CLS] a [SEP], or [CLS] a [SEP] b [SEP], with a label for each row: the number of a class, or a float."""
+    """[CLS] a [SEP], or [CLS] a [SEP] b [SEP], with a label for each row: a class index, or a float for regression."""
 
     inputs: Tensor  # (B, T)
     lengths: Tensor  # (B,)
@@ -126,9 +139,9 @@ class LabelledBatch(Batch):
     labels: Tensor  # (B,)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TaggedBatch(Batch):
-    """[CLS] pieces [SEP]; `tags` has the tag of each word at its first piece, IGNORED elsewhere."""
+    """[CLS] pieces [SEP] for token classification; `tags` has each word's tag at its first piece, IGNORED elsewhere."""
 
     inputs: Tensor  # (B, T)
     lengths: Tensor  # (B,)
@@ -138,9 +151,12 @@ class TaggedBatch(Batch):
         return int((self.tags != IGNORED).sum())
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AnswerBatch(Batch):
-    """[CLS] question [SEP] passage [SEP]; the answer is inputs[starts] to inputs[ends], both included."""
+    """[CLS] question [SEP] passage [SEP] for extractive question answering.
+
+    The answer is inputs[starts] to inputs[ends], both included.
+    """
 
     inputs: Tensor  # (B, T)
     lengths: Tensor  # (B,)
@@ -149,12 +165,12 @@ class AnswerBatch(Batch):
     ends: Tensor  # (B,)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PackedBatch(Batch):
-    """Several texts a row, end to end; attention with masks.Causal() & masks.Documents(documents) keeps them apart.
+    """Packed sequences: several texts a row, kept apart by masks.Causal() & masks.Documents(documents).
 
-    `documents` numbers the texts of a row from 0, NOWHERE in padding; `positions` count from 0 in each text. A target
-    is the next token of the same text, IGNORED at its end. `indices` are the numbers of each row's first text.
+    `documents` numbers the texts of a row from 0, NO_DOCUMENT in padding; `positions` count from 0 in each text. A
+    target is the next token of the same text, IGNORED at its end. `indices`: the number of each row's first text.
     """
 
     inputs: Tensor  # (B, T)
@@ -166,12 +182,11 @@ class PackedBatch(Batch):
         return int((self.targets != IGNORED).sum())
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PlainBatch(Batch):
-    """[CLS] text [SEP]; every token but the first has one before it to be predicted from, every one but the last one
-    after it.
+    """[CLS] text [SEP] for a bidirectional language model: every token but one is a target in each direction.
 
-    An id of the vocabulary's size + e is the word that row e of `spellings` spells; None where nobody kept spellings.
+    An id of vocabulary size + e is the out-of-vocabulary word that row e of `spellings` spells; None without spellings.
     """
 
     inputs: Tensor  # (B, T)
@@ -182,7 +197,7 @@ class PlainBatch(Batch):
         return int(self.lengths.sum()) - len(self)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SpelledTaggedBatch(TaggedBatch):
     """TaggedBatch, with `spellings` as in PlainBatch."""
 

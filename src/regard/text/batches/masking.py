@@ -1,4 +1,4 @@
-"""Which tokens of a text are hidden and by what: masked language models (Devlin et al. 2019, section 3.1)."""
+"""Masking for masked language models (MLM): which tokens are masked, and by what (Devlin et al. 2019, 3.1)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 from regard.errors import SettingError
 from regard.text.batches.batch import MaskedBatch
 from regard.text.batches.layout import (
-    Laid,
-    SingleText,
-    Stretch,
-    check,
+    PaddedRows,
+    RowSlices,
+    SingleTextCollator,
     pad_parts,
-    places,
-    stretch,
-    tensor,
+    require_roles,
+    rows_and_columns,
+    slice_rows,
+    to_tensor,
     with_special,
 )
 from regard.text.batches.plan import fingerprint
@@ -32,42 +32,41 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pieces:
-    """Each piece is hidden for itself."""
+    """Each piece is masked independently."""
 
-    def units(self, columns: Columns, text: Stretch) -> Stretch:
-        """For each token of the rows, a number: tokens of a row with the same number are hidden together."""
-        row, place = places(text.lengths)
-        return _aligned(text.starts[row] + place, text.lengths)
+    def units(self, columns: Columns, text: RowSlices) -> RowSlices:
+        """For each token of the rows, a number: tokens of a row with the same number are masked together."""
+        row, place = rows_and_columns(text.lengths)
+        return _as_slices(text.starts[row] + place, text.lengths)
 
 
 @dataclass(frozen=True)
 class WholeWords:
-    """The pieces of a word are hidden together; the columns must have "word", the word number of each piece."""
+    """Whole-word masking; the columns must have "word", the word index of each piece."""
 
-    def units(self, columns: Columns, text: Stretch) -> Stretch:
+    def units(self, columns: Columns, text: RowSlices) -> RowSlices:
         if "word" not in columns:
             raise SettingError(
-                'columns without "word"',
-                "the word of each piece",
+                'The columns have no "word", the word index of each piece',
                 where="WholeWords",
-                advice="Make the columns with DocumentFields(tokenizer, words=spaced).",
+                advice="Make them with DocumentFields(tokenizer, words=whitespace_words).",
             )
         words = columns["word"]
-        row, place = places(text.lengths)
+        row, place = rows_and_columns(text.lengths)
         where = text.starts[row] + place
-        sentence = np.searchsorted(words.ends, where, side="right")  # words are counted anew in each
+        sentence = np.searchsorted(words.ends, where, side="right")  # word indices restart in each
         goes_on = (words.ids[where[1:]] == words.ids[where[:-1]]) & (sentence[1:] == sentence[:-1])
         begins = np.flatnonzero(np.concatenate([[True], ~goes_on])[: len(where)])
-        return _aligned(where[np.repeat(begins, np.diff(begins, append=len(where)))], text.lengths)
+        return _as_slices(where[np.repeat(begins, np.diff(begins, append=len(where)))], text.lengths)
 
 
 @dataclass(frozen=True)
 class Masking:
-    """Hides `rate` of the tokens that may be hidden, all but the specials: `masked` of those behind the mask token,
-    `random` of them behind a random one that is no special; the rest stay as they are, to be predicted all the same.
+    """Selects a share `rate` of the tokens that are not special as targets: replaces a share `masked` of them by the
+    mask token, a share `random` by a random token, and leaves the rest unchanged.
 
-    Every token is hidden with probability `rate` exactly, in short texts too: of n units in a text rate x n are hidden,
-    rounded up or down by chance. Fresh each epoch, a function of seed, epoch and example alone.
+    Every token is selected with probability exactly `rate`, in short texts too: of n units in a text, rate x n are
+    selected, rounded up or down at random. New each epoch; a function of seed, epoch and example alone.
 
     >>> Masking(tokenizer.special, len(tokenizer), units=WholeWords())
     """
@@ -84,12 +83,14 @@ class Masking:
         for name, share in {**shares, "masked + random": self.masked + self.random}.items():
             if not 0 <= share <= 1 + 1e-9:  # 0.8 + 0.2 and the like may round up
                 raise SettingError(f"{name}={share}", "a share from 0 to 1", where="Masking")
-        check(self.special, "mask", where="Masking")
+        require_roles(self.special, "mask", where="Masking")
         if not len(self._words):
-            raise SettingError(f"vocabulary={self.vocabulary}, all of it special", "some words too", where="Masking")
+            raise SettingError(
+                f"All {self.vocabulary} tokens of the vocabulary are special, so none can be masked", where="Masking"
+            )
 
     def choose(self, ids: np.ndarray, units: np.ndarray, examples: np.ndarray, epoch: Epoch) -> np.ndarray:
-        """(B, T) booleans: which of the tokens `ids` (B, T) are to be predicted, whole `units` (B, T) of them."""
+        """(B, T) booleans: which of the tokens `ids` (B, T) are targets, by whole `units` (B, T)."""
         row, column = np.nonzero(~np.isin(ids, self._specials))
         begins = np.ones(len(row), dtype=bool)  # of a unit
         begins[1:] = (np.diff(row) != 0) | (np.diff(units[row, column]) != 0)
@@ -98,19 +99,19 @@ class Masking:
         place = np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
         quota = np.floor(self.rate * counts + epoch.uniforms("masking: how many", examples))
         order = np.lexsort((epoch.uniforms("masking: which", examples[owner], place), owner))
-        taken = np.empty(len(owner), dtype=bool)
-        taken[order] = place < quota[owner]  # the smallest draws of each row; `order` leaves the rows in their places
+        selected = np.empty(len(owner), dtype=bool)
+        selected[order] = place < quota[owner]  # the smallest draws of each row; `order` keeps the rows in order
         chosen = np.zeros(ids.shape, dtype=bool)
-        chosen[row, column] = taken[np.cumsum(begins) - 1]
+        chosen[row, column] = selected[np.cumsum(begins) - 1]
         return chosen
 
-    def hide(self, ids: np.ndarray, examples: np.ndarray, places: np.ndarray, epoch: Epoch) -> np.ndarray:
-        """What the model sees instead of these tokens, each at a place of an example."""
+    def replace(self, ids: np.ndarray, examples: np.ndarray, places: np.ndarray, epoch: Epoch) -> np.ndarray:
+        """The inputs that replace these target tokens, each at a position of an example."""
         fate = epoch.uniforms("masking: fate", examples, places)
         bits = epoch.hashes("masking: random token", examples, places)
         other = self._words[bits % np.uint64(len(self._words))]
-        seen = np.where(fate < self.masked, self.special.need("mask"), other)
-        return np.where(fate < self.masked + self.random, seen, ids)
+        replaced = np.where(fate < self.masked, self.special.need("mask"), other)
+        return np.where(fate < self.masked + self.random, replaced, ids)
 
     @cached_property
     def _specials(self) -> np.ndarray:
@@ -122,64 +123,66 @@ class Masking:
 
 
 @dataclass(frozen=True, eq=False)
-class Fill(SingleText):
-    """The collate of masked texts: [CLS] text [SEP] with some tokens hidden; a limit cuts the end of a text off.
+class MaskingCollator(SingleTextCollator):
+    """The collator of a masked language model: [CLS] text [SEP] with masked tokens; longer texts are truncated.
 
-    >>> collate = Fill(columns, Masking(tokenizer.special, len(tokenizer)), limit=128)
+    >>> collate = MaskingCollator(columns, Masking(tokenizer.special, len(tokenizer)), max_length=128)
     >>> batches = Batches(Buckets(collate.lengths, budget=8192), collate)
     """
 
     columns: Columns
     masking: Masking
-    limit: int | None = None
+    max_length: int | None = None
 
     @cached_property
     def fingerprint(self) -> str:
-        return fingerprint(self.columns["text"].ids, self.columns["text"].ends, self.limit, repr(self.masking))
+        return fingerprint(self.columns["text"].ids, self.columns["text"].ends, self.max_length, repr(self.masking))
 
     def __call__(self, rows: np.ndarray, epoch: Epoch) -> MaskedBatch:
-        laid, chosen = self._chosen(rows, epoch)
-        return masked_batch(laid, chosen, rows, self.masking, epoch)
+        padded, chosen = self._chosen(rows, epoch)
+        return make_masked_batch(padded, chosen, rows, self.masking, epoch)
 
     def tokens(self, rows: np.ndarray, epoch: Epoch) -> int:
         return int(self._chosen(rows, epoch)[1].sum())
 
-    def _chosen(self, rows: np.ndarray, epoch: Epoch) -> tuple[Laid, np.ndarray]:
-        return choose_in([stretch(self.columns["text"], rows, self._room)], self.columns, rows, self.masking, epoch)
+    def _chosen(self, rows: np.ndarray, epoch: Epoch) -> tuple[PaddedRows, np.ndarray]:
+        return choose_targets(
+            [slice_rows(self.columns["text"], rows, self._max_text)], self.columns, rows, self.masking, epoch
+        )
 
 
-def choose_in(
-    texts: Sequence[Stretch], columns: Columns, examples: np.ndarray, masking: Masking, epoch: Epoch
-) -> tuple[Laid, np.ndarray]:
-    """[CLS] text [SEP], with another text [SEP] where there are two, and (B, T) which of their tokens to predict."""
-    laid = pad_parts(with_special(texts, masking.special), len(examples), masking.special.need("pad"))
+def choose_targets(
+    texts: Sequence[RowSlices], columns: Columns, examples: np.ndarray, masking: Masking, epoch: Epoch
+) -> tuple[PaddedRows, np.ndarray]:
+    """[CLS] text [SEP], with another text [SEP] where there are two, and (B, T) which tokens are targets."""
+    padded = pad_parts(with_special(texts, masking.special), len(examples), masking.special.need("pad"))
     units = [part for text in texts for part in (0, masking.units.units(columns, text))]
-    return laid, masking.choose(laid.ids, pad_parts([*units, 0], len(examples), 0).ids, examples, epoch)
+    return padded, masking.choose(padded.ids, pad_parts([*units, 0], len(examples), 0).ids, examples, epoch)
 
 
-def masked_batch(
-    laid: Laid,
+def make_masked_batch(
+    padded: PaddedRows,
     chosen: np.ndarray,
     examples: np.ndarray,
     masking: Masking,
     epoch: Epoch,
     follows: np.ndarray | None = None,
 ) -> MaskedBatch:
-    """The batch in which the chosen tokens of these rows are hidden."""
+    """The batch in which the chosen tokens of these rows are masked."""
     row, column = np.nonzero(chosen)
-    inputs = laid.ids.copy()
-    inputs[row, column] = masking.hide(laid.ids[row, column], examples[row], column, epoch)
+    inputs = padded.ids.copy()
+    inputs[row, column] = masking.replace(padded.ids[row, column], examples[row], column, epoch)
     return MaskedBatch(
-        indices=tensor(examples),
-        inputs=tensor(inputs),
-        lengths=tensor(laid.lengths),
-        segments=tensor(laid.after(3) if len(laid.begins) > 3 else np.zeros_like(inputs)),
-        positions=tensor(row * inputs.shape[1] + column),
-        targets=tensor(laid.ids[row, column]),
-        next=None if follows is None else tensor(follows),
+        indices=to_tensor(examples),
+        inputs=to_tensor(inputs),
+        lengths=to_tensor(padded.lengths),
+        segments=to_tensor(padded.segment_ids(3) if len(padded.part_starts) > 3 else np.zeros_like(inputs)),
+        positions=to_tensor(row * inputs.shape[1] + column),
+        targets=to_tensor(padded.ids[row, column]),
+        next=None if follows is None else to_tensor(follows),
     )
 
 
-def _aligned(values: np.ndarray, lengths: np.ndarray) -> Stretch:
-    """Values of all rows end to end, as a stretch of each row's own."""
-    return Stretch(values, np.cumsum(lengths) - lengths, lengths)
+def _as_slices(values: np.ndarray, lengths: np.ndarray) -> RowSlices:
+    """Values of all rows end to end, as a slice for each row."""
+    return RowSlices(values, np.cumsum(lengths) - lengths, lengths)

@@ -1,4 +1,4 @@
-"""Several short texts in one row, so that next to nothing is padding; documents and positions keep them apart."""
+"""Sequence packing: several short texts in one row with hardly any padding, kept apart by documents and positions."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from regard.errors import SettingError
-from regard.text.batches.batch import NOWHERE, PackedBatch
-from regard.text.batches.layout import places, tensor
-from regard.text.batches.plan import Computed, fingerprint
+from regard.errors import SettingError, unknown
+from regard.text.batches.batch import NO_DOCUMENT, PackedBatch
+from regard.text.batches.layout import rows_and_columns, to_tensor
+from regard.text.batches.plan import LazySequence, fingerprint
 from regard.text.batches.seeded_rng import Epoch
 from regard.text.examples import IGNORED
 
 if TYPE_CHECKING:
     from regard.text.store.columns import Columns
 
-TEXT, FIRST, LENGTH = range(3)  # what says which piece of which text: from token FIRST on, LENGTH of them
-LONG = 8  # texts longer than an eighth of a row are placed first, the longest first; the others as chance has it
+TEXT, FIRST, LENGTH = range(3)  # a piece of text TEXT: LENGTH tokens from token FIRST on
+LONG_SHARE = 8  # texts longer than an eighth of a row are placed first, in order of length; the others in random order
 
 
 @dataclass(frozen=True, eq=False)
 class Packing:
-    """A plan of rows of `size` positions filled with texts, `rows` of them a batch; new company every epoch.
+    """A batch plan of packed rows: `size` positions filled with texts, `rows` rows a batch; repacked every epoch.
 
     `lengths`: (n,), special tokens included, as `collate.lengths` gives them. A text longer than a row is cut into
-    pieces of `size` tokens and one shorter, each with positions and attention of its own; or refused.
+    pieces of `size` tokens and a shorter one, each with its own positions and attention; or refused.
 
-    >>> collate = Pack(columns, size=512, end=tokenizer.special.need("end"))
+    >>> collate = PackingCollator(columns, size=512, end=tokenizer.special.need("end"))
     >>> plan = Packing(collate.lengths, size=512, rows=8)
-    >>> plan.fill(Epoch(seed=0))                   # the share of cells that hold a token
+    >>> plan.fill_rate(Epoch(seed=0))              # the share of positions that hold a token
     """
 
     lengths: np.ndarray
@@ -42,59 +42,59 @@ class Packing:
 
     def __post_init__(self) -> None:
         if self.too_long not in ("cut", "refuse"):
-            raise SettingError(f"too_long={self.too_long!r}", "'cut' or 'refuse'", where="Packing")
+            raise unknown(self.too_long, ("cut", "refuse"), kind="value of too_long", where="Packing")
         if self.size < 1 or self.rows < 1:
             raise SettingError(f"size={self.size}, rows={self.rows}", "at least 1 of each", where="Packing")
         if not np.any(self.lengths):
-            raise SettingError("no text of any length", "at least one", where="Packing")
+            raise SettingError("There are no tokens to pack: every text is empty", where="Packing")
         long = np.flatnonzero(np.asarray(self.lengths) > self.size)
         if len(long) and self.too_long == "refuse":
             raise SettingError(
-                f"{len(long)} texts longer than a row, such as text {long[0]} of {self.lengths[long[0]]} tokens",
-                f"at most {self.size}",
+                f"Some texts ({len(long)}) are longer than a row of {self.size} tokens, such as text {long[0]} with "
+                f"{self.lengths[long[0]]}",
                 where="Packing",
-                advice="Make rows longer, or pass too_long='cut'.",
+                advice="Raise size, or pass too_long='cut'.",
             )
 
     def __call__(self, epoch: Epoch) -> Sequence[np.ndarray]:
         """Batches (rows, pieces, 3): TEXT, FIRST, LENGTH of the pieces of each row, LENGTH 0 where there are fewer."""
-        random = epoch.random("packing")
-        owner, count = self._placed(random)
-        order = np.lexsort((random.permutation(len(owner)), random.permutation(count)[owner]))
+        rng = epoch.rng("packing")
+        owner, count = self._placed(rng)
+        order = np.lexsort((rng.permutation(len(owner)), rng.permutation(count)[owner]))
         pieces = self._pieces[order]  # row by row, the rows in their new order
         places_of_row = np.flatnonzero(np.diff(owner[order], prepend=-1, append=-1))
 
         def batch(number: int) -> np.ndarray:
             ends = places_of_row[number * self.rows : (number + 1) * self.rows + 1]
-            row, place = places(np.diff(ends))
+            row, place = rows_and_columns(np.diff(ends))
             table = np.zeros((len(ends) - 1, int(np.diff(ends).max()), 3), dtype=np.int64)
             table[row, place] = pieces[ends[0] : ends[-1]]
             return table
 
-        return Computed(-(-count // self.rows), batch)
+        return LazySequence(-(-count // self.rows), batch)
 
     @cached_property
     def fingerprint(self) -> str:
         return fingerprint("packing", np.asarray(self.lengths), self.size, self.rows)
 
-    def fill(self, epoch: Epoch) -> float:
-        """The share of an epoch's cells that hold a token."""
-        _, count = self._placed(epoch.random("packing"))
+    def fill_rate(self, epoch: Epoch) -> float:
+        """The share of an epoch's positions that hold a token."""
+        _, count = self._placed(epoch.rng("packing"))
         return int(np.sum(self.lengths)) / (count * self.size)
 
     @cached_property
     def _pieces(self) -> np.ndarray:
         """(pieces, 3): every text, the long ones cut."""
         lengths = np.asarray(self.lengths, dtype=np.int64)
-        text, number = places(-(-lengths // self.size))
+        text, number = rows_and_columns(-(-lengths // self.size))
         first = number * self.size
         return np.stack([text, first, np.minimum(lengths[text] - first, self.size)], axis=1)
 
-    def _placed(self, random: np.random.Generator) -> tuple[np.ndarray, int]:
+    def _placed(self, rng: np.random.Generator) -> tuple[np.ndarray, int]:
         """The row of each piece, and how many rows there are."""
         sizes = self._pieces[:, LENGTH]
-        order = random.permutation(len(sizes))
-        first = np.where(sizes * LONG > self.size, -sizes, 0)[order]
+        order = rng.permutation(len(sizes))
+        first = np.where(sizes * LONG_SHARE > self.size, -sizes, 0)[order]
         order = order[np.argsort(first, kind="stable")]
         rows, count = best_fit(sizes[order].tolist(), self.size)
         owner = np.empty(len(sizes), dtype=np.int64)
@@ -103,10 +103,10 @@ class Packing:
 
 
 def best_fit(sizes: Iterable[int], room: int) -> tuple[list[int], int]:
-    """Each size in turn into the row with the least room that still holds it: the row of each, and how many rows.
+    """Best-fit bin packing: each size in turn goes into the fullest row that holds it; the row of each, and the count.
 
     `open_rows` is a number whose bit r is set when some row has exactly r places left; its lowest bit from the size
-    on is the best fit, so a placement takes the same time however many rows there are.
+    on is the best fit, so a placement takes constant time in the number of rows.
     """
     by_room: list[list[int]] = [[] for _ in range(room + 1)]
     open_rows, count, placed = 0, 0, []
@@ -127,8 +127,8 @@ def best_fit(sizes: Iterable[int], room: int) -> tuple[list[int], int]:
 
 
 @dataclass(frozen=True, eq=False)
-class Pack:
-    """The collate of Packing: next-token batches. `start` and `end`: ids put around every text, where given.
+class PackingCollator:
+    """The collator of Packing: next-token batches. `start` and `end`: ids added around every text, where given.
 
     Every token is an input once, and a target once, except the first of each text (its start token, where given).
     """
@@ -151,22 +151,22 @@ class Pack:
     def __call__(self, rows: np.ndarray, epoch: Epoch) -> PackedBatch:
         lengths = rows[..., LENGTH]  # (B, pieces)
         if lengths.size and (longest := int(lengths.sum(1).max())) > self.size:
-            raise SettingError(f"a row of {longest} tokens", f"at most size={self.size}", where="Pack")
-        piece, position = places(lengths.reshape(-1))  # of every token of the batch
+            raise SettingError(f"a row of {longest} tokens", f"at most size={self.size}", where="PackingCollator")
+        piece, position = rows_and_columns(lengths.reshape(-1))  # of every token of the batch
         row, number = np.divmod(piece, max(1, lengths.shape[1]))
         column = (np.cumsum(lengths, axis=1) - lengths)[row, number] + position
         text, place = rows[row, number, TEXT], rows[row, number, FIRST] + position
         shape = (len(rows), self.size)
         inputs, targets = np.full(shape, self.pad), np.full(shape, IGNORED)
-        documents, positions = np.full(shape, NOWHERE), np.zeros(shape, dtype=np.int64)
+        documents, positions = np.full(shape, NO_DOCUMENT), np.zeros(shape, dtype=np.int64)
         inputs[row, column], targets[row, column] = self._token(text, place), self._token(text, place + 1)
         documents[row, column], positions[row, column] = number, position
         return PackedBatch(
-            indices=tensor(rows[:, 0, TEXT]),
-            inputs=tensor(inputs),
-            targets=tensor(targets),
-            documents=tensor(documents),
-            positions=tensor(positions),
+            indices=to_tensor(rows[:, 0, TEXT]),
+            inputs=to_tensor(inputs),
+            targets=to_tensor(targets),
+            documents=to_tensor(documents),
+            positions=to_tensor(positions),
         )
 
     def tokens(self, rows: np.ndarray, epoch: Epoch) -> int:
@@ -175,7 +175,7 @@ class Pack:
         return int(lengths.sum() - ends_text.sum())
 
     def _token(self, text: np.ndarray, place: np.ndarray) -> np.ndarray:
-        """The token at this place of each text, specials counted; IGNORED behind its end."""
+        """The token at this place of each text, special tokens counted; IGNORED after its end."""
         column = self.columns["text"]
         starts = np.where(text > 0, column.ends[text - 1], 0)
         inner = place - (self.start is not None)

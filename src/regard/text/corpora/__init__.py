@@ -1,11 +1,12 @@
-"""Corpora: lazy readers that yield examples from the user's files, as often as they are iterated, in flat memory.
+"""Corpora: lazy readers of text files, re-iterable, in constant memory.
 
-    Parallel("train.en", "train.fr", links="train.align")             -> Translation
-    Translations("train.tsv", source="en", target="fr")               -> Translation
-    Documents("books.txt.gz")                                         -> Document
-    Classified("train.jsonl", text="sentence", label="stars")         -> Labelled
-    Answers("squad.jsonl", passage="context", end="answer")           -> Answered
+    ParallelCorpus("train.en", "train.fr", links="train.align")       -> Translation
+    TranslationRows("train.tsv", source="en", target="fr")            -> Translation
+    TextDocuments("books.txt.gz")                                     -> Document
+    LabelledRows("train.jsonl", text="sentence", label="stars")       -> Labelled
+    AnswerRows("squad.jsonl", passage="context", end="answer")        -> Answered
     TagFile("ner.conll")                                              -> Tagged
 
-The readers of rows also take a Table, Rows, or any iterable of dicts (tables.py). What a pass left out is in `skipped`.
+The readers of rows also take a TableFile, DictRows, or any iterable of dicts (tables.py). `skipped` counts the lines
+that a pass left out.
 """

@@ -1,4 +1,4 @@
-"""Plain text files: as documents of sentences (Documents), or as they run on, with every line end (Running)."""
+"""Plain text files: documents of sentences (TextDocuments), or raw text with its line ends (RawText)."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from regard.text.examples import Document
 
 
 @dataclass(slots=True)
-class Documents(LineCorpus):
+class TextDocuments(LineCorpus):
     """Plain text: each line a sentence, blank lines between documents.
 
-    A document that grows beyond `longest` characters is cut there and goes on as the next one, so that a file without
-    blank lines needs no more memory than that.
+    A document of more than `max_characters` is split, so that a file without blank lines needs constant memory.
     """
 
-    longest: int = 1_000_000
+    max_characters: int = 1_000_000
 
     def __iter__(self) -> Iterator[Document]:
         sentences: list[str] = []
         size = 0
         for _, text in self._lines:
             sentence = text.strip()
-            if sentences and (not sentence or size + len(sentence) > self.longest):
+            if sentences and (not sentence or size + len(sentence) > self.max_characters):
                 yield Document(tuple(sentences))
                 sentences, size = [], 0
             if sentence:
@@ -34,21 +33,21 @@ class Documents(LineCorpus):
             yield Document(tuple(sentences))
 
 
-PORTION = 1 << 16  # characters
+PORTION_SIZE = 1 << 16  # characters
 
 
 @dataclass(slots=True)
-class Running(LineCorpus):
-    """One text from beginning to end: its lines put together are the file, with every line end written "\\n".
+class RawText(LineCorpus):
+    """Raw text for language models: its lines joined are the file, with every line end written "\\n".
 
-    It comes in documents of some 65,000 characters, for no other reason than that nobody holds it whole.
+    It comes in documents of some 65,000 characters, only to keep memory constant.
     """
 
     def __iter__(self) -> Iterator[Document]:
         lines: list[str] = []
         size = 0
         for text in self.lines():
-            if size + len(text) > PORTION and lines:
+            if size + len(text) > PORTION_SIZE and lines:
                 yield Document(tuple(lines))
                 lines, size = [], 0
             lines.append(text)
@@ -57,6 +56,6 @@ class Running(LineCorpus):
             yield Document(tuple(lines))
 
     def lines(self) -> Iterator[str]:
-        """Every line with its end."""
+        """Every line with its line end."""
         for _, text in self._lines:
             yield text + "\n"

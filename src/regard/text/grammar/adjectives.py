@@ -1,7 +1,6 @@
 """The adjectives and the adverbs, in both languages; an adjective stands before or after the French noun.
 
-A line is `kinds of nouns, side: english=french
-A line is `kinds of nouns, side: ...`; `+` marks the English ones that are compared with more and most.
+A line is `kind side: english=french, ...`; `+` marks English adjectives that are compared with more and most.
 """
 
 TABLE = """
@@ -59,7 +58,7 @@ place after: quiet=tranquille, noisy=bruyant, dark=sombre, empty=vide, famous=c�
 place before: old=vieux, small=petit, big=grand, new=nouveau, beautiful=beau+
 """
 
-# Words of praise and blame, for the labelled view; the ones in a column are not more frequent than their opposites.
+# Words of praise and blame, for the labelled view; praise is not more frequent than blame.
 PRAISE = """
 excellent=excellent, wonderful=merveilleux, good=bon, interesting=intéressant, delightful=charmant, brilliant=brillant
 pleasant=agréable, original=original, superb=superbe, moving=émouvant
@@ -69,11 +68,11 @@ terrible=affreux, disappointing=décevant, bad=mauvais, boring=ennuyeux, dreadfu
 unpleasant=désagréable, ridiculous=ridicule, awful=horrible, tedious=fastidieux
 """
 
-# How some adjectives are compared: irregular English and French forms.
-COMPARED = {"good": ("better", "meilleur"), "bad": ("worse", "pire"), "far": ("farther", "plus loin")}
+# Irregular comparatives in English and French.
+IRREGULAR_COMPARATIVES = {"good": ("better", "meilleur"), "bad": ("worse", "pire"), "far": ("farther", "plus loin")}
 
-# What is or is not, and knows no degrees; and what is only said before a noun.
-ABSOLUTE = frozenset(
+# Adjectives without degrees; adjectives that are attributive only.
+NOT_GRADABLE = frozenset(
     """wooden woollen ruined golden real annual official final blind deaf broken empty delicious
 enormous huge immense vast unforgettable medieval anonymous burnt antique secret""".split()
 )
@@ -110,7 +109,7 @@ apparently=apparemment, finally=finalement
 """
 DEGREE = "very=très, too=trop, rather=plutôt, really=vraiment, quite=assez, extremely=extrêmement"
 
-# When: `tense: english=french/which`; `which` names, for each French word, the English ones it answers to, from 0.
+# Time expressions: `tense: english=french/links`; the links are, for each French word, its English words, from 0.
 TIMES = """
 past: yesterday=hier/0, last night=hier soir/01, last week=la semaine dernière/110, last year=l'année dernière/110
 past: this morning=ce matin/01, last month=le mois dernier/110, on Monday=lundi/1, last Sunday=dimanche dernier/10

@@ -1,6 +1,6 @@
-"""The built-in corpus as files, the way corpora come: parallel text with links, documents, tables, columns.
+"""Write the built-in corpus to files: parallel text with Pharaoh word alignments, documents, TSV, JSON lines, CoNLL.
 
-What is written for a split is what `Drawn` yields for it, in the same order, whatever the number of processes.
+A split's files hold what `GeneratedCorpus` yields for it, in the same order, whatever the number of processes.
 """
 
 from __future__ import annotations
@@ -17,93 +17,107 @@ from typing import IO, NamedTuple
 
 from regard.errors import SettingError, unknown
 from regard.text.examples import Answered, Document, Labelled, Sense, Tagged, Translation
-from regard.text.grammar.drawn import CHUNK, FUTILE, SPLITS, chunk, fingerprint, split_of, translation
+from regard.text.grammar.generated_corpus import (
+    CHUNK_SIZE,
+    MAX_EMPTY_CHUNKS,
+    SPLITS,
+    chunk,
+    fingerprint,
+    split_of,
+    translation,
+)
 from regard.text.grammar.opinions import opinion, verdict
 from regard.text.grammar.stories import document
 from regard.text.grammar.views import question, sense, tagged
 
-HELD_OUT = 2000  # at most so many examples in valid, test and names
+HELD_OUT = 2000  # maximum number of examples in valid, test and names
 Lines = tuple[str, ...]  # what one example adds to each file of its split
 
 
-class View(NamedTuple):
-    """A view of the grammar as files: what draws an example, the files' endings, and what each of them gets."""
+class ViewFormat(NamedTuple):
+    """The file format of a view: the function that draws an example, the file endings, and the lines for each."""
 
-    draw: Callable[..., object]
+    generate: Callable[..., object]
     endings: tuple[str, ...]
     lines: Callable[..., Lines]
     splits: tuple[str, ...] = SPLITS
     header: str = ""  # the first line of tables
 
 
-class Written(NamedTuple):
-    """What was written: files with the number of examples in each, and how many examples those are."""
+class WrittenCorpus(NamedTuple):
+    """The files written, with the number of examples in each, and the totals."""
 
     files: dict[str, int]
     examples: int
-    drawn: int  # examples drawn for it; some came up twice, or belong to a split that was full already
+    drawn: int  # examples drawn; duplicates and those of full splits are not written
 
 
-def write(
+def write_corpus(
     folder: Path,
     pairs: int,
     seed: int = 0,
     view: str = "translation",
     workers: int = 1,
     replace: bool = False,
-    tell: Callable[[int], None] = lambda more: None,
-) -> Written:
-    """Write `pairs` training examples and the held-out splits; `tell` hears how many more examples are done.
+    progress: Callable[[int], None] = lambda more: None,
+) -> WrittenCorpus:
+    """Write `pairs` training examples and the held-out splits; `progress` is called with each number of new examples.
 
-    Files that are there already are refused, or replaced by choice, those of the same splits that would no longer fit
-    included: links beside other sentences are worse than none.
+    Existing files are refused, or replaced with `replace`, including those of the same splits that would no longer
+    match, such as links of other sentences.
     """
     if pairs < 1:
-        raise SettingError(f"pairs={pairs}", "1 or more", where="regard corpus")
+        raise SettingError(f"pairs={pairs}", "1 or more", where="corpus")
     if view not in VIEWS:
-        raise unknown(view, VIEWS, kind="view", where="regard corpus")
+        raise unknown(view, VIEWS, kind="view", where="corpus")
     held_out = min(HELD_OUT, max(1, pairs // 20))
     shape = VIEWS[view]
     wanted = {split: pairs if split == "train" else held_out for split in shape.splits}
-    there = _there(folder, shape)
+    there = _existing_files(folder, shape)
     if there and not replace:
-        came, advice = (
-            f"{folder} with {there[0].name} in it",
-            "Give another folder, or replace what is there: --replace.",
+        raise SettingError(
+            f"{folder} already contains {there[0].name}",
+            where="corpus",
+            advice="Give another folder, or replace the files with --replace.",
         )
-        raise SettingError(came, "a folder without it", where="regard corpus", advice=advice)
-    with _Files(folder, shape, wanted, there) as files, _several(workers) as start:
+    with _SplitFiles(folder, shape, wanted, there) as files, _worker_pool(workers) as start:
         drawn, fruitless = 0, 0
         for unseen in (False, True):
             chunks = _chunks(shape, seed, unseen, start)
             while not files.full(unseen):
-                drawn += CHUNK
+                drawn += CHUNK_SIZE
                 added = sum(files.add(split, *portion) for split, portion in next(chunks).items())
                 fruitless = 0 if added else fruitless + 1
-                if fruitless == FUTILE:
+                if fruitless == MAX_EMPTY_CHUNKS:
                     raise SettingError(
-                        f"pairs={pairs}", f"about {files.counts['train']}: {view} has no more", where="regard corpus"
+                        f"pairs={pairs}",
+                        f"at most about {files.counts['train']}, all that the view {view!r} has",
+                        where="corpus",
                     )
-                tell(added)
-    return Written({name: files.counts[split] for split, _, name in files.names}, sum(files.counts.values()), drawn)
+                progress(added)
+    return WrittenCorpus(
+        {name: files.counts[split] for split, _, name in files.names}, sum(files.counts.values()), drawn
+    )
 
 
-def _there(folder: Path, view: View) -> list[Path]:
-    """The files of earlier runs that writing this view would replace or belie: links belong to words, not to prose."""
+def _existing_files(folder: Path, view: ViewFormat) -> list[Path]:
+    """The existing files that writing this view would replace or make wrong: links belong to tokenised text."""
     alike = [other.endings for other in VIEWS.values() if set(other.endings) & set(view.endings)]
     names = [f"{split}.{ending}" for split in SPLITS for ending in sorted({e for endings in alike for e in endings})]
     return [folder / name for name in names if (folder / name).exists()]
 
 
-Portion = tuple[list[int], list[list[str]]]  # the marks of some examples, and for each file the lines they add
+Portion = tuple[list[int], list[list[str]]]  # the hashes of some examples, and the lines they add to each file
 
 
-Start = Callable[..., Callable[[], dict[str, Portion]]]  # begins a task and gives what waits for its result
+Start = Callable[
+    ..., Callable[[], dict[str, Portion]]
+]  # starts a task and returns a function that waits for its result
 
 
 @contextmanager
-def _several(workers: int) -> Iterator[tuple[Start, int]]:
-    """A way to start tasks, here or in several processes, and how many to have under way."""
+def _worker_pool(workers: int) -> Iterator[tuple[Start, int]]:
+    """A function that starts tasks, in this process or in several, and how many to keep in flight."""
     if workers <= 1:
         yield (lambda task, *settings: lambda: task(*settings)), 1
         return
@@ -112,8 +126,8 @@ def _several(workers: int) -> Iterator[tuple[Start, int]]:
         pool.shutdown(cancel_futures=True)
 
 
-def _chunks(view: View, seed: int, unseen: bool, start: tuple[Start, int]) -> Iterator[dict[str, Portion]]:
-    """The chunks in order, a few of them begun before they are asked for."""
+def _chunks(view: ViewFormat, seed: int, unseen: bool, start: tuple[Start, int]) -> Iterator[dict[str, Portion]]:
+    """The chunks in order, a few of them started in advance."""
     begin, ahead = start
     waiting = deque(begin(_portions, view, seed, number, unseen) for number in range(ahead))
     for number in count(ahead):
@@ -121,22 +135,22 @@ def _chunks(view: View, seed: int, unseen: bool, start: tuple[Start, int]) -> It
         waiting.append(begin(_portions, view, seed, number, unseen))
 
 
-def _portions(view: View, seed: int, number: int, unseen: bool) -> dict[str, Portion]:
+def _portions(view: ViewFormat, seed: int, number: int, unseen: bool) -> dict[str, Portion]:
     """The examples of a chunk, by split."""
     found: dict[str, Portion] = {}
-    for example in chunk(view.draw, seed, number, unseen):
-        mark = fingerprint(example)
-        marks, files = found.setdefault(split_of(example, mark, unseen), ([], [[] for _ in view.endings]))
-        marks.append(mark)
+    for example in chunk(view.generate, seed, number, unseen):
+        digest = fingerprint(example)
+        digests, files = found.setdefault(split_of(example, digest, unseen), ([], [[] for _ in view.endings]))
+        digests.append(digest)
         for lines, line in zip(files, view.lines(example), strict=True):
             lines.append(line + "\n")
     return found
 
 
-class _Files:
-    """The files of every split, written aside and put in place when all of them are whole."""
+class _SplitFiles:
+    """The files of every split, written under temporary names and renamed when all are complete."""
 
-    def __init__(self, folder: Path, view: View, wanted: dict[str, int], old: list[Path]) -> None:
+    def __init__(self, folder: Path, view: ViewFormat, wanted: dict[str, int], old: list[Path]) -> None:
         self.folder, self.wanted, self.header, self.old = folder, wanted, view.header, old
         self.names = [(split, which, f"{split}.{e}") for split in view.splits for which, e in enumerate(view.endings)]
         self.counts = dict.fromkeys(view.splits, 0)
@@ -144,7 +158,7 @@ class _Files:
         self.open: dict[str, list[IO[str]]] = {split: [] for split in view.splits}
         self.stack = ExitStack()
 
-    def __enter__(self) -> _Files:
+    def __enter__(self) -> _SplitFiles:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             for split, _, name in self.names:
@@ -153,24 +167,25 @@ class _Files:
                 file.write(self.header)
         except OSError as error:
             self.stack.close()
-            where = "regard corpus"
-            raise SettingError(f"{self.folder} ({error.strerror})", "a folder to write to", where=where) from error
+            raise SettingError(
+                f"Could not write to the folder {self.folder}: {error.strerror}", where="corpus"
+            ) from error
         return self
 
     def _aside(self, name: str) -> Path:
         return self.folder / f".{name}.part"
 
     def full(self, unseen: bool) -> bool:
-        """Whether every split that such examples are for has what it wants."""
+        """Whether every split that examples with (or without) held-out names belong to is full."""
         return all(self.counts[split] == self.wanted[split] for split in self.counts if (split == "names") == unseen)
 
-    def add(self, split: str, marks: list[int], files: list[list[str]]) -> int:
-        """Write the examples that are new, as far as there is room; how many those were."""
+    def add(self, split: str, digests: list[int], files: list[list[str]]) -> int:
+        """Write the new examples until the split is full; how many those were."""
         room = self.wanted.get(split, 0) - self.counts.get(split, 0)
         new = []
-        for place, mark in enumerate(marks):
-            if mark not in self.seen:
-                self.seen.add(mark)
+        for place, digest in enumerate(digests):
+            if digest not in self.seen:
+                self.seen.add(digest)
                 new.append(place)
         del new[room:]
         for file, lines in zip(self.open.get(split, []), files, strict=False):
@@ -190,10 +205,10 @@ class _Files:
                 self._aside(name).unlink(missing_ok=True)
 
 
-def as_prose(words: Iterable[str], language: str) -> str:
-    """Words as one writes them: l'homme, the king's; French keeps a space before its question mark.
+def detokenise(words: Iterable[str], language: str) -> str:
+    """Detokenise: l'homme, the king's; French keeps a space before its question mark.
 
-    >>> as_prose("Est-ce qu' il m' a vu ?".split(), "fr")
+    >>> detokenise("Est-ce qu' il m' a vu ?".split(), "fr")
     "Est-ce qu'il m'a vu\xa0?"
     """
     text = ""
@@ -207,20 +222,20 @@ def as_prose(words: Iterable[str], language: str) -> str:
     return text
 
 
-class _Spelled(dict[tuple[int, int], str]):
-    """Every link as it is written, made when it first comes up."""
+class _LinkTexts(dict[tuple[int, int], str]):
+    """The text of every link, cached."""
 
     def __missing__(self, link: tuple[int, int]) -> str:
         self[link] = f"{link[0]}-{link[1]}"
         return self[link]
 
 
-_SPELLED = _Spelled()
+_LINK_TEXTS = _LinkTexts()
 
 
 def pharaoh(links: Iterable[tuple[int, int]]) -> str:
-    """Links as every alignment tool reads them: 0-0 1-2."""
-    return " ".join([_SPELLED[link] for link in links])
+    """Word alignments in Pharaoh format: 0-0 1-2."""
+    return " ".join([_LINK_TEXTS[link] for link in links])
 
 
 def _pair(example: Translation) -> Lines:
@@ -228,7 +243,7 @@ def _pair(example: Translation) -> Lines:
 
 
 def _prose(example: Translation) -> Lines:
-    return as_prose(example.source.split(), "en"), as_prose(example.target.split(), "fr")
+    return detokenise(example.source.split(), "en"), detokenise(example.target.split(), "fr")
 
 
 def _document(example: Document) -> Lines:
@@ -253,12 +268,12 @@ def _sense(example: Sense) -> Lines:
 
 
 VIEWS = {
-    "translation": View(translation, ("en", "fr", "align"), _pair),
-    "prose": View(translation, ("en", "fr"), _prose),  # the same sentences as one writes them; no words to link
-    "document": View(document, ("txt",), _document),
-    "opinion": View(opinion, ("tsv",), _opinion, SPLITS[:3], "text\tlabel\tevidence\n"),  # no names in them
-    "verdict": View(verdict, ("tsv",), _opinion, SPLITS[:3], "text\tlabel\tevidence\n"),
-    "tagged": View(tagged, ("conll",), _tagged),
-    "question": View(question, ("jsonl",), _question),
-    "sense": View(sense, ("senses.tsv",), _sense, header="text\tindex\tword\tsense\n"),
+    "translation": ViewFormat(translation, ("en", "fr", "align"), _pair),
+    "prose": ViewFormat(translation, ("en", "fr"), _prose),  # the same sentences, detokenised; without links
+    "document": ViewFormat(document, ("txt",), _document),
+    "opinion": ViewFormat(opinion, ("tsv",), _opinion, SPLITS[:3], "text\tlabel\tevidence\n"),  # no names in them
+    "verdict": ViewFormat(verdict, ("tsv",), _opinion, SPLITS[:3], "text\tlabel\tevidence\n"),
+    "tagged": ViewFormat(tagged, ("conll",), _tagged),
+    "question": ViewFormat(question, ("jsonl",), _question),
+    "sense": ViewFormat(sense, ("senses.tsv",), _sense, header="text\tindex\tword\tsense\n"),
 }

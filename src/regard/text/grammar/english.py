@@ -1,4 +1,4 @@
-"""How English words change: plurals, the forms of verbs, comparatives, and which words take *an*."""
+"""English morphology: plurals, verb forms, comparatives, and which words take *an*."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from regard.text.grammar.verbs import DOUBLED, ENGLISH
 SHORT_VOWELS = frozenset("big sad thin fat hot wet red".split())
 
 
-class Forms(NamedTuple):
-    """A verb: eat, eats, ate, eaten, eating."""
+class EnglishVerbForms(NamedTuple):
+    """The forms of an English verb: eat, eats, ate, eaten, eating."""
 
     base: str
     third: str
@@ -50,14 +50,14 @@ def _with_s(word: str) -> str:
     return word + "s"
 
 
-def conjugate(base: str) -> Forms:
+def conjugate(base: str) -> EnglishVerbForms:
     """
     >>> conjugate("stop")
-    Forms(base='stop', third='stops', past='stopped', participle='stopped', ing='stopping')
+    EnglishVerbForms(base='stop', third='stops', past='stopped', participle='stopped', ing='stopping')
     """
     past, participle = _PAST.get(base) or (_regular_past(base),) * 2
     third = {"be": "is", "have": "has"}.get(base) or _with_s(base)
-    return Forms(base, third, past, participle, _ing(base))
+    return EnglishVerbForms(base, third, past, participle, _ing(base))
 
 
 def _regular_past(base: str) -> str:

@@ -1,6 +1,6 @@
-"""How French words change: plurals, feminines, and the tenses the grammar speaks in.
+"""French morphology: plurals, feminines, and conjugation in the tenses of the grammar.
 
-Verbs follow a few models; what follows none is in a table:
+Verbs follow a few models; irregular ones are in a table:
 present | stem of the imparfait | stem of the future | participle.
 """
 
@@ -15,8 +15,8 @@ VOWELS = "aàâeéèêëiîïoôuûyœæh"
 CONSONANTS = "bcdfghjklmnpqrstvwxz"
 
 
-class Forms(NamedTuple):
-    """A verb: six persons (je, tu, il, nous, vous, ils) a tense, the infinitive and the participle."""
+class FrenchVerbForms(NamedTuple):
+    """The forms of a French verb: six persons (je, tu, il, nous, vous, ils) a tense, the infinitive, the participle."""
 
     present: tuple[str, ...]
     imperfect: tuple[str, ...]
@@ -69,24 +69,24 @@ def feminine(adjective: str) -> str:
     return adjective + "e"
 
 
-def agreed(adjective: str) -> tuple[str, str, str, str]:
+def agreement_forms(adjective: str) -> tuple[str, str, str, str]:
     """Masculine, feminine, and their plurals.
 
-    >>> agreed("beau")
+    >>> agreement_forms("beau")
     ('beau', 'belle', 'beaux', 'belles')
     """
     if " " in adjective:
         return (adjective,) * 4
     her = feminine(adjective)
-    if adjective in _OWN_WAY:
-        return _OWN_WAY[adjective]
+    if adjective in _IRREGULAR_AGREEMENT:
+        return _IRREGULAR_AGREEMENT[adjective]
     return adjective, her, plural(adjective), plural(her)
 
 
-_OWN_WAY = {"dû": ("dû", "due", "dus", "dues"), "eu": ("eu", "eue", "eus", "eues")}
+_IRREGULAR_AGREEMENT = {"dû": ("dû", "due", "dus", "dues"), "eu": ("eu", "eue", "eus", "eues")}
 
 
-def conjugate(infinitive: str) -> Forms:
+def conjugate(infinitive: str) -> FrenchVerbForms:
     """
     >>> conjugate("manger").present[3], conjugate("acheter").future[0], conjugate("comprendre").participle
     ('mangeons', 'achèterai', 'compris')
@@ -101,16 +101,16 @@ def conjugate(infinitive: str) -> Forms:
 
 
 def _models(infinitive: str) -> list[tuple[str, str]]:
-    """The irregular verb that this one is made from, if any: comprendre is com + prendre."""
+    """The irregular verb that this one is derived from, if any: comprendre is com + prendre."""
     if infinitive in _TABLE:
         return [("", infinitive)]
     found = [model for model in _TABLE if infinitive.endswith(model) and infinitive[: -len(model)] in _PREFIXES]
     return [(infinitive[: -len(model)], model) for model in found]
 
 
-def _irregular(prefix: str, model: str, infinitive: str) -> Forms:
+def _irregular(prefix: str, model: str, infinitive: str) -> FrenchVerbForms:
     present, past, future, participle = _TABLE[model]
-    return Forms(
+    return FrenchVerbForms(
         tuple(prefix + form for form in present),
         _imperfect(prefix + past),
         _future(prefix + future),
@@ -119,18 +119,18 @@ def _irregular(prefix: str, model: str, infinitive: str) -> Forms:
     )
 
 
-def _first_group(infinitive: str) -> Forms:
+def _first_group(infinitive: str) -> FrenchVerbForms:
     stem = infinitive[:-2]
-    strong = _strong(stem)  # the stem before a silent e: j'achète
+    stressed = _stressed_stem(stem)  # the stem before a silent e: j'achète
     soft = stem + "e" if stem.endswith("g") else stem[:-1] + "ç" if stem.endswith("c") else stem  # before a and o
-    present = (strong + "e", strong + "es", strong + "e", soft + "ons", stem + "ez", strong + "ent")
+    present = (stressed + "e", stressed + "es", stressed + "e", soft + "ons", stem + "ez", stressed + "ent")
     # é stays in the future (préférera); e, l, t and y change there as before any silent e
-    lasting = stem if _accented(stem) else strong
+    lasting = stem if _has_acute(stem) else stressed
     past = tuple((stem if ending.startswith("i") else soft) + ending for ending in _IMPERFECT)
-    return Forms(present, past, _future(lasting + "er"), infinitive, stem + "é")
+    return FrenchVerbForms(present, past, _future(lasting + "er"), infinitive, stem + "é")
 
 
-def _strong(stem: str) -> str:
+def _stressed_stem(stem: str) -> str:
     if stem.endswith("y"):
         return stem[:-1] + "i"
     if stem in ("appel", "rappel", "jet"):
@@ -141,21 +141,21 @@ def _strong(stem: str) -> str:
     return stem
 
 
-def _accented(stem: str) -> bool:
+def _has_acute(stem: str) -> bool:
     return stem[-2:-1] == "é"
 
 
-def _second_group(infinitive: str) -> Forms:
+def _second_group(infinitive: str) -> FrenchVerbForms:
     stem = infinitive[:-2]
     present = tuple(stem + ending for ending in ("is", "is", "it", "issons", "issez", "issent"))
-    return Forms(present, _imperfect(stem + "iss"), _future(infinitive), infinitive, stem + "i")
+    return FrenchVerbForms(present, _imperfect(stem + "iss"), _future(infinitive), infinitive, stem + "i")
 
 
-def _third_group(infinitive: str) -> Forms:
+def _third_group(infinitive: str) -> FrenchVerbForms:
     stem = infinitive[:-2]
     third = stem if stem.endswith(("d", "t")) else stem + "t"
     present = (stem + "s", stem + "s", third, stem + "ons", stem + "ez", stem + "ent")
-    return Forms(present, _imperfect(stem), _future(infinitive[:-1]), infinitive, stem + "u")
+    return FrenchVerbForms(present, _imperfect(stem), _future(infinitive[:-1]), infinitive, stem + "u")
 
 
 _IMPERFECT = ("ais", "ais", "ait", "ions", "iez", "aient")

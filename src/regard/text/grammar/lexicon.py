@@ -1,6 +1,6 @@
 """The lexicon: nouns, adjectives, verbs and expressions with all their forms in both languages.
 
-Every entry is made once from the tables (nouns, verbs, adjectives) and found by what it can be used for.
+Every entry is built once from the tables (nouns, verbs, adjectives) and indexed by its use: kind of noun, verb frame.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from functools import cache
 from typing import NamedTuple
 
 from regard.text.grammar import adjectives, english, french, nouns, verbs
-from regard.text.grammar.particles import TAG_OF
-from regard.text.grammar.tokens import DE, A, Word, en, fr
+from regard.text.grammar.function_words import TAG_OF
+from regard.text.grammar.tokens import DE, A, WordForm, en, fr
 
-Phrase = tuple[Word, ...]
+WordForms = tuple[WordForm, ...]
 
 
 class Noun(NamedTuple):
-    english: tuple[Phrase, Phrase]  # singular, plural
-    french: tuple[Phrase, Phrase]
+    english: tuple[WordForms, WordForms]  # singular, plural
+    french: tuple[WordForms, WordForms]
     feminine: bool
     kind: str
     mass: bool
@@ -27,55 +27,57 @@ class Noun(NamedTuple):
 
 
 class Adjective(NamedTuple):
-    english: Word
-    comparative: tuple[Word, ...]  # happier, or more famous
-    french: tuple[Phrase, Phrase, Phrase, Phrase]  # masculine, feminine, their plurals
-    leading: tuple[Phrase, Phrase, Phrase, Phrase]  # the same before a noun: bel arbre
-    better: tuple[Phrase, Phrase, Phrase, Phrase] | None  # meilleur, where it is not plus ...
-    before: bool
-    graded: bool  # very old, but not very wooden
+    english: WordForm
+    comparative: tuple[WordForm, ...]  # happier, or more famous
+    french: tuple[WordForms, WordForms, WordForms, WordForms]  # masculine, feminine, their plurals
+    prenominal: tuple[WordForms, WordForms, WordForms, WordForms]  # the same before a noun: bel arbre
+    irregular_comparative: (
+        tuple[WordForms, WordForms, WordForms, WordForms] | None
+    )  # meilleur, where it is not plus ...
+    is_prenominal: bool
+    gradable: bool  # very old, but not very wooden
 
 
 class Verb(NamedTuple):
-    base: Word
-    third: Word
-    past: Word
-    participle: Word
-    ing: Word
-    particles: Phrase  # look *for*
-    present: Phrase  # six persons
-    imperfect: Phrase
-    future: Phrase
-    infinitive: Word
-    participles: Phrase  # masculine, feminine, their plurals
-    tail: Phrase  # avoir *besoin*
-    preposition: Word | None  # obéir *à*
+    base: WordForm
+    third: WordForm
+    past: WordForm
+    participle: WordForm
+    ing: WordForm
+    particles: WordForms  # look *for*
+    present: WordForms  # six persons
+    imperfect: WordForms
+    future: WordForms
+    infinitive: WordForm
+    participles: WordForms  # masculine, feminine, their plurals
+    tail: WordForms  # avoir *besoin*
+    preposition: WordForm | None  # obéir *à*
     reflexive: bool
-    etre: bool
-    going_on: bool  # it has a progressive
-    state: bool  # its simple past is an imparfait
-    motion: bool  # goes to a place rather than being there
+    with_etre: bool  # its auxiliary in the passé composé
+    has_progressive: bool
+    stative: bool  # its simple past is an imparfait
+    is_motion: bool  # goes to a place rather than being there
     away: bool  # leads away from a place, so none is named
     separable: bool  # put it on
-    shifts: bool  # gives somebody something, or only something to somebody
+    dative_shift: bool  # give somebody something; others only give something to somebody
     lemma: str
 
 
-class Fixed(NamedTuple):
-    """An expression that never changes, and for each French word the English ones it answers to."""
+class FixedExpression(NamedTuple):
+    """An invariable expression; `aligned` has, for each French word, the English words it aligns to."""
 
-    english: Phrase
-    french: Phrase
-    answers: tuple[tuple[int, ...], ...]
+    english: WordForms
+    french: WordForms
+    aligned: tuple[tuple[int, ...], ...]
 
 
 def make_noun(english_noun: str, french_noun: str, gender: str, kind: str) -> Noun:
-    french_noun, _, own = french_noun.partition("/")
-    gender = own or gender
+    french_noun, _, exception = french_noun.partition("/")
+    gender = exception or gender
     plurals = english.plural(english_noun), french.plural(french_noun)
-    shown = [tuple(en(word, "NOUN", english_noun) for word in form.split()) for form in (english_noun, plurals[0])]
+    forms = [tuple(en(word, "NOUN", english_noun) for word in form.split()) for form in (english_noun, plurals[0])]
     return Noun(
-        (shown[0], shown[1]),
+        (forms[0], forms[1]),
         (_french_noun(french_noun), _french_noun(plurals[1])),
         "f" in gender,
         kind.rstrip("*"),
@@ -84,32 +86,36 @@ def make_noun(english_noun: str, french_noun: str, gender: str, kind: str) -> No
     )
 
 
-def _french_noun(text: str) -> Phrase:
+def _french_noun(text: str) -> WordForms:
     words = list(_split(text))
-    small = {"de": DE, "d'": DE, "à": A}
-    return tuple([small.get(word) or fr(word, "NOUN", text) for word in words])
+    prepositions = {"de": DE, "d'": DE, "à": A}
+    return tuple([prepositions.get(word) or fr(word, "NOUN", text) for word in words])
 
 
-def make_adjective(english_one: str, french_one: str, before: bool) -> Adjective:
-    long = french_one.endswith("+")
+def make_adjective(english_one: str, french_one: str, is_prenominal: bool) -> Adjective:
+    periphrastic = french_one.endswith("+")
     french_one = french_one.rstrip("+")
-    better, meilleur = adjectives.COMPARED.get(english_one, (None, None))
+    better, meilleur = adjectives.IRREGULAR_COMPARATIVES.get(english_one, (None, None))
     word = en(english_one, "ADJ")
-    more = (en("more", "ADV"), word) if long else (en(better or english.comparative(english_one), "ADJ", english_one),)
-    forms = french.agreed(french_one)
+    more = (
+        (en("more", "ADV"), word)
+        if periphrastic
+        else (en(better or english.comparative(english_one), "ADJ", english_one),)
+    )
+    forms = french.agreement_forms(french_one)
     return Adjective(
         word,
         more,
         _agreed(forms, french_one),  # type: ignore[arg-type]
         _agreed(forms, french_one, adjectives.BEFORE_VOWEL.get(french_one)),  # type: ignore[arg-type]
-        _agreed(french.agreed(meilleur), meilleur) if meilleur else None,  # type: ignore[arg-type]
-        before,
-        english_one not in adjectives.ABSOLUTE,
+        _agreed(french.agreement_forms(meilleur), meilleur) if meilleur else None,  # type: ignore[arg-type]
+        is_prenominal,
+        english_one not in adjectives.NOT_GRADABLE,
     )
 
 
-def _agreed(words: tuple[str, str, str, str], lemma: str, before_vowel: str | None = None) -> tuple[Phrase, ...]:
-    """The four forms; before a vowel only the masculine singular changes: vieil arbre, vieux arbres."""
+def _agreed(words: tuple[str, str, str, str], lemma: str, before_vowel: str | None = None) -> tuple[WordForms, ...]:
+    """The four agreement forms; only the masculine singular changes before a vowel: vieil arbre, vieux arbres."""
     return tuple(
         tuple(
             fr(part, TAG_OF.get(part, "ADJ") if " " in form else "ADJ", lemma, before_vowel if which == 0 else None)
@@ -127,9 +133,9 @@ def make_verb(english_one: str, french_one: str) -> Verb:
     preposition = {"à": A, "de": DE, "dans": fr("dans", "ADP")}.get(tail[-1]) if tail else None
     tail = tail[:-1] if preposition else tail
     first, *particles = english_one.split()
-    said, dit = english.conjugate(first), french.conjugate(head)
+    inflected, conjugated = english.conjugate(first), french.conjugate(head)
     tag = "VERB"
-    base, third, past, participle, ing = (en(form, tag, english_one) for form in said)
+    base, third, past, participle, ing = (en(form, tag, english_one) for form in inflected)
     return Verb(
         base,
         third,
@@ -137,11 +143,11 @@ def make_verb(english_one: str, french_one: str) -> Verb:
         participle,
         ing,
         tuple(en(particle, TAG_OF[particle]) for particle in particles),
-        tuple(fr(form, tag, bare) for form in dit.present),
-        tuple(fr(form, tag, bare) for form in dit.imperfect),
-        tuple(fr(form, tag, bare) for form in dit.future),
-        fr(dit.infinitive, tag, bare),
-        tuple(fr(form, tag, bare) for form in french.agreed(dit.participle)),
+        tuple(fr(form, tag, bare) for form in conjugated.present),
+        tuple(fr(form, tag, bare) for form in conjugated.imperfect),
+        tuple(fr(form, tag, bare) for form in conjugated.future),
+        fr(conjugated.infinitive, tag, bare),
+        tuple(fr(form, tag, bare) for form in french.agreement_forms(conjugated.participle)),
         tuple(fr(word, TAG_OF[word], bare) for word in tail),
         preposition,
         reflexive,
@@ -156,13 +162,13 @@ def make_verb(english_one: str, french_one: str) -> Verb:
     )
 
 
-def make_expression(english_one: str, french_one: str, tag: str) -> Fixed:
+def make_expression(english_one: str, french_one: str, tag: str) -> FixedExpression:
     french_one, _, which = french_one.partition("/")
-    said = tuple(en(word, TAG_OF.get(word, tag), word) for word in english_one.split())
-    dit = tuple(fr(word, TAG_OF.get(word, tag), word) for word in _split(french_one))
+    source = tuple(en(word, TAG_OF.get(word, tag), word) for word in english_one.split())
+    target = tuple(fr(word, TAG_OF.get(word, tag), word) for word in _split(french_one))
     groups = which.split(".") if "." in which else list(which)
-    answers = tuple(tuple(map(int, group)) for group in groups) if which else (tuple(range(len(said))),) * len(dit)
-    return Fixed(said, dit, answers)
+    aligned = tuple(tuple(map(int, group)) for group in groups) if which else (tuple(range(len(source))),) * len(target)
+    return FixedExpression(source, target, aligned)
 
 
 def _split(text: str) -> Iterator[str]:
@@ -176,80 +182,82 @@ def _split(text: str) -> Iterator[str]:
             yield part
 
 
-class Lexicon(NamedTuple):
+class BilingualLexicon(NamedTuple):
     nouns: dict[str, list[Noun]]  # by kind
     adjectives: dict[str, list[Adjective]]
-    predicates: dict[str, list[Adjective]]  # those that something can be said to be
-    places: list[tuple[Word, Word, Noun]]  # in, dans, the garden
-    surfaces: list[tuple[Word, Word, Noun]]
+    predicates: dict[str, list[Adjective]]  # usable after the copula
+    places: list[tuple[WordForm, WordForm, Noun]]  # in, dans, the garden
+    surfaces: list[tuple[WordForm, WordForm, Noun]]
     verbs: dict[str, list[tuple[Verb, tuple[str, ...], tuple[str, ...]]]]  # by frame: verb, subjects, objects
-    homonyms: list[tuple[Noun, bool, list[Verb]]]  # noun, does it act, its verbs
-    countries: list[tuple[Word, Word, bool]]
-    manner: list[Fixed]
-    frequency: list[Fixed]
-    perfect: list[Fixed]
-    openers: list[Fixed]
-    degree: list[Fixed]
-    times: dict[str, list[Fixed]]
+    homonyms: list[tuple[Noun, bool, list[Verb]]]  # noun, whether it is the subject, its verbs
+    countries: list[tuple[WordForm, WordForm, bool]]
+    manner: list[FixedExpression]
+    frequency: list[FixedExpression]
+    perfect_adverbs: list[FixedExpression]
+    sentence_adverbs: list[FixedExpression]
+    degree: list[FixedExpression]
+    times: dict[str, list[FixedExpression]]
     praise: list[Adjective]
     blame: list[Adjective]
     etre: Verb
     avoir: Verb
     aller: Verb
-    people_alone: list[Verb]  # what persons do, with nothing
-    people_object: list[tuple[Verb, tuple[str, ...]]]  # ... and with what
-    creatures: list[tuple[Verb, tuple[str, ...], tuple[str, ...]]]  # what all others do, and to what
-    done_to: dict[str, list[Verb]]  # what persons do to a kind of thing, without a preposition
+    human_intransitive: list[Verb]
+    human_transitive: list[tuple[Verb, tuple[str, ...]]]  # verb, kinds of objects
+    non_human_verbs: list[tuple[Verb, tuple[str, ...], tuple[str, ...]]]  # verb, kinds of subjects, of objects
+    transitive_by_object: dict[str, list[Verb]]  # by kind of object; human subjects, no preposition
 
 
 @cache
-def lexicon() -> Lexicon:
-    """All of it; a tenth of a second, the first time somebody asks."""
-    frames, described = _verbs(), _adjectives()
-    people_object = [(verb, objects) for verb, subjects, objects in frames["object"] if subjects[0] == "person"]
-    done_to: dict[str, list[Verb]] = defaultdict(list)
-    for verb, objects in people_object:
+def lexicon() -> BilingualLexicon:
+    """The lexicon, built on the first call (0.1 s)."""
+    frames, by_kind = _verbs(), _adjectives()
+    human_transitive = [(verb, objects) for verb, subjects, objects in frames["object"] if subjects[0] == "person"]
+    by_object: dict[str, list[Verb]] = defaultdict(list)
+    for verb, objects in human_transitive:
         for kind in objects:
             if verb.preposition is None and not verb.reflexive:
-                done_to[kind].append(verb)
-    return Lexicon(
+                by_object[kind].append(verb)
+    return BilingualLexicon(
         nouns=_nouns(),
-        adjectives=described,
+        adjectives=by_kind,
         predicates={
             kind: [adjective for adjective in choices if adjective.english.form not in adjectives.ATTRIBUTIVE]
-            for kind, choices in described.items()
+            for kind, choices in by_kind.items()
         },
-        places=[(en(i, "ADP"), A if d == "à" else fr(d, "ADP"), noun) for i, d, noun in _located(nouns.PLACES, " ")],
-        surfaces=[(en(i, "ADP"), fr(d, "ADP"), noun) for i, d, noun in _located(nouns.SURFACES, "=")],
+        places=[
+            (en(i, "ADP"), A if d == "à" else fr(d, "ADP"), noun) for i, d, noun in _place_nouns(nouns.PLACES, " ")
+        ],
+        surfaces=[(en(i, "ADP"), fr(d, "ADP"), noun) for i, d, noun in _place_nouns(nouns.SURFACES, "=")],
         verbs=frames,
         homonyms=list(_homonyms()),
         countries=list(_countries()),
-        manner=_fixed(adjectives.MANNER, "ADV"),
-        frequency=_fixed(adjectives.FREQUENCY, "ADV"),
-        perfect=_fixed(adjectives.PERFECT, "ADV"),
-        openers=_fixed(adjectives.OPENERS, "ADV"),
-        degree=_fixed(adjectives.DEGREE, "ADV"),
+        manner=_expressions(adjectives.MANNER, "ADV"),
+        frequency=_expressions(adjectives.FREQUENCY, "ADV"),
+        perfect_adverbs=_expressions(adjectives.PERFECT, "ADV"),
+        sentence_adverbs=_expressions(adjectives.OPENERS, "ADV"),
+        degree=_expressions(adjectives.DEGREE, "ADV"),
         times=_times(),
-        praise=[make_adjective(*pair, before=False) for pair in _pairs(adjectives.PRAISE)],
-        blame=[make_adjective(*pair, before=False) for pair in _pairs(adjectives.BLAME)],
+        praise=[make_adjective(*pair, is_prenominal=False) for pair in _pairs(adjectives.PRAISE)],
+        blame=[make_adjective(*pair, is_prenominal=False) for pair in _pairs(adjectives.BLAME)],
         etre=make_verb("be", "être!"),
         avoir=make_verb("have", "avoir!"),
         aller=make_verb("go", "aller"),
-        people_alone=[verb for verb, subjects, _ in frames["alone"] if subjects[0] == "person"],
-        people_object=people_object,
-        creatures=[
+        human_intransitive=[verb for verb, subjects, _ in frames["alone"] if subjects[0] == "person"],
+        human_transitive=human_transitive,
+        non_human_verbs=[
             (verb, others, objects)
             for frame in ("alone", "object")
             for verb, subjects, objects in frames[frame]
             if (others := tuple(kind for kind in subjects if kind not in ("person", "kin")))
         ],
-        done_to=dict(done_to),
+        transitive_by_object=dict(by_object),
     )
 
 
 @cache
 def lemmas() -> frozenset[tuple[str, str]]:
-    """The pairs of an English and a French lemma; names and the small words are not among them."""
+    """The pairs of an English and a French lemma; without names and function words."""
     found = {
         pair
         for table in (
@@ -284,7 +292,7 @@ def _nouns() -> dict[str, list[Noun]]:
     return dict(found)
 
 
-def _located(table: str, between: str) -> Iterator[tuple[str, str, Noun]]:
+def _place_nouns(table: str, between: str) -> Iterator[tuple[str, str, Noun]]:
     for line in table.strip().splitlines():
         head, _, items = line.partition(": ")
         prepositions, _, gender = head.rpartition(" ")
@@ -298,7 +306,7 @@ def _adjectives() -> dict[str, list[Adjective]]:
     for line in adjectives.TABLE.strip().splitlines():
         head, _, items = line.partition(": ")
         kind, side = head.split()
-        found[kind] += [make_adjective(*pair, before=side == "before") for pair in _pairs(items)]
+        found[kind] += [make_adjective(*pair, is_prenominal=side == "before") for pair in _pairs(items)]
     alike = {
         "kin": "person",
         "bird": "animal",
@@ -310,8 +318,8 @@ def _adjectives() -> dict[str, list[Adjective]]:
         "award": "event",
     }
     alike |= {"opening": "thing", "instrument": "thing", "bell": "thing"}
-    never: dict[str, list[Adjective]] = {kind: [] for kind in ("money", "game", "sky")}
-    return never | found | {kind: found[other] for kind, other in alike.items()}
+    without: dict[str, list[Adjective]] = {kind: [] for kind in ("money", "game", "sky")}
+    return without | found | {kind: found[other] for kind, other in alike.items()}
 
 
 def _verbs() -> dict[str, list[tuple[Verb, tuple[str, ...], tuple[str, ...]]]]:
@@ -336,20 +344,20 @@ def _homonyms() -> Iterator[tuple[Noun, bool, list[Verb]]]:
         )
 
 
-def _countries() -> Iterator[tuple[Word, Word, bool]]:
+def _countries() -> Iterator[tuple[WordForm, WordForm, bool]]:
     for line in nouns.COUNTRIES.strip().splitlines():
         gender, _, items = line.partition(": ")
         for english_one, french_one in _pairs(items):
             yield en(english_one, "PROPN"), fr(french_one, "PROPN"), gender == "f"
 
 
-def _fixed(table: str, tag: str) -> list[Fixed]:
+def _expressions(table: str, tag: str) -> list[FixedExpression]:
     return [make_expression(*pair, tag) for pair in _pairs(table)]
 
 
-def _times() -> dict[str, list[Fixed]]:
-    found: dict[str, list[Fixed]] = defaultdict(list)
+def _times() -> dict[str, list[FixedExpression]]:
+    found: dict[str, list[FixedExpression]] = defaultdict(list)
     for line in adjectives.TIMES.strip().splitlines():
         tense, _, items = line.partition(": ")
-        found[tense] += _fixed(items, "ADV")
+        found[tense] += _expressions(items, "ADV")
     return dict(found)

@@ -1,12 +1,11 @@
 """The nouns in both languages, with the gender of the French one, and the names, which both languages share.
 
 A line of the table is `kind gender: english=french, ...`. The kinds decide which verbs and adjectives go with a noun,
-so that nobody eats a bridge. `kind*` holds what cannot be counted (bread, water). Names of persons follow the French
+so that no sentence eats a bridge. `kind*` holds mass nouns (bread, water). Names of persons follow the French
 gender: a word such as *doctor*, which English leaves open, is here always the one its French counterpart says.
 
-Family names and towns are put together from two halves, so there are many more than a vocabulary would hold: a
-translator must copy them. One in ten is kept out of every split but `names`: whether a model has learned to copy shows
-only there.
+Family names and towns are composed of two halves, so there are many more than a vocabulary would hold: a translator
+must copy them. One in ten is held out of every split but `names`, which tests whether a model has learned to copy.
 """
 
 from __future__ import annotations
@@ -199,25 +198,25 @@ TOWN_STARTS = "Al Bran Car Dun El Far Gren Is Kar Lan Mir Nor Ol Por Ros Sel Tor
 TOWN_ENDS = "bourg burg dal dorf gard ham land mare mont mouth ola ora port sund ton vik ville"
 
 
-# What happens to be a word, or another name, in one of the two languages.
-WORDS = frozenset(
+# Compositions that are a word, or another name, in one of the two languages.
+REAL_WORDS = frozenset(
     """Island Pardon Almond Marin Cordon Boring Baring Bering Berlin Martin Dalton Orin Olland Salaud Soldier Parrot
     Barrel Parson Carport Malin Marier Parier Valet Salin Palin Calin Cornard Maraud Bernard Mortier""".split()
 )
 
 
-def _made(starts: str, ends: str) -> list[str]:
-    return sorted({start + end for start, end in product(starts.split(), ends.split())} - WORDS)
+def _combine(starts: str, ends: str) -> list[str]:
+    return sorted({start + end for start, end in product(starts.split(), ends.split())} - REAL_WORDS)
 
 
-def kept_out(name: str) -> bool:
+def is_held_out(name: str) -> bool:
     """Whether a name never occurs in training."""
     return blake2b(name.encode(), digest_size=4).digest()[0] < 26  # about one in ten
 
 
-FAMILIES = [name for name in _made(FAMILY_STARTS, FAMILY_ENDS) if not kept_out(name)]
-TOWNS = [name for name in _made(TOWN_STARTS, TOWN_ENDS) if not kept_out(name)]
-UNSEEN_FAMILIES = [name for name in _made(FAMILY_STARTS, FAMILY_ENDS) if kept_out(name)]
-UNSEEN_TOWNS = [name for name in _made(TOWN_STARTS, TOWN_ENDS) if kept_out(name)]
+FAMILIES = [name for name in _combine(FAMILY_STARTS, FAMILY_ENDS) if not is_held_out(name)]
+TOWNS = [name for name in _combine(TOWN_STARTS, TOWN_ENDS) if not is_held_out(name)]
+HELD_OUT_FAMILIES = [name for name in _combine(FAMILY_STARTS, FAMILY_ENDS) if is_held_out(name)]
+HELD_OUT_TOWNS = [name for name in _combine(TOWN_STARTS, TOWN_ENDS) if is_held_out(name)]
 
-UNSEEN = frozenset(UNSEEN_FAMILIES + UNSEEN_TOWNS)
+HELD_OUT_NAMES = frozenset(HELD_OUT_FAMILIES + HELD_OUT_TOWNS)

@@ -1,4 +1,4 @@
-"""Where chance comes from."""
+"""The random number generator (RNG) that every rule of the grammar draws from, with the lexicon."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from random import Random
 from typing import TypeVar
 
 from regard.text.grammar import nouns
-from regard.text.grammar.lexicon import Lexicon, lexicon
-from regard.text.grammar.tokens import Spot
+from regard.text.grammar.lexicon import BilingualLexicon, lexicon
+from regard.text.grammar.tokens import Slot
 
-Thing = TypeVar("Thing")
+Item = TypeVar("Item")
 
 
-class Draw:
-    """Where chance comes from: every decision of the grammar is one number of this sequence.
+class GrammarRng:
+    """A seeded random number generator: every decision of the grammar consumes one number of its sequence.
 
-    Rules tell it what they `said`, words that will stand beside each other: nothing to whoever draws, but a reader
-    who follows the rules learns early that they lead astray.
+    Rules pass each run of adjacent English words to `emit`. Generation ignores it; a parser that searches the rules
+    for a given sentence overrides it to prune.
     """
 
-    __slots__ = ("families", "lexicon", "pick", "random", "said", "towns")
+    __slots__ = ("choice", "emit", "families", "lexicon", "random", "towns")
 
     def __init__(self, seed: str, unseen: bool = False) -> None:
         random = Random(seed).random
 
-        def pick(choices: Sequence[Thing]) -> Thing:
+        def choice(choices: Sequence[Item]) -> Item:
             return choices[int(random() * len(choices))]
 
         self.random: Callable[[], float] = random
-        self.pick = pick
-        self.said: Callable[[Sequence[Spot]], None] = _nobody_listens
-        self.lexicon: Lexicon = lexicon()
-        self.families = nouns.UNSEEN_FAMILIES if unseen else nouns.FAMILIES
-        self.towns = nouns.UNSEEN_TOWNS if unseen else nouns.TOWNS
+        self.choice = choice
+        self.emit: Callable[[Sequence[Slot]], None] = _discard
+        self.lexicon: BilingualLexicon = lexicon()
+        self.families = nouns.HELD_OUT_FAMILIES if unseen else nouns.FAMILIES
+        self.towns = nouns.HELD_OUT_TOWNS if unseen else nouns.TOWNS
 
 
-def _nobody_listens(spots: Sequence[Spot]) -> None:
-    """Whoever draws does not need to hear what was said."""
+def _discard(slots: Sequence[Slot]) -> None:
+    """Generation ignores what was emitted."""

@@ -1,8 +1,8 @@
-"""Words on their way into a sentence pair, and what happens where they meet: elision, contraction, a or an.
+"""Word forms, slots and word alignments of a sentence pair; elision, contraction, and a or an.
 
-An English word in the making is a spot, `[word, place]`, so that it can be found again once its place is known. A
-French word in the making is `(word, spots)`: the word and the English ones it answers to. Rules put both into the order
-of their language; `finish` counts the places, joins what has to be joined, and reads the links off.
+While a pair is built, an English word is a slot `[word, position]`, filled with its position at the end, and a French
+word is `(word, slots)`: the word and the English slots it aligns to. Rules put both into the order of their language;
+`linearise` numbers the positions, applies elision and contraction, and reads off the word links.
 """
 
 from __future__ import annotations
@@ -13,83 +13,83 @@ from regard.text.examples import Links
 from regard.text.grammar import english, french
 
 
-class Word(NamedTuple):
-    """A form: how it is written, its part of speech, its lemma, and what happens to it before a vowel."""
+class WordForm(NamedTuple):
+    """A word form: spelling, part of speech, lemma, and its form before a vowel."""
 
     form: str
     tag: str
     lemma: str
-    vowel: bool  # does it begin with a vowel, so that the word before it must know
+    vowel: bool  # begins with a vowel, so that the word before it elides
     before_vowel: str | None = None  # l' for le, an for a, bel for beau
 
 
-Spot = list[Any]  # [word, place]
-Spots = tuple[Spot, ...]
-Answer = tuple[Word, Spots]
+Slot = list[Any]  # [word, position]
+Slots = tuple[Slot, ...]
+AlignedWord = tuple[WordForm, Slots]
 
 
-class Sentence(NamedTuple):
-    """An English sentence and a French one, word by word, with who answers to whom."""
+class SentencePair(NamedTuple):
+    """An English sentence and its French translation, word by word, with word alignments."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
     links: Links
-    source_words: tuple[Word, ...]
-    target_words: tuple[Word, ...]
+    source_words: tuple[WordForm, ...]
+    target_words: tuple[WordForm, ...]
 
 
-def en(form: str, tag: str, lemma: str | None = None, before_vowel: str | None = None) -> Word:
-    return Word(form, tag, lemma or form, english.begins_with_vowel(form), before_vowel)
+def en(form: str, tag: str, lemma: str | None = None, before_vowel: str | None = None) -> WordForm:
+    return WordForm(form, tag, lemma or form, english.begins_with_vowel(form), before_vowel)
 
 
-def fr(form: str, tag: str, lemma: str | None = None, before_vowel: str | None = None) -> Word:
-    return Word(form, tag, lemma or form, french.begins_with_vowel(form), before_vowel)
+def fr(form: str, tag: str, lemma: str | None = None, before_vowel: str | None = None) -> WordForm:
+    return WordForm(form, tag, lemma or form, french.begins_with_vowel(form), before_vowel)
 
 
-# The French words that meet their neighbours. An article contracts with à and de; the pronoun le does not (à le voir).
+# French words that elide or contract. An article contracts with à and de; the pronoun le does not (à le voir).
 LE, LA, LES = fr("le", "DET", "le", "l'"), fr("la", "DET", "le", "l'"), fr("les", "DET", "le")
 DE, A = fr("de", "ADP", "de", "d'"), fr("à", "ADP")
-CONTRACTED = {
+CONTRACTIONS = {
     ("de", "le"): fr("du", "ADP", "de"),
     ("de", "les"): fr("des", "ADP", "de"),
     ("à", "le"): fr("au", "ADP", "à"),
     ("à", "les"): fr("aux", "ADP", "à"),
 }
-FULL_STOP, QUESTION_MARK, COMMA = (Word(sign, "PUNCT", sign, False) for sign in ".?,")
+FULL_STOP, QUESTION_MARK, COMMA = (WordForm(sign, "PUNCT", sign, False) for sign in ".?,")
 
 
-def finish(spots: list[Spot], answers: list[Answer]) -> Sentence:
-    """Turn the two word orders into a sentence pair."""
-    for place, spot in enumerate(spots):
-        spot[1] = place
-    words = [answer[0] for answer in answers]
-    meeting = [  # places of articles that stand behind a preposition, unless they are elided: du pain, but de l'eau
+def linearise(slots: list[Slot], aligned: list[AlignedWord]) -> SentencePair:
+    """The sentence pair, with links, of words in the order of each language."""
+    for place, slot in enumerate(slots):
+        slot[1] = place
+    words = [word for word, _ in aligned]
+    contracting = [  # positions of articles after a preposition, unless elided: du pain, but de l'eau
         place
         for place, word in enumerate(words)
         if (word is LES or (word is LE and not words[place + 1].vowel))
         and (words[place - 1] is DE or words[place - 1] is A)
     ]
-    if meeting:
-        answers = _contracted(answers, meeting)
-        words = [word for word, _ in answers]
-    links = [(spot[1], place) for place, answer in enumerate(answers) for spot in answer[1]]
+    if contracting:
+        aligned = _contract(aligned, contracting)
+        words = [word for word, _ in aligned]
+    links = [(slot[1], place) for place, (_, slots_of_word) in enumerate(aligned) for slot in slots_of_word]
     links.sort()
-    source_words = [spot[0] for spot in spots]
-    return Sentence(_written(source_words), _written(words), tuple(links), tuple(source_words), tuple(words))
+    source_words = [slot[0] for slot in slots]
+    return SentencePair(_spell_out(source_words), _spell_out(words), tuple(links), tuple(source_words), tuple(words))
 
 
-def _contracted(answers: list[Answer], places: list[int]) -> list[Answer]:
-    """The words with these articles drawn into the prepositions before them: du, au, des, aux."""
-    said = list(answers)
+def _contract(aligned: list[AlignedWord], places: list[int]) -> list[AlignedWord]:
+    """Contract these articles with the prepositions before them: du, au, des, aux."""
+    contracted = list(aligned)
     for place in reversed(places):
-        (before, its), (article, others) = said[place - 1 : place + 1]
-        both = its + tuple([spot for spot in others if spot not in its])
-        said[place - 1 : place + 1] = [(CONTRACTED[before.form, article.form], both)]
-    return said
+        (before, sources), (article, others) = contracted[place - 1 : place + 1]
+        both = sources + tuple([slot for slot in others if slot not in sources])
+        contracted[place - 1 : place + 1] = [(CONTRACTIONS[before.form, article.form], both)]
+    return contracted
 
 
-def _written(words: list[Word]) -> tuple[str, ...]:
-    """The forms as they stand, each knowing the word after it; the first one with a capital."""
+def _spell_out(words: list[WordForm]) -> tuple[str, ...]:
+    """The spellings, adapted to the next word (l', an); the first one with a capital."""
     written = [word[0] for word in words]
     changes = [word[4] for word in words]
     if any(changes):

@@ -1,9 +1,9 @@
-"""The verbs, in both languages, with what each can be said of: who does it, to what, and with which prepositions.
+"""The verbs of both languages, with their subcategorisation frames: subjects, objects, prepositions, particles.
 
 A line is `frame subjects [objects]: english=french, ...`, kinds of nouns joined by +. A French verb may be reflexive
-(se lever), bring words of its own (avoir besoin de) and end in the preposition of its object (obéir à); an English one
-may bring particles (look for). Marks after the French verb: `~` is never going on (no progressive); `!` is a state, has
-none either, and its simple past is the French imparfait; `>` leads to a place, `<` away from one; `-` is given to
+(se lever), bring further words (avoir besoin de) and end in the preposition of its object (obéir à); an English one
+may bring particles (look for). Marks after the French verb: `~` punctual, no progressive; `!` stative: no progressive,
+and its simple past is the French imparfait; `>` leads to a place, `<` away from one; `-` no dative shift: given to
 somebody, never *given somebody*.
 """
 

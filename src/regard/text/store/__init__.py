@@ -1,1 +1,1 @@
-"""The ids of a corpus, in memory (columns) or once and for all on disk (store)."""
+"""Tokenised corpora, in memory (columns) or memory-mapped from disk (store)."""

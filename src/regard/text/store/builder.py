@@ -1,8 +1,8 @@
-"""Tokenises a corpus into the files of a store: in parts, by several processes, and on from where a kill left it.
+"""Builds a token store: tokenises a corpus in parts, in several processes, and resumes after an interruption.
 
-The parts lie in `<folder>.building`, each written aside, synced and renamed: what has its name is finished. When all
-are there they are joined, and one rename makes the store. Parts are cut by the text alone, so the number of processes
-and of attempts changes nothing in the result.
+The parts lie in `<folder>.building`; each is written to a temporary file, synced and renamed, so a part with its final
+name is complete. When all exist they are merged, and one rename makes the store. The text alone decides where parts
+end, so the result does not depend on the number of processes or attempts.
 """
 
 from __future__ import annotations
@@ -28,54 +28,52 @@ from typing import Any
 import numpy as np
 
 from regard.errors import CorpusError, SettingError, StoreError
-from regard.files import Print, alone, write_whole
+from regard.files import FileDigest, exclusive_lock, write_atomic
 from regard.text.corpora.corpus import Corpus
 from regard.text.store.columns import Columns
-from regard.text.store.fields import Fields, fitting, portions
-from regard.text.store.joining import join
+from regard.text.store.fields import Fields, check_examples, chunk_by_size
 from regard.text.store.manifest import (
-    AGAIN,
     FORMAT,
+    REBUILD,
     Manifest,
+    check_identity,
+    check_sources,
     fingerprint,
-    same_identity,
-    same_sources,
 )
+from regard.text.store.merge import merge_parts
 
 PART = 1 << 21  # characters
-Progress = Callable[[int], None]  # is told how many examples have just been finished
+Progress = Callable[[int], None]  # called with the number of examples just finished
 
 
 @dataclass(frozen=True)
 class Builder:
-    """One build of a store, perhaps the continuation of an earlier one."""
+    """One build of a store, new or resumed."""
 
     folder: Path
     corpus: Corpus[Any]
     fields: Fields[Any]
-    workers: int = 1  # 1: in this process, on the library's threads
+    workers: int = 1  # 1: in this process, with the threads of the tokenizers library
     part: int = PART
 
     def run(self, progress: Progress | None = None) -> None:
-        """Make every part that is missing, join them, and give the store its name."""
+        """Make the missing parts, merge them, and rename the result to the store."""
         if self.workers < 1:
             raise SettingError(f"workers={self.workers}", "at least 1", where="Store.build")
-        before = self._stamps()
+        before = self._source_stamps()
         sources = tuple(fingerprint(path) for path in self.corpus.sources)
-        aside = building(self.folder)
-        aside.mkdir(parents=True, exist_ok=True)
-        with alone(
-            aside, lambda: StoreError("a build that another process is doing", "one at a time", where=f"{aside}")
+        workspace = build_folder(self.folder)
+        workspace.mkdir(parents=True, exist_ok=True)
+        with exclusive_lock(
+            workspace, lambda: StoreError("Another process is building this store", where=f"{workspace}")
         ):
-            self._agree(aside, sources)
-            parts, examples = self._make_parts(aside, progress)
+            self._check_same_build(workspace, sources)
+            parts, examples = self._make_parts(workspace, progress)
             if not parts:
-                raise CorpusError("no examples", "at least one", where=", ".join(map(str, self.corpus.sources)))
-            if self._stamps() != before:
-                raise StoreError(
-                    "a source that changed while it was read", "one at rest", where=f"{aside}", advice=AGAIN
-                )
-            tokens, dtypes, files = join(parts, aside / "store")
+                raise CorpusError("The corpus has no examples", where=", ".join(map(str, self.corpus.sources)))
+            if self._source_stamps() != before:
+                raise StoreError("A source file changed while it was read", where=f"{workspace}", advice=REBUILD)
+            tokens, dtypes, files = merge_parts(parts, workspace / "store")
             Manifest(
                 identity=dict(self.fields.identity),
                 sources=sources,
@@ -84,45 +82,47 @@ class Builder:
                 dtypes=dtypes,
                 files=files,
                 skipped=self.corpus.skipped,
-            ).write(aside / "store")
-            os.rename(aside / "store", self.folder)
-            shutil.rmtree(aside)
+            ).write(workspace / "store")
+            os.rename(workspace / "store", self.folder)
+            shutil.rmtree(workspace)
 
-    def _stamps(self) -> list[tuple[Path, int, int]]:
-        """When each source was last written, and how long it is."""
+    def _source_stamps(self) -> list[tuple[Path, int, int]]:
+        """The modification time and size of each source."""
         found = ((path, path.stat()) for path in self.corpus.sources if path.exists())
         return [(path, status.st_mtime_ns, status.st_size) for path, status in found]
 
-    def _agree(self, aside: Path, sources: tuple[Print, ...]) -> None:
-        """Note what is being built, or make sure that an unfinished build was of the same thing."""
-        note = aside / "build.json"
+    def _check_same_build(self, workspace: Path, sources: tuple[FileDigest, ...]) -> None:
+        """Record what is being built, or check that an unfinished build was of the same corpus and fields."""
+        note = workspace / "build.json"
         if not note.exists():
-            said = {"format": FORMAT, "part": self.part, "identity": self.fields.identity}
-            write_whole(note, json.dumps({**said, "sources": [asdict(one) for one in sources]}).encode())
+            identity = {"format": FORMAT, "part": self.part, "identity": self.fields.identity}
+            write_atomic(note, json.dumps({**identity, "sources": [asdict(one) for one in sources]}).encode())
             return
-        said = json.loads(note.read_text(encoding="utf-8"))
-        if (said["format"], said["part"]) != (FORMAT, self.part):
-            raise StoreError("an unfinished build of another format", "this one", where=f"{aside}", advice="Delete it.")
-        same_identity(aside, said["identity"], self.fields.identity)
-        same_sources(aside, [Print(**one) for one in said["sources"]], sources)
+        noted = json.loads(note.read_text(encoding="utf-8"))
+        if (noted["format"], noted["part"]) != (FORMAT, self.part):
+            raise StoreError("The unfinished build has another format", where=f"{workspace}", advice="Delete it.")
+        check_identity(workspace, noted["identity"], self.fields.identity)
+        check_sources(workspace, [FileDigest(**one) for one in noted["sources"]], sources)
 
-    def _make_parts(self, aside: Path, progress: Progress | None) -> tuple[list[Path], int]:
-        """Every part, in order, and the number of examples; at most two parts a worker are in flight."""
-        made = {int(path.name.split("-")[1]): path.name for path in aside.glob("part-*.npz")}
+    def _make_parts(self, workspace: Path, progress: Progress | None) -> tuple[list[Path], int]:
+        """Make every part; the parts in order, and the number of examples. At most two parts a worker are in flight."""
+        made = {int(path.name.split("-")[1]): path.name for path in workspace.glob("part-*.npz")}
         parts: list[Path] = []
         total = 0
         pending: deque[tuple[int, Future[None]]] = deque()
 
-        def finish(most: int) -> None:
-            while len(pending) > most:
+        def finish(max_pending: int) -> None:
+            while len(pending) > max_pending:
                 count, future = pending.popleft()
-                _result(future, aside)
+                _result(future, workspace)
                 if progress is not None:
                     progress(count)
 
         with _pool(self.workers, self.fields) as submit:
-            for number, portion in enumerate(portions(fitting(self.corpus, self.fields), self.fields.size, self.part)):
-                path = _part(aside, number, _digest(portion), made)
+            for number, portion in enumerate(
+                chunk_by_size(check_examples(self.corpus, self.fields), self.fields.size, self.part)
+            ):
+                path = _part(workspace, number, _digest(portion), made)
                 parts.append(path)
                 total += len(portion)
                 pending.append((len(portion), _done() if number in made else submit(portion, path)))
@@ -131,25 +131,25 @@ class Builder:
         return parts, total
 
 
-def building(folder: Path) -> Path:
-    """Where a store is built: beside the folder it will have."""
+def build_folder(folder: Path) -> Path:
+    """The folder in which a store is built, next to its final one."""
     return folder.with_name(folder.name + ".building")
 
 
-def _part(aside: Path, number: int, digest: str, made: dict[int, str]) -> Path:
-    """Where a part lies; a part of the same number made of other text means that the text changed."""
+def _part(workspace: Path, number: int, digest: str, made: dict[int, str]) -> Path:
+    """The path of a part; one of the same number with another digest means that the text has changed."""
     name = f"part-{number:06}-{digest}.npz"
     if made.get(number, name) != name:
-        came = f"other text in part {number} than when the build began"
-        raise StoreError(came, "the same text", where=f"{aside}", advice="Delete it and build again.")
-    return aside / name
+        problem = f"The text of part {number} has changed since the build began"
+        raise StoreError(problem, where=f"{workspace}", advice="Delete it and build again.")
+    return workspace / name
 
 
 def _digest(portion: Sequence[Any]) -> str:
-    """A checksum of what the examples say."""
+    """A checksum of the examples."""
     values = attrgetter(*(field.name for field in fields(portion[0])))
-    said = json.dumps([values(example) for example in portion], ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    text = json.dumps([values(example) for example in portion], ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def write_part(fields: Fields[Any], portion: Sequence[Any], path: Path) -> None:
@@ -162,7 +162,7 @@ def write_part(fields: Fields[Any], portion: Sequence[Any], path: Path) -> None:
         arrays["documents"] = columns.documents
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
-    write_whole(path, buffer.getvalue())
+    write_atomic(path, buffer.getvalue())
 
 
 Submit = Callable[[Sequence[Any], Path], "Future[None]"]
@@ -170,7 +170,7 @@ Submit = Callable[[Sequence[Any], Path], "Future[None]"]
 
 @contextmanager
 def _pool(workers: int, fields: Fields[Any]) -> Iterator[Submit]:
-    """A way to hand portions to processes that each hold the tokenizer; with one worker, to nobody."""
+    """A function that submits portions to worker processes, or with one worker runs them here."""
     if workers == 1:
 
         def here(portion: Sequence[Any], path: Path) -> Future[None]:
@@ -194,16 +194,15 @@ def _done() -> Future[None]:
     return future
 
 
-def _result(future: Future[None], aside: Path) -> None:
+def _result(future: Future[None], workspace: Path) -> None:
     try:
         future.result()
     except BrokenProcessPool as error:
         raise StoreError(
-            "a worker process that died",
-            "one that lives",
-            where=f"{aside}",
-            advice="Was memory short, or does a script build a store outside `if __name__ == '__main__':`? "
-            "Finished parts are kept: run it again to go on, perhaps with fewer workers.",
+            "A worker process died",
+            where=f"{workspace}",
+            advice="It may have run out of memory, or your script builds the store outside `if __name__ == "
+            "'__main__':`. Finished parts are kept: run it again to resume, perhaps with fewer workers.",
         ) from error
 
 
@@ -215,11 +214,11 @@ def _start_worker(fields: Fields[Any]) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     _worker_fields = fields
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
-def _leave_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever."""
+def _exit_with_parent() -> None:
+    """Exit when the parent process has gone: a worker would wait for work for ever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

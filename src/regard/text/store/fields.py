@@ -1,8 +1,8 @@
-"""From examples to columns of ids: what fields each kind of example has, and how they are made.
+"""Fields: how the examples of each task are tokenised into columns of ids.
 
-    columns = columns_of(corpus, TranslationFields(tokenizer))        # columns["source"], columns["target"]
+    columns = encode_columns(corpus, TranslationFields(tokenizer))        # columns["source"], columns["target"]
 
-Ids carry no special tokens; batches add them. The same value tells a store how to tokenise (store.py).
+Columns hold no special tokens; collators add them. A store takes the same value (store.py).
 """
 
 from __future__ import annotations
@@ -16,47 +16,47 @@ import numpy as np
 from regard.errors import CorpusError
 from regard.text.corpora.labels import Labels, Scale
 from regard.text.examples import IGNORED, Answered, Document, Labelled, Tagged, Translation
-from regard.text.store.columns import Columns, Flat
-from regard.text.tokenizers.oov import opened
+from regard.text.store.columns import Columns, RaggedArray
+from regard.text.tokenizers.oov import encode_with_oov
 from regard.text.tokenizers.tokenizer import Encoding, Tokenizer
-from regard.text.words import Splitter, numbers
+from regard.text.words import Splitter, word_indices
 
-PORTION = 1 << 18  # characters tokenised at once: the library needs some 100 bytes for each while it works
+PORTION = 1 << 18  # characters tokenised at once: the library uses some 100 bytes for each
 Item = TypeVar("Item")
 Example_contra = TypeVar("Example_contra", contravariant=True)
 
 
 class Fields(Protocol[Example_contra]):
-    """How examples of one kind, `takes`, become columns."""
+    """How examples of the type `takes` are tokenised into columns."""
 
     takes: ClassVar[type]
 
     def encode(self, examples: Sequence[Example_contra]) -> Columns:
-        """The columns of some examples."""
+        """The columns of these examples."""
 
     def size(self, example: Example_contra) -> int:
-        """How many characters an example has."""
+        """The number of characters of an example."""
 
     @property
     def identity(self) -> dict[str, str]:
-        """All that the numbers depend on beside the text; a store made with another one is stale."""
+        """Everything that the ids depend on besides the text; a store with another identity is stale."""
 
 
 @dataclass(frozen=True)
 class TranslationFields:
     """ "source" and "target"; one tokenizer for both where `target` is None.
 
-    `open`: words outside the vocabulary are numbered beyond it, the same word alike on both sides.
+    `open_vocabulary`: out-of-vocabulary (OOV) words get ids beyond it, the same word the same id on both sides.
     """
 
     takes: ClassVar[type] = Translation
     source: Tokenizer
     target: Tokenizer | None = None
-    open: bool = False
+    open_vocabulary: bool = False
 
     def encode(self, examples: Sequence[Translation]) -> Columns:
-        source = _ids(self.source, [one.source for one in examples], self.open)
-        target = _ids(self.target or self.source, [one.target for one in examples], self.open)
+        source = _ids(self.source, [one.source for one in examples], self.open_vocabulary)
+        target = _ids(self.target or self.source, [one.target for one in examples], self.open_vocabulary)
         return Columns({"source": source, "target": target})
 
     def size(self, example: Translation) -> int:
@@ -70,27 +70,27 @@ class TranslationFields:
             "source tokenizer": self.source.fingerprint,
             "target tokenizer": target.fingerprint,
         }
-        return named | unknowns(self.open)
+        return named | oov_identity(self.open_vocabulary)
 
 
 @dataclass(frozen=True)
 class DocumentFields:
-    """ "text", one entry a sentence, and which sentences make a document; with `words`, "word" beside it.
+    """ "text", one entry a sentence, with document boundaries; with `words`, also "word", the word index of each piece.
 
-    `open`: words outside the vocabulary are numbered beyond it, each with its own number, so that they can be copied.
+    `open_vocabulary`: out-of-vocabulary (OOV) words get ids of their own, so that a model can copy them.
     """
 
     takes: ClassVar[type] = Document
     tokenizer: Tokenizer
     words: Splitter | None = None
-    open: bool = False
+    open_vocabulary: bool = False
 
     def encode(self, examples: Sequence[Document]) -> Columns:
         texts = [sentence for one in examples for sentence in one.sentences]
         documents = np.cumsum([0, *(len(one.sentences) for one in examples)], dtype=np.int64)
         fields = _text(self.tokenizer, texts, self.words)
-        if self.open:
-            fields["text"] = _ids(self.tokenizer, texts, apart=True)
+        if self.open_vocabulary:
+            fields["text"] = _ids(self.tokenizer, texts, oov=True)
         return Columns(fields, documents)
 
     def size(self, example: Document) -> int:
@@ -99,12 +99,12 @@ class DocumentFields:
     @property
     def identity(self) -> dict[str, str]:
         named = {"kind": "documents", "tokenizer": self.tokenizer.fingerprint, "words": _name(self.words)}
-        return named | unknowns(self.open)
+        return named | oov_identity(self.open_vocabulary)
 
 
 @dataclass(frozen=True)
 class LabelledFields:
-    """ "text", "label" (its number) and, where examples have two texts, "other"; with `words`, "word" beside "text"."""
+    """ "text", "label" (its number) and, where examples have two texts, "other"; with `words`, also "word"."""
 
     takes: ClassVar[type] = Labelled
     tokenizer: Tokenizer
@@ -116,9 +116,9 @@ class LabelledFields:
         others = [one.other for one in examples if one.other is not None]
         if others:
             if len(others) != len(examples):
-                raise CorpusError("some examples with a second text and some without", "all alike", where="Labelled")
+                raise CorpusError("Some examples have a second text and some have none", where=type(self).__name__)
             fields["other"] = _ids(self.tokenizer, others)
-        fields["label"] = Flat.of([[self.labels.number(one.label)] for one in examples], self.labels.dtype)
+        fields["label"] = RaggedArray.of([[self.labels.number(one.label)] for one in examples], self.labels.dtype)
         return Columns(fields)
 
     def size(self, example: Labelled) -> int:
@@ -136,7 +136,7 @@ class LabelledFields:
 
 @dataclass(frozen=True)
 class TaggedFields:
-    """ "text", "tag" (its number on the first piece of each word, -100 on the others) and "word", the word's number."""
+    """ "text", "tag" (its number at the first piece of each word, -100 at the others) and "word", the word index."""
 
     takes: ClassVar[type] = Tagged
     tokenizer: Tokenizer
@@ -145,14 +145,14 @@ class TaggedFields:
     def encode(self, examples: Sequence[Tagged]) -> Columns:
         encodings = _encodings(self.tokenizer, [" ".join(one.words) for one in examples])
         pairs = zip(encodings, examples, strict=True)
-        words = [numbers(_joined_spans(one.words), encoding.offsets) for encoding, one in pairs]
+        words = [word_indices(_joined_word_spans(one.words), encoding.offsets) for encoding, one in pairs]
         tags = [self._tags(row, one) for row, one in zip(words, examples, strict=True)]
         dtype = np.int16 if len(self.tags) < 2**15 else np.int32
         return Columns(
             {
-                "text": Flat.of((one.ids for one in encodings), _dtype(self.tokenizer)),
-                "tag": Flat.of(tags, dtype),
-                "word": Flat.of(words, np.uint32),
+                "text": RaggedArray.of((one.ids for one in encodings), _dtype(self.tokenizer)),
+                "tag": RaggedArray.of(tags, dtype),
+                "word": RaggedArray.of(words, np.uint32),
             }
         )
 
@@ -182,8 +182,8 @@ class AnsweredFields:
         return Columns(
             {
                 "question": _ids(self.tokenizer, [one.question for one in examples]),
-                "passage": Flat.of((one.ids for one in passages), _dtype(self.tokenizer)),
-                "span": Flat.of(spans, np.uint32),
+                "passage": RaggedArray.of((one.ids for one in passages), _dtype(self.tokenizer)),
+                "span": RaggedArray.of(spans, np.uint32),
             }
         )
 
@@ -195,16 +195,18 @@ class AnsweredFields:
         return {"kind": "answered", "tokenizer": self.tokenizer.fingerprint}
 
 
-def columns_of(examples: Iterable[Item], fields: Fields[Item]) -> Columns:
-    """Tokenise a corpus into memory."""
-    parts = [fields.encode(portion) for portion in portions(fitting(examples, fields), fields.size, PORTION)]
+def encode_columns(examples: Iterable[Item], fields: Fields[Item]) -> Columns:
+    """Tokenise a corpus into columns in memory."""
+    parts = [
+        fields.encode(portion) for portion in chunk_by_size(check_examples(examples, fields), fields.size, PORTION)
+    ]
     if not parts:
-        raise CorpusError("no examples", "at least one", where="columns_of")
-    return Columns.joined(parts)
+        raise CorpusError("There are no examples", where="encode_columns")
+    return Columns.concatenate(parts)
 
 
-def fitting(examples: Iterable[Item], fields: Fields[Item]) -> Iterator[Item]:
-    """The examples, each of the kind that the fields take."""
+def check_examples(examples: Iterable[Item], fields: Fields[Item]) -> Iterator[Item]:
+    """The examples, each checked to be of the type that the fields take."""
     for example in examples:
         if not isinstance(example, fields.takes):
             raise CorpusError(
@@ -213,12 +215,12 @@ def fitting(examples: Iterable[Item], fields: Fields[Item]) -> Iterator[Item]:
         yield example
 
 
-def portions(items: Iterable[Item], size: Callable[[Item], int], most: int) -> Iterator[list[Item]]:
-    """Cut a stream into lists of at most `most` characters, or of a single item that has more by itself."""
+def chunk_by_size(items: Iterable[Item], size: Callable[[Item], int], max_size: int) -> Iterator[list[Item]]:
+    """Split a stream into lists of at most `max_size` characters; a larger item makes a list by itself."""
     portion: list[Item] = []
     total = 0
     for item in items:
-        if portion and total + size(item) > most:
+        if portion and total + size(item) > max_size:
             yield portion
             portion, total = [], 0
         portion.append(item)
@@ -227,35 +229,37 @@ def portions(items: Iterable[Item], size: Callable[[Item], int], most: int) -> I
         yield portion
 
 
-def unknowns(apart: bool) -> dict[str, str]:
-    """What an identity says of words outside the vocabulary."""
-    return {"unknown words": "numbered"} if apart else {}
+def oov_identity(oov: bool) -> dict[str, str]:
+    """The entry of an identity for out-of-vocabulary words."""
+    return {"unknown words": "numbered"} if oov else {}
 
 
-def _ids(tokenizer: Tokenizer, texts: Sequence[str], apart: bool = False) -> Flat:
-    """`apart`: a word outside the vocabulary has a number of its own beyond it."""
-    dtype = np.uint32 if apart else _dtype(tokenizer)
-    parts = [Flat.of(_numbers(tokenizer, portion, apart), dtype) for portion in portions(texts, len, PORTION)]
-    return Flat.joined([Flat.of([], dtype), *parts])
+def _ids(tokenizer: Tokenizer, texts: Sequence[str], oov: bool = False) -> RaggedArray:
+    """`oov`: out-of-vocabulary words get ids of their own."""
+    dtype = np.uint32 if oov else _dtype(tokenizer)
+    parts = [
+        RaggedArray.of(_encode_ids(tokenizer, portion, oov), dtype) for portion in chunk_by_size(texts, len, PORTION)
+    ]
+    return RaggedArray.concatenate([RaggedArray.of([], dtype), *parts])
 
 
-def _numbers(tokenizer: Tokenizer, texts: Sequence[str], apart: bool) -> Iterable[list[int]]:
-    return (one.ids for one in opened(tokenizer, texts)) if apart else tokenizer.ids_batch(texts)
+def _encode_ids(tokenizer: Tokenizer, texts: Sequence[str], oov: bool) -> Iterable[list[int]]:
+    return (one.ids for one in encode_with_oov(tokenizer, texts)) if oov else tokenizer.ids_batch(texts)
 
 
 def _encodings(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Encoding]:
-    return [one for portion in portions(texts, len, PORTION) for one in tokenizer.encode_batch(portion)]
+    return [one for portion in chunk_by_size(texts, len, PORTION) for one in tokenizer.encode_batch(portion)]
 
 
-def _text(tokenizer: Tokenizer, texts: Sequence[str], words: Splitter | None) -> dict[str, Flat]:
+def _text(tokenizer: Tokenizer, texts: Sequence[str], words: Splitter | None) -> dict[str, RaggedArray]:
     if words is None:
         return {"text": _ids(tokenizer, texts)}
-    ids, numbered = [Flat.of([], _dtype(tokenizer))], [Flat.of([], np.uint32)]
-    for portion in portions(texts, len, PORTION):
+    ids, numbered = [RaggedArray.of([], _dtype(tokenizer))], [RaggedArray.of([], np.uint32)]
+    for portion in chunk_by_size(texts, len, PORTION):
         encodings = tokenizer.encode_batch(portion, words=words)
-        ids.append(Flat.of((one.ids for one in encodings), _dtype(tokenizer)))
-        numbered.append(Flat.of((one.words for one in encodings), np.uint32))
-    return {"text": Flat.joined(ids), "word": Flat.joined(numbered)}
+        ids.append(RaggedArray.of((one.ids for one in encodings), _dtype(tokenizer)))
+        numbered.append(RaggedArray.of((one.words for one in encodings), np.uint32))
+    return {"text": RaggedArray.concatenate(ids), "word": RaggedArray.concatenate(numbered)}
 
 
 def _dtype(tokenizer: Tokenizer) -> Any:
@@ -267,7 +271,7 @@ def _name(words: Splitter | None) -> str:
     return "none" if words is None else f"{words.__module__}.{words.__qualname__}"
 
 
-def _joined_spans(words: Sequence[str]) -> list[tuple[int, int]]:
+def _joined_word_spans(words: Sequence[str]) -> list[tuple[int, int]]:
     ends = np.cumsum([len(word) + 1 for word in words]) - 1
     return [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]
 
@@ -276,5 +280,5 @@ def _span(encoding: Encoding, example: Answered) -> list[int]:
     """The first and the last piece that share a character with the answer."""
     inside = [at for at, (a, b) in enumerate(encoding.offsets) if a < example.end and b > example.start]
     if not inside:
-        raise CorpusError(f"an answer without a piece: {example.answer!r}", "text", where="AnsweredFields")
+        raise CorpusError(f"The answer {example.answer!r} has no pieces", where="AnsweredFields")
     return [inside[0], inside[-1]]

@@ -1,4 +1,4 @@
-"""What a token store says about itself: of which text and tokenizer it was made, and what its files must look like."""
+"""The manifest of a token store: its sources, tokenizer and files, with checksums."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from regard.errors import StoreError
-from regard.files import Print, print_of, write_whole
-from regard.text.corpora.lines import Skipped
+from regard.files import FileDigest, digest_of, write_atomic
+from regard.text.corpora.lines import SkippedLines
 
 FORMAT = 1
 NAME = "manifest.json"
@@ -20,79 +20,79 @@ class Manifest:
     """The contents of manifest.json."""
 
     identity: Mapping[str, str]  # the kind of examples, the tokenizers' fingerprints, labels
-    sources: tuple[Print, ...]
+    sources: tuple[FileDigest, ...]
     examples: int
     tokens: Mapping[str, int]  # of each field
     dtypes: Mapping[str, str]
-    files: tuple[Print, ...]
-    skipped: Skipped  # what the reader left out of the sources
+    files: tuple[FileDigest, ...]
+    skipped: SkippedLines  # lines of the sources that the reader skipped
     format: int = FORMAT
 
     def write(self, folder: Path) -> None:
         text = json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
-        write_whole(folder / NAME, text.encode())
+        write_atomic(folder / NAME, text.encode())
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """The manifest of a store; a folder without one is no store."""
+        """Read the manifest of a store; a folder without one is no store."""
         path = folder / NAME
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
-            stopped = Path(f"{folder}.building").exists()
+            unfinished = Path(f"{folder}.building").exists()
+            advice = "`Store.build` or `regard tokenize store` makes one."
             raise StoreError(
-                f"no {NAME} ({error.strerror})",
-                "a folder that `Store.build` or `regard tokenize store` wrote",
+                f"The folder is not a token store: no {NAME} ({error.strerror})",
                 where=f"{folder}",
-                advice="Its building was stopped; build it again, and it goes on." if stopped else "",
+                advice="Its build was interrupted; build it again to resume." if unfinished else advice,
             ) from error
         except ValueError as error:
-            raise StoreError(f"a damaged {NAME} ({error})", "JSON", where=f"{path}", advice=AGAIN) from error
+            raise StoreError(f"The manifest is damaged ({error})", where=f"{path}", advice=REBUILD) from error
         if not isinstance(found, dict) or found.get("format") != FORMAT:
-            came = found.get("format") if isinstance(found, dict) else None
-            raise StoreError(f"format {came!r}", f"format {FORMAT}", where=f"{path}", advice=AGAIN)
+            given = found.get("format") if isinstance(found, dict) else None
+            raise StoreError(f"format {given!r}", f"format {FORMAT}", where=f"{path}", advice=REBUILD)
         try:
             for name in ("sources", "files"):
-                found[name] = tuple(Print(**one) for one in found[name])
-            found["skipped"] = Skipped(**found["skipped"])
+                found[name] = tuple(FileDigest(**one) for one in found[name])
+            found["skipped"] = SkippedLines(**found["skipped"])
             return cls(**found)
         except (TypeError, KeyError) as error:
-            raise StoreError(f"a damaged {NAME} ({error})", "all its entries", where=f"{path}", advice=AGAIN) from error
+            raise StoreError(f"The manifest is damaged ({error})", where=f"{path}", advice=REBUILD) from error
 
 
-AGAIN = "Delete the folder and build the store again."
+REBUILD = "Delete the folder and build the store again."
 
 
-def fingerprint(path: Path) -> Print:
+def fingerprint(path: Path) -> FileDigest:
     """The size and checksum of one of the user's files."""
     try:
-        return print_of(path)
+        return digest_of(path)
     except OSError as error:
-        raise StoreError(f"a file that cannot be read ({error.strerror})", "a file", where=f"{path}") from error
+        raise StoreError(f"Could not read the file: {error.strerror}", where=f"{path}") from error
 
 
-def same_identity(folder: Path, stored: Mapping[str, str], asked: Mapping[str, str]) -> None:
-    """Refuse a store that was made in another way, and say which thing differs."""
-    for name in {**asked, **stored}:
-        had, wants = stored.get(name, "none"), asked.get(name, "none")
+def check_identity(folder: Path, stored: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    """Refuse a store made with other settings, and name the one that differs."""
+    for name in {**wanted, **stored}:
+        had, wants = stored.get(name, "none"), wanted.get(name, "none")
         if had != wants:
             raise StoreError(
-                f"a store with another {name}: {_short(had)}", _short(wants), where=f"{folder}", advice=AGAIN
+                f"a store with {name} {_short(had)}", f"{name} {_short(wants)}", where=f"{folder}", advice=REBUILD
             )
 
 
-def same_sources(folder: Path, stored: Iterable[Print], asked: Iterable[Print]) -> None:
-    """Refuse a store whose text has changed since; files are compared in order, by what is in them."""
-    stored, asked = tuple(stored), tuple(asked)
-    if len(stored) != len(asked):
-        raise StoreError(f"a store of {len(stored)} files", f"one of {len(asked)}", where=f"{folder}", advice=AGAIN)
-    for had, has in zip(stored, asked, strict=True):
+def check_sources(folder: Path, stored: Iterable[FileDigest], current: Iterable[FileDigest]) -> None:
+    """Refuse a store whose source files have changed; they are compared in order, by content."""
+    stored, current = tuple(stored), tuple(current)
+    if len(stored) != len(current):
+        raise StoreError(f"a store of {len(stored)} source files", f"{len(current)}", where=f"{folder}", advice=REBUILD)
+    for had, has in zip(stored, current, strict=True):
         if (had.size, had.sha256) != (has.size, has.sha256):
             raise StoreError(
-                f"a store made of another {has.path} ({had.size} bytes, sha256 {_short(had.sha256)})",
-                f"one of the file as it is ({has.size} bytes, sha256 {_short(has.sha256)})",
+                f"{has.path} has changed since the store was built (then {had.size} bytes, sha256 "
+                f"{_short(had.sha256)}; now {has.size} bytes, sha256 {_short(has.sha256)})",
                 where=f"{folder}",
-                advice=AGAIN,
+                advice=REBUILD,
             )
 
 

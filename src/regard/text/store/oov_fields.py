@@ -1,6 +1,6 @@
-"""Fields that also keep how words outside the vocabulary are spelled: "outside", for models that read letters.
+"""Fields with the spelling of out-of-vocabulary (OOV) words, for models that read characters.
 
-A row of it is the UTF-8 of the row's unknown words, one for each unknown token, in order, a zero byte between them.
+A row of the field OOV is the UTF-8 of the row's unknown words, one for each unknown token, separated by zero bytes.
 """
 
 from __future__ import annotations
@@ -10,46 +10,47 @@ from collections.abc import Sequence
 import numpy as np
 
 from regard.text.examples import Document, Tagged
-from regard.text.store.columns import Columns, Flat
+from regard.text.store.columns import Columns, RaggedArray
 from regard.text.store.fields import DocumentFields, TaggedFields
-from regard.text.tokenizers.oov import opened
+from regard.text.tokenizers.oov import encode_with_oov
 from regard.text.tokenizers.tokenizer import Tokenizer
 
-BETWEEN = "\0"
+OOV = "outside"  # the name of the field
+SEPARATOR = "\0"
 
 
-class SpelledDocuments(DocumentFields):
-    """DocumentFields, and "outside"."""
+class OovDocumentFields(DocumentFields):
+    """DocumentFields with the spelling of OOV words."""
 
     def encode(self, examples: Sequence[Document]) -> Columns:
         sentences = [sentence for one in examples for sentence in one.sentences]
-        return _with_outside(super().encode(examples), sentences, self.tokenizer)
+        return _with_oov_words(super().encode(examples), sentences, self.tokenizer)
 
     @property
     def identity(self) -> dict[str, str]:
-        return {**super().identity, "outside": "spelled"}
+        return {**super().identity, OOV: "spelled"}
 
 
-class SpelledTags(TaggedFields):
-    """TaggedFields, and "outside"."""
+class OovTaggedFields(TaggedFields):
+    """TaggedFields with the spelling of OOV words."""
 
     def encode(self, examples: Sequence[Tagged]) -> Columns:
-        return _with_outside(super().encode(examples), [" ".join(one.words) for one in examples], self.tokenizer)
+        return _with_oov_words(super().encode(examples), [" ".join(one.words) for one in examples], self.tokenizer)
 
     @property
     def identity(self) -> dict[str, str]:
-        return {**super().identity, "outside": "spelled"}
+        return {**super().identity, OOV: "spelled"}
 
 
-def outside_words(columns: Columns, row: int) -> list[str]:
-    """The words that the unknown tokens of a row stand for, in order."""
-    text = bytes(columns["outside"][row].astype(np.uint8)).decode()
-    return text.split(BETWEEN) if text else []
+def oov_words(columns: Columns, row: int) -> list[str]:
+    """The words behind the unknown tokens of a row, in order."""
+    text = bytes(columns[OOV][row].astype(np.uint8)).decode()
+    return text.split(SEPARATOR) if text else []
 
 
-def _with_outside(columns: Columns, texts: Sequence[str], tokenizer: Tokenizer) -> Columns:
+def _with_oov_words(columns: Columns, texts: Sequence[str], tokenizer: Tokenizer) -> Columns:
     words = []
-    for ids, spellings in opened(tokenizer, texts):
-        found = (spellings[number].replace(BETWEEN, " ") for number in ids if number in spellings)
-        words.append(BETWEEN.join(found).encode())
-    return Columns({**columns.fields, "outside": Flat.of(words, np.uint8)}, columns.documents)
+    for ids, spellings in encode_with_oov(tokenizer, texts):
+        found = (spellings[number].replace(SEPARATOR, " ") for number in ids if number in spellings)
+        words.append(SEPARATOR.join(found).encode())
+    return Columns({**columns.fields, OOV: RaggedArray.of(words, np.uint8)}, columns.documents)

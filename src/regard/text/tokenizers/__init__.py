@@ -1,1 +1,1 @@
-"""Text to ids and back: the kinds of tokenizer, their special tokens, the pieces of a text. Start at tokenizer."""
+"""Tokenizers: BPE, WordPiece, unigram and others, their special tokens, OOV words. Start at `tokenizer`."""

@@ -1,8 +1,8 @@
-"""Words outside the vocabulary, kept apart: each has a number of its own, beyond the vocabulary, so it can be copied.
+"""Out-of-vocabulary (OOV) words and their temporary ids in an extended vocabulary, so that a model can copy them.
 
-The number is a hash of the spelling. So it is the same in a sentence and in its translation, in every line of a text,
-in every process, and nobody keeps a list; two words of one text share one with a chance of about one in 10^9.
-A model compares such numbers, and reads each of them as the unknown token.
+The id is a hash of the spelling. So it is the same in a sentence and in its translation, in every line of a text and in
+every process, without a list; two words of one text collide with a probability of about 10^-9. A model compares such
+ids, and embeds each as the unknown token.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from regard.text.tokenizers.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from torch import Tensor
 
-MOST = 2**31 - 1  # ids stay below it
+MAX_ID = 2**31 - 1  # ids stay below it
 
 
-class Opened(NamedTuple):
-    """The ids of a text, beyond the vocabulary where a word is unknown, and how those are spelled."""
+class OovEncoding(NamedTuple):
+    """The ids of a text, beyond the vocabulary for OOV words, and the spellings of those."""
 
     ids: list[int]
     spellings: dict[int, str]
 
 
-def opened(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Opened]:
-    """The ids of texts in which no unknown word is the same as another.
+def encode_with_oov(tokenizer: Tokenizer, texts: Sequence[str]) -> list[OovEncoding]:
+    """Encode texts with an id of its own for each OOV word.
 
-    >>> opened(tokenizer, ["Ms. Yellen raised rates ."])
-    [Opened(ids=[11, 1650614882, 301, 302, 4], spellings={1650614882: 'Yellen'})]
+    >>> encode_with_oov(tokenizer, ["Ms. Yellen raised rates ."])
+    [OovEncoding(ids=[11, 1650614882, 301, 302, 4], spellings={1650614882: 'Yellen'})]
     """
     unknown, size = tokenizer.special.unknown, len(tokenizer)
     found = []
@@ -40,35 +40,35 @@ def opened(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Opened]:
         for place in (at for at, number in enumerate(ids) if number == unknown):
             start, end = encoding.offsets[place]
             word = encoding.text[start:end]
-            ids[place] = number_of(word, size)
+            ids[place] = oov_id(word, size)
             spellings[ids[place]] = word
-        found.append(Opened(ids, spellings))
+        found.append(OovEncoding(ids, spellings))
     return found
 
 
-def number_of(word: str, size: int) -> int:
-    """The id of a word that a vocabulary of this size does not have."""
+def oov_id(word: str, size: int) -> int:
+    """The id of an OOV word, for a vocabulary of this size."""
     digest = int.from_bytes(blake2b(word.encode(), digest_size=8).digest(), "little")
-    return size + digest % (MOST - size)
+    return size + digest % (MAX_ID - size)
 
 
-def compacted(ids: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """ids with the ones beyond the vocabulary counted from `size` on, and the table of what was there, (extra,).
+def compact_oov(ids: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Renumber OOV ids consecutively from `size` on; also returns the table of the original ids, (extra,).
 
-    So that a distribution over the vocabulary and them is `size + len(table)` wide.
+    A distribution over the vocabulary and them is then `size + len(table)` wide.
     """
-    import torch  # here, because who tokenises needs none
+    import torch  # here: tokenising does not need torch
 
     table = ids[ids >= size].unique()
     return torch.where(ids >= size, size + torch.searchsorted(table, ids.contiguous()), ids), table
 
 
-def spelled(
+def decode_with_oov(
     tokenizer: Tokenizer, ids: Sequence[int], spellings: Mapping[int, str] | None = None, unknown: str | None = None
 ) -> str:
-    """The text of ids, words outside the vocabulary as they are spelled; those that nobody knows as ⟨number⟩.
+    """Decode ids with OOV words as spelled; without a known spelling, as ⟨number⟩.
 
-    `unknown`: what stands for the unknown token, which is left out unless told.
+    `unknown`: the text of the unknown token; by default it is left out.
     """
     size = len(tokenizer)
     named = {tokenizer.special.unknown: unknown} if unknown is not None else {}

@@ -1,4 +1,4 @@
-"""Special tokens by the role they play: which id pads, starts, ends, masks, whatever a tokenizer spells them."""
+"""Special tokens by role: padding, unknown, start, end, [CLS], [SEP], [MASK], whatever their spelling."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SpecialIds:
     cls: int | None = None
     sep: int | None = None
     mask: int | None = None
-    others: tuple[int, ...] = ()  # special tokens whose role nobody knows, such as those of a chat format
+    others: tuple[int, ...] = ()  # special tokens of other roles, such as those of a chat format
 
     @property
     def all(self) -> frozenset[int]:
@@ -33,18 +33,17 @@ class SpecialIds:
 
     @property
     def roles(self) -> dict[str, int]:
-        """The roles that are filled."""
+        """The roles that have a token."""
         return {role: getattr(self, role) for role in ROLES if getattr(self, role) is not None}
 
     def need(self, role: str) -> int:
-        """The id that plays `role`, or an error that says what this tokenizer lacks."""
+        """The id of `role`; an error if the tokenizer has no such token."""
         if role not in ROLES:
             raise unknown(role, ROLES, kind="role", where="SpecialIds.need")
         found = getattr(self, role)
         if found is None:
             raise SettingError(
-                f"a tokenizer without a token for {role!r} (it has {', '.join(self.roles) or 'none'})",
-                f"one with a token for {role!r}",
+                f"The tokenizer has no {role!r} token (it has {', '.join(self.roles) or 'none'})",
                 where="SpecialIds.need",
                 advice=f'Name it when you load the tokenizer: Tokenizer.load(path, roles={{"{role}": "..."}}).',
             )
@@ -53,7 +52,7 @@ class SpecialIds:
 
 ROLES = tuple(field.name for field in fields(SpecialIds) if field.name != "others")
 
-# What a tokenizer trained here spells: BERT's names for the roles that BERT brought, the usual ones for the others.
+# The spellings of a tokenizer trained here: BERT's names for the roles that BERT introduced.
 PLAIN = {
     "pad": "<pad>",
     "unknown": "<unk>",
@@ -77,7 +76,7 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
 
 
 def find_roles(description: Mapping[str, Any], vocabulary: Mapping[str, int]) -> dict[str, str]:
-    """The roles of a tokenizer.json: by well-known spellings, and by what its model and post-processor name."""
+    """The roles of a tokenizer.json, by well-known spellings and by its model and post-processor."""
     found = {
         role: spelling
         for role, spellings in _SPELLINGS.items()
@@ -95,11 +94,11 @@ def find_roles(description: Mapping[str, Any], vocabulary: Mapping[str, int]) ->
 
 
 def special_ids(roles: Mapping[str, str], vocabulary: Mapping[str, int], special: Mapping[str, int]) -> SpecialIds:
-    """Look the spelling of each role up; a role nobody knows or a token that is not there is refused."""
+    """The id of each role; unknown roles and tokens are refused."""
     for role, spelling in roles.items():
         if role not in ROLES:
             raise unknown(role, ROLES, kind="role", where="Tokenizer roles")
         if spelling not in vocabulary:
-            raise unknown(spelling, special, kind=f"the token for {role!r},", where="Tokenizer roles")
+            raise unknown(spelling, special, kind=f"special token for {role!r}", where="Tokenizer roles")
     ids = {role: vocabulary[spelling] for role, spelling in roles.items()}
     return SpecialIds(**ids, others=tuple(sorted(set(special.values()) - set(ids.values()))))

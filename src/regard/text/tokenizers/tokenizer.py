@@ -1,4 +1,4 @@
-"""A tokenizer turns text into the ids of its pieces and back; it is one `tokenizer.json` that Hugging Face reads too.
+"""The tokenizer: text to token ids and back, in one `tokenizer.json` that Hugging Face reads too.
 
 tokenizer = Tokenizer.train(BPE(8000), texts)
 tokenizer.decode(tokenizer.encode(text).ids) == tokenizer.normalize(text)      # where nothing is unknown
@@ -19,34 +19,34 @@ from typing import Any
 from tokenizers import Encoding as RawEncoding, Tokenizer as Engine
 
 from regard.errors import DtypeError, SettingError, unknown
-from regard.files import write_whole
-from regard.text.tokenizers.kinds import Kind, Progress, learn
+from regard.files import write_atomic
 from regard.text.tokenizers.specials import SpecialIds, find_roles, special_ids
-from regard.text.words import Span, Splitter, numbers, spaced
+from regard.text.tokenizers.trainers import Progress, TokenizerKind, train_engine
+from regard.text.words import Span, Splitter, whitespace_words, word_indices
 
 
 class Tokenizer:
-    """Text to ids and back. What the text says stays text: a literal "[MASK]" in it never becomes the special token."""
+    """Encodes text to token ids and decodes them. A literal "[MASK]" in the text never becomes the special token."""
 
     def __init__(self, description: str, special: SpecialIds) -> None:
-        """`description` is the text of a tokenizer.json; `train` and `load` are the usual ways here."""
+        """`description` is the text of a tokenizer.json; use `train` or `load`."""
         self._description = description
         self.special = special
 
     @classmethod
-    def train(cls, kind: Kind, texts: Iterable[str], progress: Progress | None = None) -> Tokenizer:
-        """Learn a vocabulary of a kind from texts, which are streamed; the same texts give the same tokenizer."""
-        return cls._of(learn(kind, texts, progress), {})
+    def train(cls, kind: TokenizerKind, texts: Iterable[str], progress: Progress | None = None) -> Tokenizer:
+        """Train a tokenizer of this kind on a stream of texts; the same texts give the same tokenizer."""
+        return cls._of(train_engine(kind, texts, progress), {})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], roles: Mapping[str, str] | None = None) -> Tokenizer:
-        """Read any tokenizer.json; `roles` name special tokens whose spelling is not well known ({"end": "<eot>"})."""
+        """Read any tokenizer.json; `roles` names special tokens with unusual spellings ({"end": "<eot>"})."""
         try:
             engine = Engine.from_str(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
-            raise SettingError(f"{path} ({error.strerror})", "a tokenizer.json", where="Tokenizer.load") from error
+            raise SettingError(f"Could not read {path}: {error.strerror}", where="Tokenizer.load") from error
         except Exception as error:  # the library raises no class of its own
-            raise SettingError(f"a file it cannot use ({error})", "a tokenizer.json", where=f"{path}") from error
+            raise SettingError(f"The file is not a valid tokenizer.json ({error})", where=f"{path}") from error
         engine.no_padding()
         engine.no_truncation()
         return cls._of(engine, roles or {})
@@ -60,88 +60,92 @@ class Tokenizer:
         return cls(_canonical(description), special_ids(found, vocabulary, special))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one tokenizer.json. Roles given by hand at `load` are not in it: give them again."""
+        """Write a tokenizer.json. It does not contain the `roles` given to `load`."""
         try:
-            write_whole(Path(path), self._description.encode())
+            write_atomic(Path(path), self._description.encode())
         except OSError as error:
-            raise SettingError(f"{path} ({error.strerror})", "a file to write", where="Tokenizer.save") from error
+            raise SettingError(f"Could not write {path}: {error.strerror}", where="Tokenizer.save") from error
 
-    def encode(self, text: str, *, specials: bool = False, words: Splitter = spaced) -> Encoding:
-        """The pieces of a text. `specials=True` reads "[MASK]" and its like in the text as the special tokens.
+    def encode(self, text: str, *, specials: bool = False, words: Splitter = whitespace_words) -> Encoding:
+        """Encode a text. `specials=True` reads "[MASK]" and the like in the text as special tokens.
 
-        `words` says what a word is where pieces are numbered by word.
+        `words`: the word tokenisation behind `Encoding.words`.
         """
         return self.encode_batch([text], specials=specials, words=words)[0]
 
-    def encode_batch(self, texts: Sequence[str], *, specials: bool = False, words: Splitter = spaced) -> list[Encoding]:
-        """The pieces of many texts, on all cores."""
-        engine = self._whole if specials else self._textual
-        with _Readable(texts):
+    def encode_batch(
+        self, texts: Sequence[str], *, specials: bool = False, words: Splitter = whitespace_words
+    ) -> list[Encoding]:
+        """Encode many texts, on all cores."""
+        engine = self._engine if specials else self._literal_engine
+        with _UnicodeCheck(texts):
             raw = engine.encode_batch(list(texts), add_special_tokens=False)
         return [Encoding(text, one, self.token, words) for text, one in zip(texts, raw, strict=True)]
 
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of many texts and nothing else: as `encode_batch`, quicker."""
-        with _Readable(texts):
-            return [one.ids for one in self._textual.encode_batch_fast(list(texts), add_special_tokens=False)]
+        """The ids of many texts alone, faster than `encode_batch`."""
+        with _UnicodeCheck(texts):
+            return [one.ids for one in self._literal_engine.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def decode(self, ids: Sequence[int], *, specials: bool = False) -> str:
-        """The text of some ids; special tokens are left out, or shown with `specials=True`."""
+        """Decode ids to text, without special tokens unless `specials=True`."""
         return self.decode_batch([ids], specials=specials)[0]
 
     def decode_batch(self, sequences: Sequence[Sequence[int]], *, specials: bool = False) -> list[str]:
-        """The text of each sequence of ids."""
+        """Decode each sequence of ids."""
         sequences = [list(map(int, ids)) for ids in sequences]
         for ids in sequences:
             if ids and not 0 <= min(ids) <= max(ids) < len(self):
                 raise SettingError(f"ids from {min(ids)} to {max(ids)}", f"0 to {len(self) - 1}", where="decode")
-        return list(self._whole.decode_batch(sequences, skip_special_tokens=not specials))
+        return list(self._engine.decode_batch(sequences, skip_special_tokens=not specials))
 
     def normalize(self, text: str) -> str:
-        """What encoding and decoding give back where nothing is unknown: this tokenizer with an endless vocabulary."""
-        with _Readable([text]):
-            normal = self._whole.normalizer.normalize_str(text) if self._whole.normalizer else text
-        if self._whole.pre_tokenizer is None or self._whole.decoder is None:
+        """The text that encoding and decoding would return with an unlimited vocabulary."""
+        with _UnicodeCheck([text]):
+            normal = self._engine.normalizer.normalize_str(text) if self._engine.normalizer else text
+        if self._engine.pre_tokenizer is None or self._engine.decoder is None:
             return str(normal)
-        return str(self._whole.decoder.decode([word for word, _ in self._whole.pre_tokenizer.pre_tokenize_str(normal)]))
+        return str(
+            self._engine.decoder.decode([word for word, _ in self._engine.pre_tokenizer.pre_tokenize_str(normal)])
+        )
 
     def __len__(self) -> int:
-        """One more than the largest id: the rows of an embedding."""
+        """The vocabulary size: one more than the largest id."""
         return self._size
 
     def token(self, number: int) -> str:
         """The spelling of an id."""
-        found = self._whole.id_to_token(int(number)) if 0 <= number < len(self) else None
+        found = self._engine.id_to_token(int(number)) if 0 <= number < len(self) else None
         if found is None:
             raise SettingError(f"id {number}", f"0 to {len(self) - 1}", where="Tokenizer.token")
         return str(found)
 
     def id(self, token: str) -> int:
         """The id of a piece or special token, spelled as in the vocabulary."""
-        found = self._whole.token_to_id(token)
+        found = self._engine.token_to_id(token)
         if found is None:
-            raise unknown(token, self._whole.get_vocab(), kind="token", where="Tokenizer.id")
+            raise unknown(token, self._engine.get_vocab(), kind="token", where="Tokenizer.id")
         return int(found)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Two tokenizers with one fingerprint do the same to every text."""
+        """A hash; two tokenizers with the same one encode every text alike."""
         roles = json.dumps(self.special.roles, sort_keys=True)
         return hashlib.sha256(f"{self._description}\n{roles}".encode()).hexdigest()
 
     @cached_property
     def _size(self) -> int:
-        return max(self._whole.get_vocab(with_added_tokens=True).values()) + 1
+        return max(self._engine.get_vocab(with_added_tokens=True).values()) + 1
 
     @cached_property
-    def _whole(self) -> Engine:
-        """The library's tokenizer as it is in the file."""
+    def _engine(self) -> Engine:
+        """The tokenizer of the `tokenizers` library, as in the file."""
         return Engine.from_str(self._description)
 
     @cached_property
-    def _textual(self) -> Engine:
-        """The library's tokenizer that takes all text for text."""
-        engine = Engine.from_str(_without_spellings(json.loads(self._description), self.special))
+    def _literal_engine(self) -> Engine:
+        """The same without special tokens in the text: "[MASK]" is ordinary text."""
+        engine = Engine.from_str(_hide_special_tokens(json.loads(self._description), self.special))
         engine.encode_special_tokens = True
         return engine
 
@@ -152,8 +156,8 @@ class Tokenizer:
         return f"<Tokenizer {json.loads(self._description)['model'].get('type')} of {len(self)} pieces>"
 
 
-class _Readable:
-    """Says in words what the library says in riddles: text that is no text."""
+class _UnicodeCheck:
+    """Replaces the library's errors about invalid text by clear ones."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
@@ -169,8 +173,7 @@ class _Readable:
             lone = next((at for at, sign in enumerate(text) if "\ud800" <= sign <= "\udfff"), None)
             if lone is not None:
                 raise DtypeError(
-                    f"text {number} with half a character ({text[lone]!r} at {lone})",
-                    "valid Unicode",
+                    f"Text {number} is not valid Unicode: a lone surrogate, {text[lone]!r}, at {lone}",
                     where="Tokenizer",
                     advice='Read files with encoding="utf-8".',
                 ) from error
@@ -180,8 +183,8 @@ def _canonical(description: Mapping[str, Any]) -> str:
     return json.dumps(description, ensure_ascii=False, separators=(",", ":"))
 
 
-def _without_spellings(description: dict[str, Any], special: SpecialIds) -> str:
-    """The description with its special tokens spelled as no text is, so that the model cannot match them in one."""
+def _hide_special_tokens(description: dict[str, Any], special: SpecialIds) -> str:
+    """The description with unmatchable spellings of the special tokens, so that the model never finds them in text."""
     model = description["model"]
     by_list = isinstance(model["vocab"], list)
     hidden = special.all - {special.unknown}
@@ -197,65 +200,69 @@ def _without_spellings(description: dict[str, Any], special: SpecialIds) -> str:
     return _canonical(description)
 
 
+SHOWN_PIECES = 12  # in the repr of an encoding
+
+
 class Encoding:
-    """The pieces of one text, piece by piece; what nobody asks for is never computed."""
+    """The encoding of one text: ids, pieces, character offsets and word indices, each computed on first access."""
 
     def __init__(self, text: str, raw: RawEncoding, spell: Callable[[int], str], splitter: Splitter) -> None:
         self.text, self._raw, self._spell, self._splitter = text, raw, spell, splitter
 
     @cached_property
     def ids(self) -> list[int]:
-        """The number of each piece in the vocabulary."""
+        """The id of each piece."""
         ids: list[int] = self._raw.ids
         return ids
 
     @cached_property
     def pieces(self) -> list[str]:
-        """The spelling of each piece in the vocabulary."""
+        """Each piece as spelled in the vocabulary."""
         return [self._spell(number) for number in self.ids]
 
     @cached_property
     def offsets(self) -> list[Span]:
-        """Where each piece stands in the text as it came, without the space before it: text[start:end].
+        """The span of each piece in the original text, without leading space: text[start:end].
 
-        A piece that is nothing but space keeps it; one that stands for no character of the text is empty. Where the
-        normal form puts marks on one letter in another order, they are counted in the order of the text.
+        A piece of white space alone keeps it; one without characters in the text is empty. Combining marks that the
+        normal form reorders are counted in the order of the text.
         """
-        spans = _widened(self.text, self._raw.offsets)
-        return [_trimmed(self.text, span, piece) for span, piece in zip(spans, self.pieces, strict=True)]
+        spans = _widen(self.text, self._raw.offsets)
+        return [_trim(self.text, span, piece) for span, piece in zip(spans, self.pieces, strict=True)]
 
     @cached_property
     def words(self) -> list[int]:
-        """The number of the word each piece lies in; space counts with the word that follows it."""
-        return numbers(self._splitter(self.text), self.offsets)
+        """The index of the word of each piece; white space belongs to the next word."""
+        return word_indices(self._splitter(self.text), self.offsets)
 
     def __len__(self) -> int:
         return len(self._raw)
 
     def __repr__(self) -> str:
-        return f"<Encoding {self.pieces}>"
+        shown = self.pieces[:SHOWN_PIECES]
+        return f"<Encoding of {len(self)} pieces: {' '.join(shown)}{' ...' if len(self) > len(shown) else ''}>"
 
 
-def _widened(text: str, offsets: list[Span]) -> list[Span]:
-    """Let each piece reach over the characters that were composed into its last one; the library forgets them."""
+def _widen(text: str, offsets: list[Span]) -> list[Span]:
+    """Extend each piece over the characters composed into its last one, which the library leaves out."""
     if unicodedata.is_normalized("NFC", text):
         return offsets
     nexts = [start for start, _ in offsets[1:]] + [len(text)]
-    return [(a, b + _reach(text[b:after])) for (a, b), after in zip(offsets, nexts, strict=True)]
+    return [(a, b + _gap_length(text[b:after])) for (a, b), after in zip(offsets, nexts, strict=True)]
 
 
-def _reach(gap: str) -> int:
-    """How many characters stand before the first space of a gap between two pieces."""
+def _gap_length(gap: str) -> int:
+    """The number of characters before the first space in a gap between two pieces."""
     return next((at for at, sign in enumerate(gap) if sign.isspace()), len(gap))
 
 
-def _trimmed(text: str, span: Span, piece: str) -> Span:
-    """A stretch without the space before it; to a piece that begins with a space, a literal ▁ is one too."""
+def _trim(text: str, span: Span, piece: str) -> Span:
+    """A span without leading space; for a piece that begins with a metaspace, a literal ▁ is space too."""
     start, end = span
     space = _SPACE_OR_SIGN if piece.startswith("▁") else _SPACE
     bare = space.sub("", text[start:end])
     if piece == "▁" and bare:
-        return start, start  # the space that stands before every text, and is no character of it
+        return start, start  # the space added before every text, which is no character of it
     return (end - len(bare), end) if bare else span
 
 

@@ -1,5 +1,6 @@
-"""Recipes as people write them: TOML and --set in, a checked Recipe out, and every mistake told with its line.
+"""Recipe files: TOML and --set become a validated Recipe, and every mistake is reported with its line.
 
-`toml` reads and writes the format; `structure` is what the sections' classes say about the data; `written` joins a file
-with --set and knows where each setting came from; `refusals` turns what is wrong into words; `recipes` is the door.
+`source` joins a file with --set and knows where each setting came from; `schema` reads the pydantic classes of the
+sections; `validation_errors` words what is wrong; `recipes` reads and writes recipes: start there. The TOML reader
+itself is runs/toml.py.
 """

@@ -1,4 +1,4 @@
-"""Recipes from TOML files and back: a file or a shipped name, with --set on top, becomes a Recipe that is checked.
+"""Read and write recipes: a TOML file or the name of a shipped recipe, with --set on top, becomes a valid Recipe.
 
 recipe = read_recipe("classifier", ["train.steps=200", "schedule.kind=cosine"], tasks=TASKS)
 write_recipe(recipe, Path("run/recipe.toml"))        # every setting; read back, it is equal
@@ -19,118 +19,126 @@ from typing import Any
 from pydantic import ValidationError
 
 from regard.errors import SettingError, unknown
-from regard.files import write_whole
+from regard.files import write_atomic
 from regard.runs import RECIPE, Run, expect_version, parse_settings, toml
 from regard.runs.toml import NONE, Keys
-from regard.training.config.schema import Types, changed
-from regard.training.config.source import Set, Written
-from regard.training.config.validation_errors import refusal
+from regard.training.config.schema import Types, map_values
+from regard.training.config.source import RecipeSource, SetOption
+from regard.training.config.validation_errors import explain
 from regard.training.recipe import Recipe
 
 SHIPPED: Traversable = resources.files("regard") / "recipes"
 
 
 def read_recipe(source: str | Path, sets: Sequence[str] = (), *, tasks: Mapping[str, type[Recipe]]) -> Recipe:
-    """The recipe in a file, or the shipped one of that name, with `a.b=c` settings on top; its paths are absolute.
+    """The recipe in a file, or the shipped recipe of that name, with `a.b=c` settings on top; its paths are absolute.
 
-    A relative path in the file starts from the file's folder, one in `sets` from the working directory. "none" is
-    None wherever a setting may be None.
+    A relative path in the file starts from the file's folder, one in `sets` from the working directory. "none" stands
+    for None wherever a setting may be None.
     """
-    return _checked(_written(source, [Set.read(text) for text in sets]), tasks)
+    return _validate(_load_source(source, [SetOption.read(text) for text in sets]), tasks)
 
 
-def recipe_of(run: Run, sets: Sequence[str] = (), *, tasks: Mapping[str, type[Recipe]]) -> Recipe:
-    """The recipe of a run, with settings on top; its recipe.toml is not parsed again."""
+def recipe_of_run(run: Run, sets: Sequence[str] = (), *, tasks: Mapping[str, type[Recipe]]) -> Recipe:
+    """The recipe of an open run, with settings on top; its recipe.toml is not parsed again."""
     file, folder = str(run.path / RECIPE), run.path.absolute()
-    written = Written(file, folder, run.text, dict(run.settings), [Set.read(text) for text in sets])
-    return _checked(written, tasks)
+    opened = RecipeSource(file, folder, run.text, dict(run.settings), [SetOption.read(text) for text in sets])
+    return _validate(opened, tasks)
 
 
-def _checked(written: Written, tasks: Mapping[str, type[Recipe]]) -> Recipe:
-    expect_version(written.top("version"), written.where)
-    recipe = _task(written, tasks)
-    merged = written.merged(recipe)
-    meant = changed(recipe, merged, lambda types, value, keys: _meant(types, value, keys, written))
+def _validate(source: RecipeSource, tasks: Mapping[str, type[Recipe]]) -> Recipe:
+    expect_version(source.top("version"), source.where)
+    recipe = _recipe_class(source, tasks)
+    merged = source.merged(recipe)
+    data = map_values(recipe, merged, lambda types, value, keys: _value_from_toml(types, value, keys, source))
     try:
-        return recipe.model_validate_json(json.dumps(meant), context=written.folder)
+        return recipe.model_validate_json(json.dumps(data), context=source.folder)
     except ValidationError as error:
-        raise refusal(error, recipe, written, merged) from error
+        raise explain(error, recipe, source, merged) from error
 
 
-def shipped() -> dict[str, Traversable]:
-    """The recipes that come with regard, by name."""
+def shipped_recipes() -> dict[str, Traversable]:
+    """The files of the shipped recipes, by name."""
     files = {file.name.removesuffix(".toml"): file for file in SHIPPED.iterdir() if file.name.endswith(".toml")}
     return dict(sorted(files.items()))
 
 
-def text_of(recipe: Recipe) -> str:
-    """A recipe as TOML, with every setting, also those left at their default."""
-    data = changed(type(recipe), recipe.model_dump(mode="json"), _as_written)
-    for keys, (came, expected) in toml.oddities(data):
+def recipe_to_toml(recipe: Recipe) -> str:
+    """A recipe as TOML, with every setting, defaults included."""
+    data = map_values(type(recipe), recipe.model_dump(mode="json"), _value_to_toml)
+    for keys, (came, expected) in toml.find_unsupported(data):
         raise SettingError(came, expected, where=_dotted(keys))
-    text = toml.written(data)
+    text = toml.dump(data)
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise SettingError(f"{error.object[error.start]!a} in a setting", "UTF-8", where="text_of") from error
+        raise SettingError(
+            f"A setting has {error.object[error.start]!a}, which UTF-8 cannot hold", where="recipe_to_toml"
+        ) from error
     return text
 
 
 def write_recipe(recipe: Recipe, path: Path) -> None:
-    """Write a recipe as `text_of` gives it; the file is there whole or not at all."""
-    content = text_of(recipe).encode()
+    """Write a recipe as TOML; the file is complete or absent."""
+    content = recipe_to_toml(recipe).encode()
     try:
-        write_whole(path, content)
+        write_atomic(path, content)
     except OSError as error:
-        raise SettingError(f"{path} ({error.strerror})", "a file to write", where="write_recipe") from error
+        raise SettingError(f"Could not write {path}: {error.strerror}", where="write_recipe") from error
 
 
-def _written(source: str | Path, sets: Sequence[Set]) -> Written:
-    name = str(source)
+def _load_source(path: str | Path, sets: Sequence[SetOption]) -> RecipeSource:
+    name = str(path)
     is_path = os.sep in name or name.endswith(".toml")
-    file = Path(name) if is_path else shipped().get(name, Path(name))
+    file = Path(name) if is_path else shipped_recipes().get(name, Path(name))
     try:
         content = file.read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a zero in the name
-        raise _no_file(name, is_path, error) from error
+        raise _file_error(name, is_path, error) from error
     text, data = parse_settings(content, str(file))
-    return Written(str(file), Path(str(file)).absolute().parent, text, data, sets)
+    return RecipeSource(str(file), Path(str(file)).absolute().parent, text, data, sets)
 
 
-def _no_file(name: str, is_path: bool, error: Exception) -> SettingError:
-    known = list(shipped())
-    expected = f"a recipe: a .toml file or one of {', '.join(known)}"
+def _file_error(name: str, is_path: bool, error: Exception) -> SettingError:
+    known = list(shipped_recipes())
+    advice = f"Pass a .toml file, or one of {', '.join(known)}."
     if not is_path and isinstance(error, FileNotFoundError):
         near = [f"{name}.toml"] if os.path.exists(f"{name}.toml") else get_close_matches(name, known, n=1)
-        return SettingError(repr(name), expected, advice=f"Did you mean {near[0]!r}?" if near else "")
+        suggestion = f"Did you mean {near[0]!r}? " if near else ""
+        return SettingError(f"There is no recipe {name!r}", advice=suggestion + advice)
     reason = error.strerror if isinstance(error, OSError) else error
     inside = Path(name, "recipe.toml")
     is_run = isinstance(error, IsADirectoryError) and inside.exists()
-    return SettingError(f"{name} ({reason})", expected, advice=f"There is one in it: {inside}." if is_run else "")
+    return SettingError(
+        f"Could not read the recipe {name}: {reason}", advice=f"This folder has one: {inside}." if is_run else advice
+    )
 
 
-def _task(written: Written, tasks: Mapping[str, type[Recipe]]) -> type[Recipe]:
-    task = written.top("task")
+def _recipe_class(source: RecipeSource, tasks: Mapping[str, type[Recipe]]) -> type[Recipe]:
+    task = source.top("task")
     if task is None:
-        raise SettingError("no task", f"a task: one of {', '.join(sorted(tasks))}", where=written.name)
+        advice = f'Add a line such as task = "language". Known: {", ".join(sorted(tasks))}.'
+        raise SettingError("The recipe names no task", where=source.name, advice=advice)
     if not isinstance(task, str) or task not in tasks:
-        raise unknown(task, tasks, kind="task", where=written.where(("task",)))
+        raise unknown(task, tasks, kind="task", where=source.where(("task",)))
     return tasks[task]
 
 
-def _meant(types: Types, value: Any, keys: Keys, written: Written) -> Any:
-    """What a value written in TOML stands for: "none" for None, and a path in a --set for one from here."""
+def _value_from_toml(types: Types, value: Any, keys: Keys, source: RecipeSource) -> Any:
+    """What a value source in TOML stands for: "none" for None, and a path in a --set for one from here."""
     if value == NONE and NoneType in types:
         return None
-    if isinstance(value, str) and Path in types and written.by_set(keys) and not value.startswith("~"):
+    if isinstance(value, str) and Path in types and source.by_set(keys) and not value.startswith("~"):
         return str(Path.cwd() / value)
     return value
 
 
-def _as_written(types: Types, value: Any, keys: Keys) -> Any:
-    """The other way round: "none" for None; a relative path, which is one from here, becomes absolute."""
+def _value_to_toml(types: Types, value: Any, keys: Keys) -> Any:
+    """A value of the recipe as TOML has it: None becomes "none", a path absolute."""
     if value == NONE and NoneType in types:
-        raise SettingError(f"the text {NONE!r}", "another: in a recipe it says that there is none", where=_dotted(keys))
+        raise SettingError(
+            f"The text {NONE!r} cannot be written: in a recipe it stands for no value", where=_dotted(keys)
+        )
     if isinstance(value, str) and Path in types:
         return str(Path.cwd() / value)
     return NONE if value is None else value

@@ -1,4 +1,4 @@
-"""What the classes of a recipe say about its data: the sections, the kinds they come in, and where None may stand."""
+"""Type information of recipe sections, from their pydantic classes: kinds, allowed values, where None is allowed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from regard.runs.toml import Keys
 
 KIND = "kind"
 Types = tuple[Any, ...]
-Change = Callable[[Types, Any, Keys], Any]
-"""Given the types that may stand in a place, what stands there, and its keys: what shall stand there."""
+MapValue = Callable[[Types, Any, Keys], Any]
+"""(allowed types, value, keys) -> new value, for each value of the data."""
 
 
 def alternatives(annotation: Any) -> Types:
@@ -32,7 +32,7 @@ def alternatives(annotation: Any) -> Types:
 
 
 def section_of(annotation: Any, data: object) -> type[BaseModel] | None:
-    """The class of a section; where it comes in kinds, the one of the kind that its data name."""
+    """The class of a section; where it has several kinds, the class of the kind that its data name."""
     sections = [one for one in alternatives(annotation) if _is_section(one)]
     if len(sections) < 2:
         return sections[0] if sections else None
@@ -45,44 +45,47 @@ def _is_section(one: Any) -> bool:
 
 
 def kinds(annotation: Any) -> tuple[str, ...]:
-    """The kinds that a section comes in."""
+    """The kinds that a section has."""
     fields = [one.model_fields.get(KIND) for one in alternatives(annotation) if _is_section(one)]
-    return tuple(kind for field in fields if field for kind in words(field.annotation))
+    return tuple(kind for field in fields if field for kind in literal_choices(field.annotation))
 
 
-def words(annotation: Any) -> tuple[str, ...]:
-    """The fixed words among what a setting may be."""
+def literal_choices(annotation: Any) -> tuple[str, ...]:
+    """The literal strings that a setting allows."""
     origins: list[tuple[Any, Any]] = [(get_origin(one), one) for one in alternatives(annotation)]
     return tuple(
         word for origin, one in origins if origin is Literal for word in get_args(one) if isinstance(word, str)
     )
 
 
-def with_kinds(section: type[BaseModel], data: Mapping[str, Any]) -> dict[str, Any]:
-    """The data with a kind in every section that names none: the kind of its default, where it has one."""
-    told = dict(data)
+def fill_kinds(section: type[BaseModel], data: Mapping[str, Any]) -> dict[str, Any]:
+    """The data with `kind` filled in where a section names none: the kind of the section's default."""
+    filled = dict(data)
     for name, field in section.model_fields.items():
-        if isinstance(inner := told.get(name), dict):
-            usual = {KIND: field.default.kind} if hasattr(field.default, KIND) else {}
-            told[name] = inner = usual | inner
+        if isinstance(inner := filled.get(name), dict):
+            default = {KIND: field.default.kind} if hasattr(field.default, KIND) else {}
+            filled[name] = inner = default | inner
             if chosen := section_of(field.annotation, inner):
-                told[name] = with_kinds(chosen, inner)
-    return told
+                filled[name] = fill_kinds(chosen, inner)
+    return filled
 
 
-def changed(annotation: Any, value: Any, change: Change, keys: Keys = ()) -> Any:
-    """Data with each part put through `change`, from the whole to the parts; what no class knows may be Any."""
+def map_values(annotation: Any, value: Any, change: MapValue, keys: Keys = ()) -> Any:
+    """Data with every value replaced by `change`, parents before children; unknown settings have type Any."""
     value = change(alternatives(annotation), value, keys)
     if isinstance(value, dict):
         section = section_of(annotation, value) or annotation
-        return {key: changed(inside(section, key), part, change, (*keys, key)) for key, part in value.items()}
+        return {key: map_values(annotation_at(section, key), part, change, (*keys, key)) for key, part in value.items()}
     if isinstance(value, list):
-        return [changed(inside(annotation, place), part, change, (*keys, place)) for place, part in enumerate(value)]
+        return [
+            map_values(annotation_at(annotation, place), part, change, (*keys, place))
+            for place, part in enumerate(value)
+        ]
     return value
 
 
-def inside(annotation: Any, key: str | int) -> Any:
-    """What may stand at a key of a section or of a mapping, or at a place of a list; Any where nobody says."""
+def annotation_at(annotation: Any, key: str | int) -> Any:
+    """The annotation of a key of a section or mapping, or of an index of a list; Any where there is none."""
     for one in alternatives(annotation):
         origin: Any = get_origin(one)
         parts = get_args(one)
@@ -98,8 +101,8 @@ def inside(annotation: Any, key: str | int) -> Any:
 
 
 @dataclass(frozen=True)
-class Place:
-    """A place in the data: its keys, the class of the section it is in, and the field, where the class knows it."""
+class SettingPlace:
+    """A setting in the data: its keys, the class of its section, and its field, None for an unknown setting."""
 
     keys: Keys
     section: type[BaseModel]
@@ -107,13 +110,13 @@ class Place:
 
     @property
     def may_be_none(self) -> bool:
-        """Whether None may stand here itself, and not only around it."""
-        own = bool(self.keys) and self.section.model_fields.get(str(self.keys[-1])) is self.field
-        return own and self.field is not None and NoneType in alternatives(self.field.annotation)
+        """Whether the setting itself may be None, not only its section."""
+        is_field = bool(self.keys) and self.section.model_fields.get(str(self.keys[-1])) is self.field
+        return is_field and self.field is not None and NoneType in alternatives(self.field.annotation)
 
 
-def place_of(recipe: type[BaseModel], loc: Keys) -> Place:
-    """The place that pydantic means by its `loc`, which also names the alternatives tried; they are nobody's keys."""
+def locate_setting(recipe: type[BaseModel], loc: Keys) -> SettingPlace:
+    """The setting that a pydantic `loc` points at; a `loc` also names the union members tried, which are not keys."""
     keys: list[str | int] = []
     section, field = recipe, None
     annotation: Any = recipe
@@ -128,5 +131,5 @@ def place_of(recipe: type[BaseModel], loc: Keys) -> Place:
         if _is_section(types[0]):
             section = types[0]
             field = section.model_fields.get(str(key))
-        annotation = inside(types[0], key)
-    return Place(tuple(keys), section, field)
+        annotation = annotation_at(types[0], key)
+    return SettingPlace(tuple(keys), section, field)

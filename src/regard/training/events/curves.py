@@ -1,4 +1,4 @@
-"""Learning curves: what the logs of one or more runs say about a quantity, as numbers; drawing.py draws them."""
+"""Learning curves of runs as numbers, from their logs; plot_curves.py draws them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from regard.errors import RunError, SettingError, unknown
 from regard.training.events.log import Entry, read_log, series
 
 LOG = "log.jsonl"
-TRAINED = ("loss", "rate", "norm", "tokens_per_second")  # what training itself tells, beside the metrics
-AGAINST = ("step", "tokens", "seconds")
+TRAINED = ("loss", "learning_rate", "gradient_norm", "tokens_per_second")  # logged by training, besides metrics
+X_AXES = ("step", "tokens", "seconds")
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Run:
-    """A run's name, and its log as if it had never been interrupted."""
+class RunCurves:
+    """The name and the log of a run, as if it had never been interrupted."""
 
     name: str
     path: Path
@@ -36,23 +36,23 @@ class Run:
 
     @property
     def steps(self) -> int:
-        """How many were done."""
+        """The number of steps done."""
         return self.entries[-1]["step"] if self.entries else 0
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What there is to draw: the loss, the other metrics of evaluations, the learning rate."""
-        told = ("loss", "rate") if any(one["event"] == "trained" for one in self.entries) else ()
+        """The names of its curves: the loss, the other metrics of evaluations, the learning rate."""
+        trained = ("loss", "learning_rate") if any(one["event"] == "trained" for one in self.entries) else ()
         metrics = chain.from_iterable(one["metrics"] for one in self.entries if one["event"] == "evaluated")
-        return _ordered(chain(told, metrics))
+        return _ordered(chain(trained, metrics))
 
-    def trained(self, name: str, against: str = "step") -> Curve:
-        """A quantity during training, where training tells it: one of TRAINED."""
-        return self._curve("trained", name, against) if name in TRAINED else Curve(np.empty(0), np.empty(0))
+    def trained(self, name: str, x_axis: str = "step") -> Curve:
+        """A quantity during training, one of TRAINED; empty for others."""
+        return self._curve("trained", name, x_axis) if name in TRAINED else Curve(np.empty(0), np.empty(0))
 
-    def evaluated(self, name: str, against: str = "step") -> Curve:
+    def evaluated(self, name: str, x_axis: str = "step") -> Curve:
         """A metric of the evaluations."""
-        return self._curve("evaluated", name, against)
+        return self._curve("evaluated", name, x_axis)
 
     @property
     def best(self) -> Entry | None:
@@ -60,42 +60,39 @@ class Run:
         found = [one for one in self.entries if one["event"] == "evaluated" and one["best"]]
         return found[-1] if found else None
 
-    def at(self, steps: Sequence[int], against: str) -> np.ndarray:
-        """Where steps lie on an axis of AGAINST; between two entries of training that tell, on a line."""
-        if against not in AGAINST:
-            raise unknown(against, AGAINST, kind="axis", where="curves")
-        if against == "step":
+    def at(self, steps: Sequence[int], x_axis: str) -> np.ndarray:
+        """The position of steps on one of the axes X_AXES, interpolated between log entries of training."""
+        if x_axis not in X_AXES:
+            raise unknown(x_axis, X_AXES, kind="axis", where="curves")
+        if x_axis == "step":
             return np.asarray(steps, float)
-        known, places = series(self.entries, "trained", against)
+        known, positions = series(self.entries, "trained", x_axis)
         if steps and not known:
-            raise SettingError(
-                f"{self.path} without a training step", f"a log that tells the {against}", where="curves"
-            )
-        return np.interp(steps, [0, *known], [0, *places])
+            problem = f"{self.path} has no training step, so its {x_axis} are unknown"
+            raise SettingError(problem, where="curves", advice="Draw against step.")
+        return np.interp(steps, [0, *known], [0, *positions])
 
-    def _curve(self, event: str, name: str, against: str) -> Curve:
+    def _curve(self, event: str, name: str, x_axis: str) -> Curve:
         steps, values = series(self.entries, event, name)
-        return Curve(self.at(steps, against), np.asarray(values, float))
+        return Curve(self.at(steps, x_axis), np.asarray(values, float))
 
 
-def read_runs(paths: Sequence[Path]) -> list[Run]:
-    """The runs in these folders, or of these logs; named after their folders, or by their paths where names clash."""
-    logs = {path: _log(path) for path in dict.fromkeys(paths)}
+def read_runs(paths: Sequence[Path]) -> list[RunCurves]:
+    """The runs in these folders, or of these logs; named after their folders, or by path where names clash."""
+    logs = {path: _log_path(path) for path in dict.fromkeys(paths)}
     names = [log.resolve().parent.name if log.name == LOG else log.stem for log in logs.values()]
     return [
-        Run(name if names.count(name) == 1 else str(path), path, read_log(log))
+        RunCurves(name if names.count(name) == 1 else str(path), path, read_log(log))
         for (path, log), name in zip(logs.items(), names, strict=True)
     ]
 
 
-def panels(runs: Sequence[Run], wanted: Sequence[str] = ()) -> tuple[str, ...]:
-    """The names of what to draw: the wanted ones, or else all that any of the runs has."""
+def panel_names(runs: Sequence[RunCurves], wanted: Sequence[str] = ()) -> tuple[str, ...]:
+    """The names of the panels: the wanted ones, or else all curves that any of the runs has."""
     there = _ordered(chain.from_iterable(run.names for run in runs))
     if not there:
         raise SettingError(
-            f"nothing but the start of {', '.join(run.name for run in runs)}",
-            "a log with at least one training step or evaluation",
-            where="curves",
+            f"{', '.join(run.name for run in runs)} has no training step and no evaluation to draw", where="curves"
         )
     for name in wanted:
         if name not in (*there, *TRAINED):
@@ -104,10 +101,10 @@ def panels(runs: Sequence[Run], wanted: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def smoothed(values: np.ndarray, share: float) -> np.ndarray:
-    """Exponential moving mean: m_t = share m_{t-1} + (1 - share) y_t from m_0 = 0, divided by 1 - share^t, so that the
-    first values are not drawn towards 0. (N,) to (N,); what is not finite is nan and leaves the mean as it was."""
+    """Exponential moving average, unbiased at the start: m_t = share m_{t-1} + (1 - share) y_t from m_0 = 0, divided by
+    1 - share^t. (N,) to (N,); a value that is not finite gives NaN and is left out."""
     if not 0 <= share < 1:
-        raise SettingError(f"smooth={share}", "at least 0 and less than 1", where="curves")
+        raise SettingError(f"smoothing={share}", "at least 0 and less than 1", where="curves")
     means, mean, weight = np.full(len(values), np.nan), 0.0, 0.0
     for i, value in enumerate(values.tolist()):
         if np.isfinite(value):
@@ -116,33 +113,31 @@ def smoothed(values: np.ndarray, share: float) -> np.ndarray:
     return means
 
 
-def numbers(run: Run, names: Sequence[str], against: str = "step") -> dict[str, Any]:
-    """The curves of a run in lists: {"train": {name: {against: [...], "value": [...]}}, "valid": ...}."""
+def curve_values(run: RunCurves, names: Sequence[str], x_axis: str = "step") -> dict[str, Any]:
+    """The curves of a run as lists: {"train": {name: {x_axis: [...], "value": [...]}}, "valid": ...}."""
 
     def listed(curves: Mapping[str, Curve]) -> dict[str, Any]:
         return {
-            name: {against: curve.x.tolist(), "value": curve.y.tolist()}
+            name: {x_axis: curve.x.tolist(), "value": curve.y.tolist()}
             for name, curve in curves.items()
             if curve.x.size
         }
 
     return {
-        "train": listed({name: run.trained(name, against) for name in names}),
-        "valid": listed({name: run.evaluated(name, against) for name in names}),
+        "train": listed({name: run.trained(name, x_axis) for name in names}),
+        "valid": listed({name: run.evaluated(name, x_axis) for name in names}),
     }
 
 
 def _ordered(names: Iterable[str]) -> tuple[str, ...]:
-    """Each name once: the loss first, the learning rate last, and what is between as it comes."""
-    return tuple(sorted(dict.fromkeys(names), key=lambda name: (name != "loss", name == "rate")))
+    """Each name once: the loss first, the learning rate last, the others in their order."""
+    return tuple(sorted(dict.fromkeys(names), key=lambda name: (name != "loss", name == "learning_rate")))
 
 
-def _log(path: Path) -> Path:
+def _log_path(path: Path) -> Path:
     log = path / LOG if path.is_dir() else path
     if not path.exists():
-        raise RunError(f"{path}, which is not there", "the folder of a run, or its log", where="curves")
+        raise RunError(f"File not found: {path}", where="curves", advice="Pass the folder of a run, or its log.")
     if not log.is_file():
-        raise RunError(
-            f"{path}, which has no {LOG}", "the folder of a run", where="curves", advice="`regard train` writes it."
-        )
+        raise RunError(f"{path} has no {LOG}", where="curves", advice="`regard train` writes one: pass a run folder.")
     return log

@@ -1,4 +1,4 @@
-"""What a training tells while it goes on; whoever listens (the log, the progress bar, TensorBoard) hears it all."""
+"""The events of a training, which every listener gets: the log, the progress bar, TensorBoard."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from regard.training.objectives.base import Output
+from regard.training.objectives.base import ExampleOutput
 
 
 @dataclass(frozen=True)
 class Event:
-    """`step`: how many steps were done when it happened."""
+    """`step`: the number of steps done so far."""
 
     step: int
 
 
 @dataclass(frozen=True)
 class Started(Event):
-    """`steps` is how many there will be; `facts` is what else is worth keeping: threads, ranks, versions, sizes."""
+    """`steps`: their total number; `facts`: threads, ranks, versions, the size of the model."""
 
     steps: int
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Started(Event):
 
 @dataclass(frozen=True)
 class Resumed(Event):
-    """Everything logged for later steps was lost with the process that did them, and is done again."""
+    """Training continues after `step`; what was logged for later steps was lost and is repeated."""
 
     steps: int
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -34,37 +34,37 @@ class Resumed(Event):
 
 @dataclass(frozen=True)
 class Trained(Event):
-    """The steps since the last such event: mean loss a token, the last learning rate and gradient norm, the pace."""
+    """The steps since the last such event: mean loss a token, last learning rate and gradient norm, tokens a second."""
 
     epoch: int
     loss: float
-    rate: float
-    norm: float
-    tokens: int  # that carried loss, since the start
+    learning_rate: float
+    gradient_norm: float
+    tokens: int  # targets, since the start
     tokens_per_second: float
-    seconds: float  # spent since the start, those of earlier processes included
-    memory: int  # bytes, the most so far
+    seconds: float  # since the start, in all processes
+    memory: int  # bytes at the peak
 
 
 @dataclass(frozen=True)
 class Evaluated(Event):
     metrics: Mapping[str, float]
     best: bool
-    samples: Sequence[Output] = ()
-    signatures: Mapping[str, str] = field(default_factory=dict)  # of metrics that have one, such as sacrebleu's
+    samples: Sequence[ExampleOutput] = ()
+    signatures: Mapping[str, str] = field(default_factory=dict)  # of metrics that have one, such as BLEU
 
 
 @dataclass(frozen=True)
 class Saved(Event):
-    """A checkpoint is on the disk, written while training went on."""
+    """A checkpoint was written, in the background."""
 
     path: str
-    seconds: float  # for which training stood still
+    seconds: float  # for which training was stopped
 
 
 @dataclass(frozen=True)
 class Skipped(Event):
-    """A step without a change of the weights, because its loss or gradient was not finite."""
+    """A step that was skipped, because its loss or gradient was not finite."""
 
     reason: str
     count: int  # so far
@@ -72,7 +72,7 @@ class Skipped(Event):
 
 @dataclass(frozen=True)
 class Ended(Event):
-    """`reason`: "finished", "stopped early" or "interrupted"; `metrics`: of the weights that were kept."""
+    """`reason`: "finished", "stopped early" or "interrupted"; `metrics`: of the weights in model.safetensors."""
 
     reason: str
     seconds: float
@@ -80,5 +80,7 @@ class Ended(Event):
     skipped: int = 0  # steps
 
 
-class Listener(Protocol):
-    def hear(self, event: Event) -> None: ...
+class EventListener(Protocol):
+    """Whatever follows a training, such as a log: it gets every event."""
+
+    def on_event(self, event: Event) -> None: ...

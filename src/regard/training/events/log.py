@@ -1,4 +1,4 @@
-"""The log of a training, log.jsonl: every event is a line as it happens, and is read as if nothing was interrupted."""
+"""The log of a training run, log.jsonl: one line per event, read back as if training had never been interrupted."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from regard.errors import DtypeError, RunError
 from regard.training.events.event import Ended, Evaluated, Event, Resumed, Saved, Skipped, Started, Trained
 
 Entry = dict[str, Any]
-"""An event as the log has it: {"event": "trained", "step": 100, "time": seconds since 1970, and the event's fields}."""
+"""An event in the log: {"event": "trained", "step": 100, "time": seconds since 1970, and the event's fields}."""
 
 EVENTS = {kind.__name__.lower(): kind for kind in (Started, Resumed, Trained, Evaluated, Saved, Skipped, Ended)}
-NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}  # JSON has no such numbers: they are words there
+NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}  # JSON has no such numbers: the log has strings
 
 
 class LogFile:
-    """A listener that appends each event to a file, a line an event, written before training goes on.
+    """A listener that appends each event to a file as a line of JSON, written before training continues.
 
-    A line that a crash cut off gets its end when the file is opened again, so nothing is glued to it.
+    A line that a crash cut off is ended when the file is opened again.
 
     >>> with closing(LogFile(folder / "log.jsonl")) as log: train(..., listeners=[log])
     """
@@ -34,11 +34,11 @@ class LogFile:
         try:
             self._file = open(path, "ab+", buffering=0)  # noqa: SIM115 (it stays open as long as the log does)
         except OSError as error:
-            raise RunError(f"{path} ({error.strerror})", "a log file to write to", where="LogFile") from error
+            raise RunError(f"Could not open the log {path}: {error.strerror}", where="LogFile") from error
         if self._file.tell() and not _ends_with_newline(self._file):
             self._write(b"\n")
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         entry = {"event": type(event).__name__.lower(), "step": event.step, "time": time.time()}
         text = json.dumps(entry | plain(event), ensure_ascii=False, allow_nan=False)
         # half a surrogate pair is no UTF-8; backslashreplace writes it as JSON's own \udxxx
@@ -51,10 +51,9 @@ class LogFile:
                 rest = rest[self._file.write(rest) :]
         except OSError as error:
             raise RunError(
-                f"a log that cannot be written to ({error.strerror})",
-                "room for a line",
+                f"Could not write to the log: {error.strerror}",
                 where=f"{self.path}",
-                advice="Make room and resume; what was saved is as it was.",
+                advice="Resume once it can be written; the checkpoints are intact.",
             ) from error
 
     def close(self) -> None:
@@ -64,22 +63,22 @@ class LogFile:
 def read_log(path: Path) -> list[Entry]:
     """The events of a log in order, as if the training had never been interrupted.
 
-    Where it was resumed at step N, what an earlier process had done after step N is left out, because it was done
-    again; where it was started anew, everything before. A line that a crash cut off is left out; a damaged line
-    anywhere else is refused. Numbers that are not finite come back as such, but inside `facts` they stay words.
+    Where it was resumed at step N, the events of an earlier process after step N are left out, because those steps were
+    repeated; where it started again, all earlier events. A line that a crash cut off is left out; a damaged line
+    anywhere else is refused. "nan" and "inf" become numbers again, except in `facts`.
     """
     entries: list[Entry] = []
-    for entry in _whole(path):
+    for entry in _read_entries(path):
         if entry["event"] in ("started", "resumed"):
-            kept = entry["step"] if entry["event"] == "resumed" else -1
-            while entries and entries[-1]["step"] > kept:
+            last = entry["step"] if entry["event"] == "resumed" else -1
+            while entries and entries[-1]["step"] > last:
                 entries.pop()
         entries.append(entry)
     return entries
 
 
 def series(entries: Iterable[Entry], event: str, name: str) -> tuple[list[int], list[Any]]:
-    """The steps and values of a metric, or of a field, of all events of a kind; events without it are passed over.
+    """The steps and values of a metric or field of all events of a kind; events without it are left out.
 
     >>> steps, losses = series(read_log(path), "evaluated", "loss")
     """
@@ -94,35 +93,34 @@ def series(entries: Iterable[Entry], event: str, name: str) -> tuple[list[int], 
     return steps, values
 
 
-def _whole(path: Path) -> Iterator[Entry]:
-    """The entries of a file. Damaged lines are passed over where a process ended: before the start of the next one, and
-    at the end of the file."""
+def _read_entries(path: Path) -> Iterator[Entry]:
+    """The entries of a file. Damaged lines are skipped where a process ended: before the start of the next one, and at
+    the end of the file."""
     damaged = 0
     try:
         with open(path, "rb") as lines:
             for number, line in enumerate(lines, start=1):
-                entry = _parsed(line)
+                entry = _parse_line(line)
                 if entry is None:
                     damaged = damaged or number
                     continue
                 if damaged and entry["event"] not in ("started", "resumed"):
-                    raise _refused(path, damaged)
+                    raise _damaged_line(path, damaged)
                 damaged = 0
                 yield entry
     except OSError as error:
-        raise RunError(f"{path} ({error.strerror})", "a log of a training", where="read_log") from error
+        raise RunError(f"Could not read the log {path}: {error.strerror}", where="read_log") from error
 
 
-def _refused(path: Path, number: int) -> RunError:
+def _damaged_line(path: Path, number: int) -> RunError:
     return RunError(
-        "a damaged line",
-        "an event of a training, as JSON",
+        "This line is no event as JSON",
         where=f"{path}:{number}",
-        advice="Only the last line before a crash may be cut off; delete this one if it can be spared.",
+        advice="Only the last line before a crash may be cut off; delete this line to read the rest.",
     )
 
 
-def _parsed(line: bytes) -> Entry | None:
+def _parse_line(line: bytes) -> Entry | None:
     try:
         entry = json.loads(line)
     except ValueError:
@@ -132,19 +130,19 @@ def _parsed(line: bytes) -> Entry | None:
     for name in NUMBERS.get(entry["event"], ()):
         if name in entry:
             entry[name] = _number(entry[name])
-    entry["event"] = sys.intern(entry["event"])  # a million lines share their words
+    entry["event"] = sys.intern(entry["event"])  # a million entries share their strings
     return {sys.intern(name): value for name, value in entry.items()}
 
 
 def _number(value: Any) -> Any:
-    """A number, or a mapping of names to numbers, as it was before it was written."""
+    """A number, or a mapping of names to numbers, with "nan" and "inf" as floats again."""
     if isinstance(value, dict):
         return {name: _number(one) for name, one in value.items()}
     return NOT_FINITE.get(value, value) if isinstance(value, str) else value
 
 
 def _numbers(kind: type[Event]) -> tuple[str, ...]:
-    """The fields of an event that are floats or map names to floats: only there is "nan" a number."""
+    """The fields of an event that are floats or mappings to floats: there "nan" is a number."""
     return tuple(name for name, hint in get_type_hints(kind).items() if hint in (float, Mapping[str, float]))
 
 
@@ -152,7 +150,7 @@ NUMBERS = {name: _numbers(kind) for name, kind in EVENTS.items()}
 
 
 def plain(value: Any) -> Any:
-    """A value in what JSON has: dataclasses and mappings are objects, numbers that are not finite are words."""
+    """A value as JSON: dataclasses and mappings become objects, numbers that are not finite strings."""
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(float(value))
     if value is None or isinstance(value, str | int):
@@ -166,7 +164,7 @@ def plain(value: Any) -> Any:
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     raise DtypeError(
-        f"a {type(value).__name__}", "words, numbers, lists and mappings of them", where="an event for the log"
+        f"a {type(value).__name__}", "strings, numbers, and lists or mappings of them", where="an event for the log"
     )
 
 

@@ -1,4 +1,4 @@
-"""The curves of a training for TensorBoard: losses, rates and metrics as scalars, samples as text."""
+"""TensorBoard log of a training: loss, learning rate and metrics as scalars, samples as text."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from regard.errors import SettingError
 from regard.training.events.event import Ended, Evaluated, Event, Resumed, Trained
-from regard.training.objectives.base import Output
+from regard.training.objectives.base import ExampleOutput
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-TRAINED = ("loss", "rate", "norm", "epoch", "tokens", "tokens_per_second", "memory")
+TRAINED = ("loss", "learning_rate", "gradient_norm", "epoch", "tokens", "tokens_per_second", "memory")
 
 
 class TensorBoardLog:
     """A listener that writes for `tensorboard --logdir FOLDER`; needs the package tensorboard.
 
-    After a resumption at step N, TensorBoard hides what was written for later steps, because it is done again.
+    When training resumes at step N, TensorBoard hides what was written for later steps.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -27,15 +27,14 @@ class TensorBoardLog:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise SettingError(
-                f"tensorboard = true, but {error}",
-                "the package tensorboard",
-                where="log",
+                f"log.tensorboard = true needs the package tensorboard: {error}",
+                where="log.tensorboard",
                 advice="Install it with `pip install 'regard[tensorboard]'`, or leave the setting out.",
             ) from error
         self._writer = partial(SummaryWriter, str(folder))
         self._open: SummaryWriter | None = None
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if isinstance(event, Resumed):
             self.close()
             self._open = self._writer(purge_step=event.step + 1)
@@ -48,7 +47,7 @@ class TensorBoardLog:
                 for name, value in event.metrics.items():
                     writer.add_scalar(f"valid/{name}", value, event.step)
                 if event.samples:
-                    writer.add_text("samples", "\n\n".join(map(_told, event.samples)), event.step)
+                    writer.add_text("samples", "\n\n".join(map(_sample_as_markdown, event.samples)), event.step)
                 writer.flush()
             case Ended():
                 writer.flush()
@@ -59,8 +58,8 @@ class TensorBoardLog:
         self._open = None
 
 
-def _told(output: Output) -> str:
-    """A sample as Markdown: indented, so that no sign in it is taken for markup."""
-    told = {"given": output.given, "got": output.got, "expected": output.expected}
-    lines = (f"    {name:<8} {' '.join(text.splitlines())}" for name, text in told.items() if text is not None)
+def _sample_as_markdown(output: ExampleOutput) -> str:
+    """A sample as Markdown: indented, so that nothing in it is taken for markup."""
+    fields = {"given": output.given, "got": output.got, "expected": output.expected}
+    lines = (f"    {name:<8} {' '.join(text.splitlines())}" for name, text in fields.items() if text is not None)
     return "\n".join(lines)

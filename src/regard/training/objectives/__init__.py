@@ -1,1 +1,1 @@
-"""What models are trained for: base says what an objective is; one module a task."""
+"""Training objectives: `base` defines what an objective is, each other module has that of one task."""

@@ -1,6 +1,6 @@
-"""What a model is trained for, as the loop sees it: the loss of a batch, how well the model does, and what it says.
+"""The interface of a training objective: the loss of a batch, metrics on the validation set, and sample outputs.
 
-The loop knows no model by name; all it knows of the task is an Objective.
+The training loop knows models and tasks only through an Objective.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from typing import Literal, Protocol, TypeVar
 from torch import Tensor, nn
 
 from regard.text import Batch
-from regard.training.metrics import Grade
+from regard.training.metrics import CorpusScore
 
 B_contra = TypeVar("B_contra", bound=Batch, contravariant=True)
 Carry = Mapping[str, Tensor]
-"""What a recurrent model carries into the next batch: tensors (B, ...) whose row b belongs to batch.indices[b]."""
+"""The recurrent state carried into the next batch: tensors (B, ...) whose row b belongs to batch.indices[b]."""
 Better = Literal["lower", "higher"]
 
 
 @dataclass(frozen=True)
 class Loss:
-    """The loss of a batch, () in all, summed over its tokens (the loop divides by the tokens of all ranks)."""
+    """The loss of a batch, a scalar summed over its tokens (the loop divides by the tokens of all ranks)."""
 
     total: Tensor
     carry: Carry | None = None
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Sums that add up over batches and over ranks, such as {"nll": ..., "tokens": ...}; tensors of any shape."""
+class MetricSums:
+    """Sums to be added over batches and ranks, such as {"nll": ..., "tokens": ...}; tensors of any shape."""
 
     sums: Mapping[str, Tensor]
     carry: Carry | None = None
 
 
 @dataclass(frozen=True)
-class Output:
-    """What a model made of one example, number `index` of its data, beside what was expected of it."""
+class ExampleOutput:
+    """What a model generated or predicted for example number `index`, and what was expected."""
 
     index: int
     given: str
@@ -47,11 +47,11 @@ class Output:
 
 
 class Objective(Protocol[B_contra]):
-    """`metrics`: the names that `summary` and `grade` give, and which way is better; "loss" is always among them.
+    """`metrics`: the names that `summary` and `text_metrics` return, and which direction is better; "loss" is required.
 
-    `loss` calls model(...) once and nothing else of it, because the model may be wrapped for several devices; the other
-    methods get the bare model, in evaluation mode and without gradients. Every method copes with a batch of no rows,
-    and gives it a loss of zero that is still connected to the model's weights.
+    `loss` calls model(...) once and nothing else of the model, because it may be wrapped by DDP; the other methods get
+    the bare model, in evaluation mode and without gradients. Every method accepts a batch without rows, and gives it a
+    loss of zero that is still connected to the model's weights.
     """
 
     @property
@@ -59,13 +59,13 @@ class Objective(Protocol[B_contra]):
 
     def loss(self, model: nn.Module, batch: B_contra, carry: Carry | None) -> Loss: ...
 
-    def measure(self, model: nn.Module, batch: B_contra, carry: Carry | None) -> Measured: ...
+    def measure(self, model: nn.Module, batch: B_contra, carry: Carry | None) -> MetricSums: ...
 
     def summary(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        """The metrics of all sums together."""
+        """The metrics, from the sums over all batches and ranks."""
 
-    def outputs(self, model: nn.Module, batch: B_contra) -> Sequence[Output]:
-        """What the model says to each row: samples to read, and what `grade` is given."""
+    def outputs(self, model: nn.Module, batch: B_contra) -> Sequence[ExampleOutput]:
+        """The model's output for each row: samples for people, and input of `text_metrics`."""
 
-    def grade(self, outputs: Sequence[Output]) -> dict[str, Grade]:
-        """Metrics of texts, such as BLEU; empty where there are none."""
+    def text_metrics(self, outputs: Sequence[ExampleOutput]) -> dict[str, CorpusScore]:
+        """Metrics of generated texts, such as BLEU; empty for most tasks."""

@@ -1,4 +1,4 @@
-"""Objectives of models of texts: a label for each (Classify), or a number (Estimate)."""
+"""Objectives of text classification, with cross-entropy and label smoothing, and of regression to a number."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from torch import Tensor, nn
 from regard.models import Logits
 from regard.text import LabelledBatch, Labels, Scale, Tokenizer
 from regard.training import metrics
-from regard.training.metrics import Grade
-from regard.training.objectives.base import Better, Carry, Loss, Measured, Objective, Output
+from regard.training.metrics import CorpusScore
+from regard.training.objectives.base import Better, Carry, ExampleOutput, Loss, MetricSums, Objective
 
 
 @dataclass(frozen=True)
-class Classify:
-    """A label for each text, of a model (inputs (B, T), lengths (B,), segments (B, T)) -> logits (B, C)."""
+class ClassificationObjective:
+    """Classification of texts by a model (inputs (B, T), lengths (B,), segments (B, T)) -> logits (B, C)."""
 
     labels: Labels
     tokenizer: Tokenizer
-    smoothing: float = 0.0
+    label_smoothing: float = 0.0
 
     @property
     def metrics(self) -> Mapping[str, Better]:
@@ -30,33 +30,33 @@ class Classify:
 
     def loss(self, model: nn.Module, batch: LabelledBatch, carry: Carry | None) -> Loss:
         logits = model(batch.inputs, batch.lengths, batch.segments)
-        return Loss(Logits(logits).surprise(batch.labels, self.smoothing).sum())
+        return Loss(Logits(logits).nll(batch.labels, self.label_smoothing).sum())
 
-    def measure(self, model: nn.Module, batch: LabelledBatch, carry: Carry | None) -> Measured:
+    def measure(self, model: nn.Module, batch: LabelledBatch, carry: Carry | None) -> MetricSums:
         logits = model(batch.inputs, batch.lengths, batch.segments)
         table = metrics.confusion(logits.argmax(-1), batch.labels, len(self.labels))
-        return Measured({"nll": Logits(logits).surprise(batch.labels).double().sum(), "confusion": table.double()})
+        return MetricSums({"nll": Logits(logits).nll(batch.labels).double().sum(), "confusion": table.double()})
 
     def summary(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        return metrics.of_classes(sums["nll"], sums["confusion"])
+        return metrics.classification_metrics(sums["nll"], sums["confusion"])
 
-    def outputs(self, model: nn.Module, batch: LabelledBatch) -> Sequence[Output]:
+    def outputs(self, model: nn.Module, batch: LabelledBatch) -> Sequence[ExampleOutput]:
         names = self.labels.names
-        got = model(batch.inputs, batch.lengths, batch.segments).argmax(-1).tolist()
+        predicted = model(batch.inputs, batch.lengths, batch.segments).argmax(-1).tolist()
         texts = self.tokenizer.decode_batch(_rows(batch.inputs, batch.lengths))
-        rows = zip(batch.indices.tolist(), texts, got, batch.labels.tolist(), strict=True)
-        return [Output(index, text, names[said], names[label]) for index, text, said, label in rows]
+        rows = zip(batch.indices.tolist(), texts, predicted, batch.labels.tolist(), strict=True)
+        return [ExampleOutput(index, text, names[best], names[label]) for index, text, best, label in rows]
 
-    def grade(self, outputs: Sequence[Output]) -> dict[str, Grade]:
+    def text_metrics(self, outputs: Sequence[ExampleOutput]) -> dict[str, CorpusScore]:
         return {}
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A number for each text, of a model (inputs (B, T), lengths (B,), segments (B, T)) -> (B, 1), in spreads.
+class RegressionObjective:
+    """Regression by a model (inputs (B, T), lengths (B,), segments (B, T)) -> (B, 1), in standard deviations.
 
-    The loss is the squared error in spreads, so 1 is what the mean of all labels would have; `error` is the root of the
-    mean squared error as labels are written, `pearson` how well estimates and labels rise and fall together.
+    The loss is the mean squared error of standardised labels, so predicting the mean of all labels has loss 1; `error`
+    is the root mean squared error in the unit of the labels, `pearson` the correlation of predictions and labels.
     """
 
     scale: Scale
@@ -67,40 +67,45 @@ class Estimate:
         return {"loss": "lower", "error": "lower", "pearson": "higher"}
 
     def loss(self, model: nn.Module, batch: LabelledBatch, carry: Carry | None) -> Loss:
-        return Loss((self._said(model, batch) - batch.labels).square().sum())
+        return Loss((self._predict(model, batch) - batch.labels).square().sum())
 
-    def measure(self, model: nn.Module, batch: LabelledBatch, carry: Carry | None) -> Measured:
-        said, label = self._said(model, batch).double(), batch.labels.double()
-        products = {"said": said, "label": label, "both": said * label, "said2": said**2, "label2": label**2}
+    def measure(self, model: nn.Module, batch: LabelledBatch, carry: Carry | None) -> MetricSums:
+        predicted, label = self._predict(model, batch).double(), batch.labels.double()
+        products = {
+            "predicted": predicted,
+            "label": label,
+            "product": predicted * label,
+            "predicted2": predicted**2,
+            "label2": label**2,
+        }
         sums = {name: values.sum() for name, values in products.items()}
-        return Measured({**sums, "count": label.new_tensor(float(len(label)))})
+        return MetricSums({**sums, "count": label.new_tensor(float(len(label)))})
 
     def summary(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        said, label, both, said2, label2, count = (
-            float(sums[name]) for name in ("said", "label", "both", "said2", "label2", "count")
-        )
-        loss = (said2 - 2 * both + label2) / count if count else nan
+        names = ("predicted", "label", "product", "predicted2", "label2", "count")
+        predicted, label, product, predicted2, label2, count = (float(sums[name]) for name in names)
+        loss = (predicted2 - 2 * product + label2) / count if count else nan
         return {
             "loss": loss,
-            "error": self.scale.spread * max(loss, 0.0) ** 0.5,
-            "pearson": metrics.pearson(count, said, label, both, said2, label2),
+            "error": self.scale.std * max(loss, 0.0) ** 0.5,
+            "pearson": metrics.pearson(count, predicted, label, product, predicted2, label2),
         }
 
-    def outputs(self, model: nn.Module, batch: LabelledBatch) -> Sequence[Output]:
-        said, labels = self._said(model, batch).tolist(), batch.labels.tolist()
+    def outputs(self, model: nn.Module, batch: LabelledBatch) -> Sequence[ExampleOutput]:
+        predicted, labels = self._predict(model, batch).tolist(), batch.labels.tolist()
         texts = self.tokenizer.decode_batch(_rows(batch.inputs, batch.lengths))
-        rows = zip(batch.indices.tolist(), texts, said, labels, strict=True)
+        rows = zip(batch.indices.tolist(), texts, predicted, labels, strict=True)
         return [
-            Output(index, text, f"{self.scale.value(got):.4g}", f"{self.scale.value(label):.4g}")
+            ExampleOutput(index, text, f"{self.scale.value(got):.4g}", f"{self.scale.value(label):.4g}")
             for index, text, got, label in rows
         ]
 
-    def grade(self, outputs: Sequence[Output]) -> dict[str, Grade]:
+    def text_metrics(self, outputs: Sequence[ExampleOutput]) -> dict[str, CorpusScore]:
         return {}
 
-    def _said(self, model: nn.Module, batch: LabelledBatch) -> Tensor:
-        estimates: Tensor = model(batch.inputs, batch.lengths, batch.segments)
-        return estimates.squeeze(-1).float()
+    def _predict(self, model: nn.Module, batch: LabelledBatch) -> Tensor:
+        outputs: Tensor = model(batch.inputs, batch.lengths, batch.segments)
+        return outputs.squeeze(-1).float()
 
 
 def _rows(inputs: Tensor, lengths: Tensor) -> list[list[int]]:
@@ -108,4 +113,4 @@ def _rows(inputs: Tensor, lengths: Tensor) -> list[list[int]]:
 
 
 if TYPE_CHECKING:
-    _objective: type[Objective[LabelledBatch]] = Classify
+    _objective: type[Objective[LabelledBatch]] = ClassificationObjective

@@ -1,4 +1,4 @@
-"""The objective of language models: the next token of a stream."""
+"""Causal language modelling, predicting the next token: cross-entropy loss, perplexity, bits per character."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from torch import Tensor, nn
 
 from regard.decoding import Rules, Sample, Stepper
-from regard.models import Surprise
+from regard.models import LinearCrossEntropy
 from regard.text import IGNORED, BlockBatch, Tokenizer
 from regard.training import metrics
-from regard.training.metrics import Grade
-from regard.training.objectives.base import Better, Carry, Loss, Measured, Objective, Output
+from regard.training.metrics import CorpusScore
+from regard.training.objectives.base import Better, Carry, ExampleOutput, Loss, MetricSums, Objective
 
 
 @dataclass(frozen=True)
-class PredictNext:
-    """The next token at every place of a stream, of a model (inputs (B, T), documents, say) -> what `say` makes of its
-    last states (GPT).
+class CausalLMObjective:
+    """The next token at every position of a text, of a model (inputs (B, T), documents, head) -> head(last states),
+    as GPT is.
 
-    `characters_per_token`: of the text it is measured on, for bits per character. `size`: the longest row the model
-    takes; samples begin with a quarter of it and go on for `continuation` tokens, or as far as it reaches.
+    `characters_per_token`: of the validation text, for bits per character. `max_length`: the longest row the model
+    takes; samples start with a quarter of it and continue for `continuation` tokens, or up to this length.
     """
 
     tokenizer: Tokenizer
     characters_per_token: float
-    size: int
-    smoothing: float = 0.0
+    max_length: int
+    label_smoothing: float = 0.0
     continuation: int = 60
     temperature: float = 0.8
 
@@ -37,11 +37,11 @@ class PredictNext:
         return {"loss": "lower", "perplexity": "lower", "bits_per_character": "lower"}
 
     def loss(self, model: nn.Module, batch: BlockBatch, carry: Carry | None) -> Loss:
-        return Loss(model(batch.inputs, batch.documents, say=Surprise(batch.targets, self.smoothing)))
+        return Loss(model(batch.inputs, batch.documents, head=LinearCrossEntropy(batch.targets, self.label_smoothing)))
 
-    def measure(self, model: nn.Module, batch: BlockBatch, carry: Carry | None) -> Measured:
-        nll = model(batch.inputs, batch.documents, say=Surprise(batch.targets)).double()
-        return Measured({"nll": nll, "tokens": (batch.targets != IGNORED).sum().double()})
+    def measure(self, model: nn.Module, batch: BlockBatch, carry: Carry | None) -> MetricSums:
+        nll = model(batch.inputs, batch.documents, head=LinearCrossEntropy(batch.targets)).double()
+        return MetricSums({"nll": nll, "tokens": (batch.targets != IGNORED).sum().double()})
 
     def summary(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
         nll, tokens = float(sums["nll"]), float(sums["tokens"])
@@ -51,31 +51,31 @@ class PredictNext:
             "bits_per_character": metrics.bits_per_character(nll, tokens * self.characters_per_token),
         }
 
-    def outputs(self, model: nn.Module, batch: BlockBatch) -> Sequence[Output]:
-        """The beginning of each row and how the model goes on, drawn by chance that depends on the row's number."""
-        lengths = (batch.targets != IGNORED).sum(-1).clamp(max=max(1, self.size // 4))
+    def outputs(self, model: nn.Module, batch: BlockBatch) -> Sequence[ExampleOutput]:
+        """The start of each row and a sampled continuation; the random numbers depend on the row's number alone."""
+        lengths = (batch.targets != IGNORED).sum(-1).clamp(max=max(1, self.max_length // 4))
         end = None if batch.documents is None else self.tokenizer.special.end
-        said: dict[int, Output] = {}
-        for length in lengths.unique().tolist():  # rows that begin alike go on together
+        outputs: dict[int, ExampleOutput] = {}
+        for length in lengths.unique().tolist():  # rows of one prompt length are sampled together
             rows = (lengths == length).nonzero().squeeze(-1)
             given, indices = batch.inputs[rows, :length], batch.indices[rows].tolist()
-            rules = Rules(None, min(self.continuation, self.size - length), rows=indices)
-            state = cast(Starting, model).start(given[:, :-1], lengths[rows] - 1, end)
+            rules = Rules(None, min(self.continuation, self.max_length - length), rows=indices)
+            state = cast(DocumentStepper, model).start(given[:, :-1], lengths[rows] - 1, end)
             written = Sample(self.temperature)(cast(Stepper[Any], model), state, given[:, -1], rules)
             texts = map(self.tokenizer.decode_batch, (given.tolist(), [text.tokens for (text,) in written]))
             for row, index, before, after in zip(rows.tolist(), indices, *texts, strict=True):
-                said[row] = Output(index, before, after)
-        return [said[row] for row in sorted(said)]
+                outputs[row] = ExampleOutput(index, before, after)
+        return [outputs[row] for row in sorted(outputs)]
 
-    def grade(self, outputs: Sequence[Output]) -> dict[str, Grade]:
+    def text_metrics(self, outputs: Sequence[ExampleOutput]) -> dict[str, CorpusScore]:
         return {}
 
 
-class Starting(Protocol):
-    """A Stepper that keeps the texts of a row apart, as GPT does: `end` is the token that opens one."""
+class DocumentStepper(Protocol):
+    """A Stepper that separates the documents of a row, as GPT does: `end` is the token that starts one."""
 
     def start(self, inputs: Tensor, lengths: Tensor, end: int | None) -> object: ...
 
 
 if TYPE_CHECKING:
-    _objective: type[Objective[BlockBatch]] = PredictNext
+    _objective: type[Objective[BlockBatch]] = CausalLMObjective

@@ -1,51 +1,51 @@
-"""The tasks a recipe can be for, by name; each is a Recipe with sections of its own."""
+"""The tasks of recipes by name; each is a Recipe class with sections of its own."""
 
-from regard.training.recipe import Recipe, Section
-from regard.training.tasks.answering import Answering, Table as QuestionTable
-from regard.training.tasks.classification import BuiltInLabelled, Classification, Table as LabelledTable
-from regard.training.tasks.contextual import Contextual
-from regard.training.tasks.finetune import READER, READER_RECIPE
-from regard.training.tasks.language import BuiltInText, Language, TextFile as LanguageText
-from regard.training.tasks.masked import Masked, TextFile as MaskedText
-from regard.training.tasks.tagging import Conll, Tagging
-from regard.training.tasks.tokenizers import File
-from regard.training.tasks.translation import Translation
-from regard.training.tasks.translation.data import BuiltInPairs, Table as PairTable
+from regard.training.recipe import Recipe, RecipeSection
+from regard.training.tasks.classification import BuiltInLabelled, ClassificationRecipe, LabelTable
+from regard.training.tasks.contextual import ContextualRecipe
+from regard.training.tasks.finetune import PRETRAINED, PRETRAINED_RECIPE
+from regard.training.tasks.language import BuiltInText, LanguageRecipe, RawTextFile
+from regard.training.tasks.masked_lm import DocumentFile, MaskedLMRecipe
+from regard.training.tasks.question_answering import AnsweringRecipe, QuestionTable
+from regard.training.tasks.tagging import ConllFile, TaggingRecipe
+from regard.training.tasks.tokenizers import TokenizerFile
+from regard.training.tasks.translation import TranslationRecipe
+from regard.training.tasks.translation.data import BuiltInPairs, PairTable
 
 __all__ = [
     "FILE_SECTIONS",
-    "READER",
-    "READER_RECIPE",
+    "PRETRAINED",
+    "PRETRAINED_RECIPE",
     "TASKS",
-    "Answering",
+    "AnsweringRecipe",
     "BuiltInLabelled",
     "BuiltInPairs",
     "BuiltInText",
-    "Classification",
-    "Contextual",
-    "File",
-    "Language",
-    "Masked",
-    "Tagging",
-    "Translation",
+    "ClassificationRecipe",
+    "ContextualRecipe",
+    "TokenizerFile",
+    "LanguageRecipe",
+    "MaskedLMRecipe",
+    "TaggingRecipe",
+    "TranslationRecipe",
 ]
 
 TASKS: dict[str, type[Recipe]] = {
-    "classification": Classification,
-    "language": Language,
-    "translation": Translation,
-    "contextual": Contextual,
-    "tagging": Tagging,
-    "masked": Masked,
-    "answering": Answering,
+    "classification": ClassificationRecipe,
+    "language": LanguageRecipe,
+    "translation": TranslationRecipe,
+    "contextual": ContextualRecipe,
+    "tagging": TaggingRecipe,
+    "masked": MaskedLMRecipe,
+    "answering": AnsweringRecipe,
 }
 
-FILE_SECTIONS: dict[str, type[Section]] = {
+FILE_SECTIONS: dict[str, type[RecipeSection]] = {
     "translation": PairTable,
-    "classification": LabelledTable,
-    "language": LanguageText,
-    "masked": MaskedText,
-    "tagging": Conll,
+    "classification": LabelTable,
+    "language": RawTextFile,
+    "masked": DocumentFile,
+    "tagging": ConllFile,
     "answering": QuestionTable,
 }
-"""By task, the [data] of a recipe that reads one file."""
+"""By task, the [data] section that reads one file."""

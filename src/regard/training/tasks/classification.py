@@ -1,9 +1,8 @@
-"""Labels for texts, which are classes or numbers: the task "classification"."""
+"""The task "classification": a class, or a number (regression), for each text or pair of texts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -12,162 +11,172 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from regard.errors import SettingError
-from regard.models import OnText, Pooling as PoolingName
-from regard.models.config import PoolingClassifierConfig, ScoreName, SequenceClassifierConfig, StatesName
+from regard.models import Pooling as PoolingName, SequenceClassifier
+from regard.models.config import PoolingClassifierConfig, PoolingEncoderName, ScoreName, SequenceClassifierConfig
 from regard.text import (
     Batches,
-    Classified,
     Columns,
-    Label,
+    LabelCollator,
     Labelled,
     LabelledBatch,
     LabelledFields,
+    LabelledRows,
     Labels,
     Scale,
     Tokenizer,
-    columns_of,
+    encode_columns,
     grammar,
 )
-from regard.training.objectives.classification import Classify, Estimate
-from regard.training.recipe import Count, InputPath, Positive, Prepared, Recipe, Section, Share
-from regard.training.tasks.batching import in_buckets
-from regard.training.tasks.finetune import READER, Started, begin, of_its_size
-from regard.training.tasks.holdout import Split, kept_back, stored
-from regard.training.tasks.smoothing import Smoothing
-from regard.training.tasks.tokenizers import AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
+from regard.training.objectives.classification import ClassificationObjective, RegressionObjective
+from regard.training.recipe import (
+    Count,
+    Fraction,
+    InputPath,
+    LabelSmoothing,
+    Positive,
+    PreparedTask,
+    Recipe,
+    RecipeSection,
+)
+from regard.training.tasks.buckets import BucketBatches
+from regard.training.tasks.finetune import PRETRAINED, FinetunedBert, load_pretrained, with_pretrained_size
+from regard.training.tasks.holdout import Split, first_held_out, store_split
+from regard.training.tasks.tokenizers import AnyTokenizer, SizedTokenizer, load_run_tokenizer, make_tokenizer
 
 
-class Numbers(Section):
-    """Labels that are numbers, with the mean and the spread of those that training had."""
+class RegressionScale(RecipeSection):
+    """The mean and the standard deviation of labels that are numbers."""
 
-    center: float
-    spread: Positive
-
-
-Names = list[str] | Literal["numbers"] | Numbers | None
+    mean: float
+    std: Positive
 
 
-class BuiltInLabelled(Section):
-    """Opinions of the built-in grammar, in English or French: which clause decides is what there is to learn."""
+LabelNames = list[str] | Literal["numbers"] | RegressionScale | None
+
+
+class BuiltInLabelled(RecipeSection):
+    """Opinions of the built-in grammar, in English or French; one of two clauses decides the label."""
 
     kind: Literal["built-in"] = "built-in"
     view: Literal["opinion", "opinion_french", "verdict", "verdict_french"] = "opinion"
     examples: Count = 4000
     valid: Annotated[int, Field(ge=0)] = 500
     seed: Annotated[int, Field(ge=0)] = 0
-    labels: Names = None
+    labels: LabelNames = None
 
     def training(self) -> Iterable[Labelled]:
-        return self._drawn("train", self.examples)
+        return self._generate("train", self.examples)
 
     def columns(self, folder: Path, fields: LabelledFields) -> Split:
-        valid = columns_of(self._drawn("valid", self.valid), fields) if self.valid else None
-        return Split(columns_of(self.training(), fields), valid)
+        valid = encode_columns(self._generate("valid", self.valid), fields) if self.valid else None
+        return Split(encode_columns(self.training(), fields), valid)
 
-    def _drawn(self, split: str, count: int) -> grammar.Drawn[Labelled]:
-        return grammar.Drawn(getattr(grammar, self.view), count, split, self.seed)
+    def _generate(self, split: str, count: int) -> grammar.GeneratedCorpus[Labelled]:
+        return grammar.GeneratedCorpus(getattr(grammar, self.view), count, split, self.seed)
 
 
-class Table(Section):
+class LabelTable(RecipeSection):
     """Texts and labels from columns of TSV, CSV or JSON-lines files.
 
-    `valid`: a file of its own, or the share of the rows of `train` to hold out, the last ones. `labels`: the classes in
-    order; by default those that training has, in alphabetical order; "numbers": each is a number to be estimated.
+    `text_pair`: the column of a second text. `valid`: a file, or the share of the rows of `train` to hold out, its last
+    ones. `labels`: the classes in order, by default those of `train` in alphabetical order; "numbers" for regression.
     """
 
     kind: Literal["table"] = "table"
     train: InputPath
-    valid: InputPath | Share = 0.1
+    valid: InputPath | Fraction = 0.1
     text: str = "text"
     label: str = "label"
-    other: str | None = None
-    labels: Names = None
+    text_pair: str | None = None
+    labels: LabelNames = None
 
     def training(self) -> Iterator[Labelled]:
         examples = self._read(self.train)
         if not isinstance(self.valid, float):
             return iter(examples)
-        return islice(iter(examples), kept_back(sum(1 for _ in examples), self.valid, [self.train]))
+        return islice(iter(examples), first_held_out(sum(1 for _ in examples), self.valid, [self.train]))
 
     def columns(self, folder: Path, fields: LabelledFields) -> Split:
         valid = self.valid if isinstance(self.valid, float) else self._read(self.valid, fields.labels)
-        return stored(folder, self._read(self.train, fields.labels), valid, fields)
+        return store_split(folder, self._read(self.train, fields.labels), valid, fields)
 
-    def _read(self, path: Path, labels: Labels | Scale | None = None) -> Classified:
-        return Classified(path, self.text, self.label, self.other, labels)
+    def _read(self, path: Path, labels: Labels | Scale | None = None) -> LabelledRows:
+        return LabelledRows(path, self.text, self.label, self.text_pair, labels)
 
 
-class Pooling(Section):
-    """One question over the states of a text: the words themselves, each through a layer of its own ("alone"), or what
-    two recurrent readers made of them.
+class PoolingModel(RecipeSection):
+    """Attention pooling with one learned query: over the embeddings ("none"), over each through a layer of its own
+    ("position-wise"), or over the states of a bidirectional RNN ("birnn").
 
-    `states_width`: where states are not as wide as words. `spread`: how large the numbers of a word are to begin with.
+    `encoder_dim`: the width of the states, where it is not that of the embeddings. `embedding_std`: the standard
+    deviation of initial embeddings.
     """
 
     kind: Literal["pooling"] = "pooling"
     width: Count = PoolingClassifierConfig.width
-    states: StatesName = PoolingClassifierConfig.states
-    states_width: Count | None = PoolingClassifierConfig.states_width
+    encoder: PoolingEncoderName = PoolingClassifierConfig.encoder
+    encoder_dim: Count | None = PoolingClassifierConfig.encoder_dim
     cell: Literal["gru", "lstm"] = PoolingClassifierConfig.cell
     score: ScoreName = PoolingClassifierConfig.score
-    dropout: Share = PoolingClassifierConfig.dropout
-    spread: Positive = PoolingClassifierConfig.spread
+    dropout: Fraction = PoolingClassifierConfig.dropout
+    embedding_std: Positive = PoolingClassifierConfig.embedding_std
 
 
-class Bert(Started):
+class BertClassifierModel(FinetunedBert):
     """BERT and a linear classifier on one vector of the text.
 
-    `pooling`: "pooler" is tanh(W [CLS] + b), as published and of the last layer alone; or the state of [CLS], the mean
-    of all states, or their average by a learned question.
+    `pooling`: "pooler" is tanh(W [CLS] + b) of the last layer, as published; or the state of [CLS], the mean of all
+    states, or attention pooling with a learned query.
     """
 
     kind: Literal["bert"] = "bert"
     pooling: PoolingName = SequenceClassifierConfig.pooling
 
 
-class Batching(Section):
-    """Rows of like length, padding included at most `tokens` and `rows` a batch; texts are cut at `limit` tokens."""
-
-    tokens: Count = 4096
+class ClassificationBatches(BucketBatches):
     rows: Count | None = 32
-    limit: Count | None = 512
+    max_length: Count | None = 512
 
 
-class Classification(Recipe):
+class ClassificationRecipe(Recipe):
     """A label for each text, or pair of texts."""
 
     task: Literal["classification"] = "classification"
-    data: Annotated[BuiltInLabelled | Table, Field(discriminator="kind")] = BuiltInLabelled()
-    tokenizer: AnyTokenizer = Sized()
-    model: Annotated[Pooling | Bert, Field(discriminator="kind")] = Pooling()
-    objective: Smoothing = Smoothing()
-    batches: Batching = Batching()
+    data: Annotated[BuiltInLabelled | LabelTable, Field(discriminator="kind")] = BuiltInLabelled()
+    tokenizer: AnyTokenizer = SizedTokenizer()
+    model: Annotated[PoolingModel | BertClassifierModel, Field(discriminator="kind")] = PoolingModel()
+    objective: LabelSmoothing = LabelSmoothing()
+    batches: ClassificationBatches = ClassificationBatches()
 
-    def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> Prepared:
+    def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> PreparedTask:
         labels = self._labels()
-        section = of_its_size(self.model, folder) if isinstance(self.model, Bert) else self.model
+        section = (
+            with_pretrained_size(self.model, folder) if isinstance(self.model, BertClassifierModel) else self.model
+        )
         tokenizer = self._tokenizer(folder)
         split = self.data.columns(folder, LabelledFields(tokenizer, labels))
-        known = list(labels.names) if isinstance(labels, Labels) else Numbers(**asdict(labels))
+        known = list(labels.names) if isinstance(labels, Labels) else RegressionScale(mean=labels.mean, std=labels.std)
         data = self.data.model_copy(update={"labels": known})
         recipe = self.model_copy(update={"data": data, "model": section})
-        limit = section.limit(self.batches.limit) if isinstance(section, Bert) else self.batches.limit
+        max_length = self.batches.max_length
+        if isinstance(section, BertClassifierModel):
+            max_length = section.max_length(max_length)
         model = recipe.assemble(folder)
-        if isinstance(model, OnText):
-            begin(model.reading.bert, folder)
+        if isinstance(model, SequenceClassifier):
+            load_pretrained(model.features.bert, folder)
 
         def batches(columns: Columns, rank: int, ranks: int) -> Batches[LabelledBatch]:
-            collate = Label(columns, tokenizer.special, limit)
-            plan = in_buckets(collate.lengths, self.batches, self.batches.rows)
-            return Batches(plan, collate, self.train.seed, rank, ranks, self.train.ahead)
+            collate = LabelCollator(columns, tokenizer.special, max_length)
+            plan = self.batches.plan(collate.lengths)
+            return Batches(plan, collate, self.train.seed, rank, ranks, self.train.prefetch)
 
         train, valid = batches(split.train, rank, ranks), split.valid
-        held = "none" if valid is None else f"{len(valid):,}"
-        told = ", ".join(labels.names) if isinstance(labels, Labels) else f"numbers about {labels.center:.4g}"
-        notes = [f"{len(split.train):,} training examples, {held} for validation; {told}"]
-        if isinstance(train.collate, Label) and train.collate.truncated:
-            notes.append(f"{train.collate.truncated:,} training examples cut to {limit} tokens")
-        return Prepared(
+        held_out = "none" if valid is None else f"{len(valid):,}"
+        described = ", ".join(labels.names) if isinstance(labels, Labels) else f"numbers about {labels.mean:.4g}"
+        notes = [f"{len(split.train):,} training examples, {held_out} for validation; {described}"]
+        if isinstance(train.collate, LabelCollator) and train.collate.truncated:
+            notes.append(f"{train.collate.truncated:,} training examples cut to {max_length} tokens")
+        return PreparedTask(
             recipe=recipe,
             model=model,
             objective=self._objective(labels, tokenizer),
@@ -176,28 +185,33 @@ class Classification(Recipe):
             notes=(*notes, *split.notes),
         )
 
-    def _objective(self, labels: Labels | Scale, tokenizer: Tokenizer) -> Classify | Estimate:
-        smoothing = self.objective.smoothing
+    def _objective(self, labels: Labels | Scale, tokenizer: Tokenizer) -> ClassificationObjective | RegressionObjective:
+        smoothing = self.objective.label_smoothing
         if isinstance(labels, Labels):
-            return Classify(labels, tokenizer, smoothing)
+            return ClassificationObjective(labels, tokenizer, smoothing)
         if smoothing:
-            raise SettingError(f"smoothing={smoothing}", "0: numbers are no classes", where="objective.smoothing")
-        return Estimate(labels, tokenizer)
+            raise SettingError(
+                f"label_smoothing = {smoothing} is for classes, and these labels are numbers",
+                where="objective.label_smoothing",
+                advice="Set it to 0.",
+            )
+        return RegressionObjective(labels, tokenizer)
 
     def _tokenizer(self, folder: Path) -> Tokenizer:
-        if (folder / READER).exists():
-            return kept_tokenizer(self.tokenizer, folder)
-        return tokenizer_of(self.tokenizer, _texts(self.data.training()), folder)
+        if (folder / PRETRAINED).exists():
+            return load_run_tokenizer(self.tokenizer, folder)
+        return make_tokenizer(self.tokenizer, _texts(self.data.training()), folder)
 
     def _labels(self) -> Labels | Scale:
         given = self.data.labels
-        if isinstance(given, Numbers):
-            return Scale(given.center, given.spread)
+        if isinstance(given, RegressionScale):
+            return Scale(given.mean, given.std)
         if given == "numbers":
             return Scale.of(one.label for one in self.data.training())
         labels = Labels.of(one.label for one in self.data.training()) if given is None else Labels(tuple(given))
         if len(labels) < 2 or len(set(labels.names)) < len(labels):
-            raise SettingError(f"the labels {', '.join(labels.names)}", "two different ones or more", where="data")
+            problem = f"The labels are {', '.join(labels.names) or 'none'}: two different ones or more are needed"
+            raise SettingError(problem, where="data.labels")
         return labels
 
 

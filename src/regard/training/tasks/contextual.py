@@ -1,4 +1,4 @@
-"""Each word from those before it and from those after it: the task "contextual", which teaches ELMo."""
+"""The task "contextual": a bidirectional language model (ELMo), which learns vectors of words in context."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ from regard.text import (
     Columns,
     Document,
     DocumentFields,
-    Documents,
-    Plain,
+    OovDocumentFields,
     PlainBatch,
-    SpelledDocuments,
-    columns_of,
+    PlainCollator,
+    TextDocuments,
+    encode_columns,
     grammar,
 )
-from regard.training.objectives.elmo import PredictNeighbours
-from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
-from regard.training.tasks.batching import in_buckets
-from regard.training.tasks.holdout import Split, kept_back, stored
-from regard.training.tasks.smoothing import Smoothing
-from regard.training.tasks.tokenizers import AnyTokenizer, Sized, tokenizer_of
+from regard.training.objectives.bilm import BiLMObjective
+from regard.training.recipe import Count, Fraction, InputPath, LabelSmoothing, PreparedTask, Recipe, RecipeSection
+from regard.training.tasks.buckets import BucketBatches
+from regard.training.tasks.holdout import Split, first_held_out, store_split
+from regard.training.tasks.tokenizers import AnyTokenizer, SizedTokenizer, make_tokenizer
 
 
-class BuiltInSentences(Section):
-    """Sentences of the built-in grammar, words and signs apart: single ones, or those of stories."""
+class BuiltInSentences(RecipeSection):
+    """Tokenised sentences of the built-in grammar: single ones, or those of stories."""
 
     kind: Literal["built-in"] = "built-in"
     view: Literal["sentence", "sentence_french", "document", "document_french"] = "sentence"
@@ -42,93 +41,92 @@ class BuiltInSentences(Section):
     seed: Annotated[int, Field(ge=0)] = 0
 
     def training(self) -> Iterator[str]:
-        return (line for one in self._drawn("train", self.examples) for line in one.sentences)
+        return (line for one in self._generate("train", self.examples) for line in one.sentences)
 
     def columns(self, folder: Path, fields: DocumentFields) -> Split:
-        valid = columns_of(self._drawn("valid", self.valid), fields) if self.valid else None
-        return Split(columns_of(self._drawn("train", self.examples), fields), valid)
+        valid = encode_columns(self._generate("valid", self.valid), fields) if self.valid else None
+        return Split(encode_columns(self._generate("train", self.examples), fields), valid)
 
-    def _drawn(self, split: str, count: int) -> Iterator[Document]:
+    def _generate(self, split: str, count: int) -> Iterator[Document]:
         french = self.view.endswith("french")
         if self.view.startswith("document"):
-            yield from grammar.Drawn(grammar.document_french if french else grammar.document, count, split, self.seed)
+            yield from grammar.GeneratedCorpus(
+                grammar.document_french if french else grammar.document, count, split, self.seed
+            )
             return
-        for pair in grammar.Drawn(grammar.translation, count, split, self.seed):
+        for pair in grammar.GeneratedCorpus(grammar.translation, count, split, self.seed):
             yield Document((pair.target if french else pair.source,))
 
 
-class TextFile(Section):
-    """Plain text, each line a row; blank lines count for nothing.
+class SentenceFile(RecipeSection):
+    """Plain text, a row from each line; blank lines are ignored.
 
-    `valid`: a file of its own, or the share of the lines of `train` to hold out, the last ones.
+    `valid`: a file, or the share of the lines of `train` to hold out, its last ones.
     """
 
     kind: Literal["text"] = "text"
     train: InputPath
-    valid: InputPath | Share = 0.1
+    valid: InputPath | Fraction = 0.1
 
     def training(self) -> Iterator[str]:
         lines = _lines(self.train)
         if not isinstance(self.valid, float):
             return lines
-        return islice(lines, kept_back(sum(1 for _ in _lines(self.train)), self.valid, [self.train]))
+        return islice(lines, first_held_out(sum(1 for _ in _lines(self.train)), self.valid, [self.train]))
 
     def columns(self, folder: Path, fields: DocumentFields) -> Split:
-        valid = self.valid if isinstance(self.valid, float) else Documents(self.valid)
-        return stored(folder, Documents(self.train), valid, fields)
+        valid = self.valid if isinstance(self.valid, float) else TextDocuments(self.valid)
+        return store_split(folder, TextDocuments(self.train), valid, fields)
 
 
-class Elmo(Section):
-    """Two stacks of `layers` LSTMs, `width` wide each.
+class ElmoModel(RecipeSection):
+    """Two stacks of `layers` LSTMs, forward and backward, each `width` wide.
 
-    `input`: a vector for each token, or made of its characters, so that words outside the vocabulary have one too.
+    `input`: an embedding for each token, or a CNN over its characters, which covers words outside the vocabulary.
     """
 
     kind: Literal["elmo"] = "elmo"
     input: InputName = ELMoConfig.input
     width: Count = ELMoConfig.width
     layers: Count = ELMoConfig.layers
-    dropout: Share = ELMoConfig.dropout
+    dropout: Fraction = ELMoConfig.dropout
 
 
-class Batching(Section):
-    """Rows of like length, padding included at most `tokens` and `rows` a batch; texts are cut at `limit` tokens."""
-
+class ContextualBatches(BucketBatches):
     tokens: Count = 2048
-    rows: Count | None = None
-    limit: Count | None = 256
+    max_length: Count | None = 256
 
 
-class Contextual(Recipe):
-    """Words in context: what stands after each, and what stood before it."""
+class ContextualRecipe(Recipe):
+    """The word after, and the word before, each position of a text."""
 
     task: Literal["contextual"] = "contextual"
-    data: Annotated[BuiltInSentences | TextFile, Field(discriminator="kind")] = BuiltInSentences()
-    tokenizer: AnyTokenizer = Sized()
-    model: Elmo = Elmo()
-    objective: Smoothing = Smoothing()
-    batches: Batching = Batching()
+    data: Annotated[BuiltInSentences | SentenceFile, Field(discriminator="kind")] = BuiltInSentences()
+    tokenizer: AnyTokenizer = SizedTokenizer()
+    model: ElmoModel = ElmoModel()
+    objective: LabelSmoothing = LabelSmoothing()
+    batches: ContextualBatches = ContextualBatches()
 
-    def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> Prepared:
-        tokenizer = tokenizer_of(self.tokenizer, self.data.training(), folder)
-        fields = SpelledDocuments if self.model.input == "characters" else DocumentFields
+    def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> PreparedTask:
+        tokenizer = make_tokenizer(self.tokenizer, self.data.training(), folder)
+        fields = OovDocumentFields if self.model.input == "characters" else DocumentFields
         split = self.data.columns(folder, fields(tokenizer))
 
         def batches(columns: Columns, rank: int, ranks: int) -> Batches[PlainBatch]:
-            collate = Plain(columns, tokenizer.special, len(tokenizer), self.batches.limit)
-            some = np.flatnonzero(collate.lengths > 2)  # a text of nothing but space has no tokens
-            plan = in_buckets(collate.lengths, self.batches, self.batches.rows, some)
-            return Batches(plan, collate, self.train.seed, rank, ranks, self.train.ahead)
+            collate = PlainCollator(columns, tokenizer.special, len(tokenizer), self.batches.max_length)
+            nonempty = np.flatnonzero(collate.lengths > 2)  # blank texts have no tokens
+            plan = self.batches.plan(collate.lengths, nonempty)
+            return Batches(plan, collate, self.train.seed, rank, ranks, self.train.prefetch)
 
         train, valid = batches(split.train, rank, ranks), split.valid
-        held = "none" if valid is None else f"{len(valid):,}"
-        notes = [f"{len(split.train):,} training texts, {held} for validation; a vocabulary of {len(tokenizer):,}"]
-        if isinstance(train.collate, Plain) and train.collate.truncated:
-            notes.append(f"{train.collate.truncated:,} training texts cut to {self.batches.limit} tokens")
-        return Prepared(
+        held_out = "none" if valid is None else f"{len(valid):,}"
+        notes = [f"{len(split.train):,} training texts, {held_out} for validation; a vocabulary of {len(tokenizer):,}"]
+        if isinstance(train.collate, PlainCollator) and train.collate.truncated:
+            notes.append(f"{train.collate.truncated:,} training texts cut to {self.batches.max_length} tokens")
+        return PreparedTask(
             recipe=self,
             model=self.assemble(folder),
-            objective=PredictNeighbours(tokenizer, self.objective.smoothing),
+            objective=BiLMObjective(tokenizer, self.objective.label_smoothing),
             train=train,
             valid=None if valid is None else partial(batches, valid),
             notes=(*notes, *split.notes),
@@ -136,4 +134,4 @@ class Contextual(Recipe):
 
 
 def _lines(path: Path) -> Iterator[str]:
-    return chain.from_iterable(document.sentences for document in Documents(path))
+    return chain.from_iterable(document.sentences for document in TextDocuments(path))

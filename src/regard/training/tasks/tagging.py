@@ -1,4 +1,4 @@
-"""A tag for each word of a text, such as its part of speech: the task "tagging"."""
+"""The task "tagging": a tag for each word of a text, such as its part of speech, with ELMo, BERT or word vectors."""
 
 from __future__ import annotations
 
@@ -13,37 +13,41 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from regard.errors import SettingError
-from regard.models import ELMo, OnTokens, Tagger
+from regard.models import ELMo, Tagger, TokenClassifier
 from regard.models.config import ELMoTaggerConfig, InputName, WordTaggerConfig
-from regard.runs import TOKENIZER, fill, load_weights, save_weights, weights_of
+from regard.runs import TOKENIZER, copy_weights, load_weights, save_weights, weights_of
 from regard.text import (
     Batches,
     Columns,
     Labels,
+    OovTaggedFields,
+    SpelledTagCollator,
     SpelledTaggedBatch,
-    SpelledTags,
     TagFile,
     Tagged,
     TaggedFields,
-    TagSpelled,
     Tokenizer,
-    columns_of,
+    encode_columns,
     grammar,
 )
 from regard.training.config.recipes import read_recipe
-from regard.training.objectives.elmo import TagWords
-from regard.training.recipe import Count, InputPath, Prepared, Recipe, Section, Share
-from regard.training.tasks.batching import in_buckets
-from regard.training.tasks.contextual import Batching, Contextual
-from regard.training.tasks.finetune import READER, Started, begin, of_its_size
-from regard.training.tasks.holdout import Split, kept_back, stored
-from regard.training.tasks.smoothing import Smoothing
-from regard.training.tasks.tokenizers import AnyTokenizer, Sized, kept_tokenizer, tokenizer_of
+from regard.training.objectives.tagging import TaggingObjective
+from regard.training.recipe import Count, Fraction, InputPath, LabelSmoothing, PreparedTask, Recipe, RecipeSection
+from regard.training.tasks.contextual import ContextualBatches, ContextualRecipe
+from regard.training.tasks.finetune import (
+    PRETRAINED,
+    FinetunedBert,
+    expect_pretrained_size,
+    load_pretrained,
+    with_pretrained_size,
+)
+from regard.training.tasks.holdout import Split, first_held_out, store_split
+from regard.training.tasks.tokenizers import AnyTokenizer, SizedTokenizer, load_run_tokenizer, make_tokenizer
 
-Names = list[str] | None
+TagNames = list[str] | None
 
 
-class BuiltInTagged(Section):
+class BuiltInTagged(RecipeSection):
     """Parts of speech of the built-in grammar's sentences, in English or French."""
 
     kind: Literal["built-in"] = "built-in"
@@ -51,171 +55,175 @@ class BuiltInTagged(Section):
     examples: Count = 1000
     valid: Annotated[int, Field(ge=0)] = 300
     seed: Annotated[int, Field(ge=0)] = 0
-    tags: Names = None
+    tags: TagNames = None
 
     def training(self) -> Iterable[Tagged]:
-        return self._drawn("train", self.examples)
+        return self._generate("train", self.examples)
 
     def columns(self, folder: Path, fields: TaggedFields) -> Split:
-        valid = columns_of(self._drawn("valid", self.valid), fields) if self.valid else None
-        return Split(columns_of(self.training(), fields), valid)
+        valid = encode_columns(self._generate("valid", self.valid), fields) if self.valid else None
+        return Split(encode_columns(self.training(), fields), valid)
 
-    def _drawn(self, split: str, count: int) -> grammar.Drawn[Tagged]:
-        return grammar.Drawn(getattr(grammar, self.view), count, split, self.seed)
+    def _generate(self, split: str, count: int) -> grammar.GeneratedCorpus[Tagged]:
+        return grammar.GeneratedCorpus(getattr(grammar, self.view), count, split, self.seed)
 
 
-class Conll(Section):
+class ConllFile(RecipeSection):
     """A word and its tag a line as CoNLL writes them, a blank line after each sentence.
 
-    `word` and `tag` number the columns, negative ones from the right; lines that begin with `comment` are passed over.
-    `valid`: a file of its own, or the share of the sentences of `train` to hold out, the last ones. `tags`: all there
-    are, in order; by default those that training has, in alphabetical order.
+    `word` and `tag` number the columns, negative ones from the right; lines that begin with `comment` are ignored.
+    `valid`: a file, or the share of the sentences of `train` to hold out, its last ones. `tags`: all tags in order, by
+    default those of `train` in alphabetical order.
     """
 
     kind: Literal["conll"] = "conll"
     train: InputPath
-    valid: InputPath | Share = 0.1
+    valid: InputPath | Fraction = 0.1
     word: int = 0
     tag: int = -1
     comment: str | None = None
-    tags: Names = None
+    tags: TagNames = None
 
     def training(self) -> Iterator[Tagged]:
         sentences = self._read(self.train)
         if not isinstance(self.valid, float):
             return iter(sentences)
-        return islice(iter(sentences), kept_back(sum(1 for _ in sentences), self.valid, [self.train]))
+        return islice(iter(sentences), first_held_out(sum(1 for _ in sentences), self.valid, [self.train]))
 
     def columns(self, folder: Path, fields: TaggedFields) -> Split:
         valid = self.valid if isinstance(self.valid, float) else self._read(self.valid, fields.tags)
-        return stored(folder, self._read(self.train, fields.tags), valid, fields)
+        return store_split(folder, self._read(self.train, fields.tags), valid, fields)
 
     def _read(self, path: Path, tags: Labels | None = None) -> TagFile:
         return TagFile(path, word=self.word, tag=self.tag, labels=tags, comment=self.comment)
 
 
-class Elmo(Section):
-    """The layers of an ELMo, mixed: one that learns from tags alone, or one that has learned from text.
+class ElmoTaggerModel(RecipeSection):
+    """A tagger on the learned mix of the layers of an ELMo, pre-trained or not.
 
-    `elmo`: the run that taught it, whose tokenizer comes along in the place of [tokenizer], as do input, width and
-    layers; the run may be gone afterwards. `tuned`: whether it goes on learning.
+    `pretrained`: a run of the recipe `elmo`; its tokenizer replaces [tokenizer], and its input, width and layers those
+    of [model]. All of it is copied, so that run may be deleted. `finetune`: whether the ELMo is trained further.
     """
 
     kind: Literal["elmo"] = "elmo"
-    elmo: InputPath | None = None
-    tuned: bool = ELMoTaggerConfig.tuned
+    pretrained: InputPath | None = None
+    finetune: bool = ELMoTaggerConfig.finetune
     input: InputName | None = ELMoTaggerConfig.input
     width: Count | None = ELMoTaggerConfig.width
     layers: Count | None = ELMoTaggerConfig.layers
-    dropout: Share = ELMoTaggerConfig.dropout
+    dropout: Fraction = ELMoTaggerConfig.dropout
 
 
-class Static(Section):
-    """A vector for each word, whatever its neighbours: what context has to be compared with."""
+class WordTaggerModel(RecipeSection):
+    """A tagger on word vectors without context: the baseline."""
 
     kind: Literal["words"] = "words"
     input: InputName = WordTaggerConfig.input
     width: Count = WordTaggerConfig.width
-    dropout: Share = WordTaggerConfig.dropout
+    dropout: Fraction = WordTaggerConfig.dropout
 
 
-class Bert(Started):
+class BertTaggerModel(FinetunedBert):
     """BERT and a linear classifier on the state of each word's first piece."""
 
     kind: Literal["bert"] = "bert"
 
 
-class Tagging(Recipe):
+class TaggingRecipe(Recipe):
     """A tag for each word."""
 
     task: Literal["tagging"] = "tagging"
-    data: Annotated[BuiltInTagged | Conll, Field(discriminator="kind")] = BuiltInTagged()
-    tokenizer: AnyTokenizer = Sized()
-    model: Annotated[Elmo | Static | Bert, Field(discriminator="kind")] = Elmo()
-    objective: Smoothing = Smoothing()
-    batches: Batching = Batching()
+    data: Annotated[BuiltInTagged | ConllFile, Field(discriminator="kind")] = BuiltInTagged()
+    tokenizer: AnyTokenizer = SizedTokenizer()
+    model: Annotated[ElmoTaggerModel | WordTaggerModel | BertTaggerModel, Field(discriminator="kind")] = (
+        ElmoTaggerModel()
+    )
+    objective: LabelSmoothing = LabelSmoothing()
+    batches: ContextualBatches = ContextualBatches()
 
-    def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> Prepared:
-        recipe = self._filled(folder)
+    def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> PreparedTask:
+        recipe = self._complete(folder)
         tokenizer = recipe._tokenizer(folder)
         tags = Labels(tuple(recipe.data.tags or ()))
         section = recipe.model
-        letters = not isinstance(section, Bert) and section.input == "characters"
-        fields = SpelledTags if letters else TaggedFields
-        limit = section.limit(self.batches.limit) if isinstance(section, Bert) else self.batches.limit
+        reads_characters = not isinstance(section, BertTaggerModel) and section.input == "characters"
+        fields = OovTaggedFields if reads_characters else TaggedFields
+        max_length = self.batches.max_length
+        if isinstance(section, BertTaggerModel):
+            max_length = section.max_length(max_length)
         split = self.data.columns(folder, fields(tokenizer, tags))
         model = recipe.assemble(folder)
-        if isinstance(model, OnTokens):
-            begin(model.reading.bert, folder)
-        elif isinstance(model, Tagger) and (folder / READER).exists():
-            fill(model.reader, load_file(folder / READER), f"{folder / READER}")
+        if isinstance(model, TokenClassifier):
+            load_pretrained(model.features.bert, folder)
+        elif isinstance(model, Tagger) and (folder / PRETRAINED).exists():
+            copy_weights(model.encoder, load_file(folder / PRETRAINED), f"{folder / PRETRAINED}")
 
         def batches(columns: Columns, rank: int, ranks: int) -> Batches[SpelledTaggedBatch]:
-            collate = TagSpelled(columns, tokenizer.special, len(tokenizer), limit)
-            plan = in_buckets(collate.lengths, self.batches, self.batches.rows)
-            return Batches(plan, collate, self.train.seed, rank, ranks, self.train.ahead)
+            collate = SpelledTagCollator(columns, tokenizer.special, len(tokenizer), max_length)
+            plan = self.batches.plan(collate.lengths)
+            return Batches(plan, collate, self.train.seed, rank, ranks, self.train.prefetch)
 
         train, valid = batches(split.train, rank, ranks), split.valid
-        held = "none" if valid is None else f"{len(valid):,}"
-        notes = [f"{len(split.train):,} training texts, {held} for validation; {', '.join(tags.names)}"]
-        if isinstance(train.collate, TagSpelled) and train.collate.truncated:
-            notes.append(f"{train.collate.truncated:,} training texts cut to {limit} tokens")
-        return Prepared(
+        held_out = "none" if valid is None else f"{len(valid):,}"
+        notes = [f"{len(split.train):,} training texts, {held_out} for validation; {', '.join(tags.names)}"]
+        if isinstance(train.collate, SpelledTagCollator) and train.collate.truncated:
+            notes.append(f"{train.collate.truncated:,} training texts cut to {max_length} tokens")
+        return PreparedTask(
             recipe=recipe,
             model=model,
-            objective=TagWords(tags, tokenizer, self.objective.smoothing),
+            objective=TaggingObjective(tags, tokenizer, self.objective.label_smoothing),
             train=train,
             valid=None if valid is None else partial(batches, valid),
             notes=(*notes, *split.notes),
         )
 
-    def _filled(self, folder: Path) -> Tagging:
-        """The recipe with the tags of the data, and the sizes of the ELMo or BERT that is taken along."""
+    def _complete(self, folder: Path) -> TaggingRecipe:
+        """The recipe with the tags of the data, and with the sizes of its pre-trained ELMo or BERT."""
         given = self.data.tags
         tags = (
             Labels.of(tag for one in self.data.training() for tag in one.tags) if given is None else Labels((*given,))
         )
         if len(tags) < 2 or len(set(tags.names)) < len(tags):
-            raise SettingError(f"the tags {', '.join(tags.names)}", "two different ones or more", where="data")
+            problem = f"The tags are {', '.join(tags.names) or 'none'}: a tagger needs two different ones or more"
+            raise SettingError(problem, where="data.tags")
         model = self.model
-        if isinstance(model, Elmo) and model.elmo is not None:
-            if not (folder / READER).exists():
-                _take_along(model.elmo, folder)
-            model = _of_its_size(model, load_file(folder / READER))
-        elif isinstance(model, Bert):
-            model = of_its_size(model, folder)
+        if isinstance(model, ElmoTaggerModel) and model.pretrained is not None:
+            if not (folder / PRETRAINED).exists():
+                _copy_pretrained(model.pretrained, folder)
+            model = _with_pretrained_size(model, load_file(folder / PRETRAINED))
+        elif isinstance(model, BertTaggerModel):
+            model = with_pretrained_size(model, folder)
         data = self.data.model_copy(update={"tags": list(tags.names)})
         return self.model_copy(update={"data": data, "model": model})
 
     def _tokenizer(self, folder: Path) -> Tokenizer:
-        if (folder / READER).exists():
-            return kept_tokenizer(self.tokenizer, folder)
-        return tokenizer_of(self.tokenizer, (" ".join(one.words) for one in self.data.training()), folder)
+        if (folder / PRETRAINED).exists():
+            return load_run_tokenizer(self.tokenizer, folder)
+        return make_tokenizer(self.tokenizer, (" ".join(one.words) for one in self.data.training()), folder)
 
 
-def _take_along(run: Path, folder: Path) -> None:
-    """Copy what a tagger needs of an ELMo run into its own: the tokenizer and the reader's weights."""
+def _copy_pretrained(run: Path, folder: Path) -> None:
+    """Copy a pre-trained ELMo into the folder of a new run: tokenizer and encoder weights."""
     if not (run / "recipe.toml").exists():
-        raise SettingError(f"{run}, which is no run", "a folder where ELMo was trained", where="model.elmo")
-    theirs = read_recipe(run / "recipe.toml", tasks={"contextual": Contextual})
-    assert isinstance(theirs, Contextual)
-    elmo = theirs.assemble(run)
+        advice = "Name the folder of a run of the recipe elmo."
+        raise SettingError(f"{run} is not a run folder", where="model.pretrained", advice=advice)
+    recipe = read_recipe(run / "recipe.toml", tasks={"contextual": ContextualRecipe})
+    assert isinstance(recipe, ContextualRecipe)
+    elmo = recipe.assemble(run)
     assert isinstance(elmo, ELMo)
     load_weights(elmo, run)
-    (folder / READER).parent.mkdir(parents=True, exist_ok=True)
-    kept_tokenizer(theirs.tokenizer, run).save(folder / TOKENIZER)
-    save_weights(weights_of(elmo.reader), folder / READER)  # last: where it is, the tokenizer is
+    (folder / PRETRAINED).parent.mkdir(parents=True, exist_ok=True)
+    load_run_tokenizer(recipe.tokenizer, run).save(folder / TOKENIZER)
+    save_weights(weights_of(elmo.encoder), folder / PRETRAINED)  # last: if it exists, the tokenizer does
 
 
-def _of_its_size(section: Elmo, reader: Mapping[str, Tensor]) -> Elmo:
-    """The section with the sizes of a reader that was taken along; others are refused."""
+def _with_pretrained_size(section: ElmoTaggerModel, weights: Mapping[str, Tensor]) -> ElmoTaggerModel:
+    """The section with the sizes of its pre-trained ELMo encoder; other sizes are refused."""
     sizes = {
-        "input": "characters" if "words.letters.weight" in reader else "tokens",
-        "width": reader["forth.0.weight_hh_l0"].size(-1),
-        "layers": sum(name.startswith("forth.") and name.endswith("weight_hh_l0") for name in reader),
+        "input": "characters" if "words.characters.weight" in weights else "tokens",
+        "width": weights["forward_rnn.0.weight_hh_l0"].size(-1),
+        "layers": sum(name.startswith("forward_rnn.") and name.endswith("weight_hh_l0") for name in weights),
     }
     for name, value in sizes.items():
-        if (asked := getattr(section, name)) not in (None, value):
-            came = f"{name} = {asked!r} for the ELMo of {section.elmo}"
-            raise SettingError(came, f"{value!r}, as it has, or nothing", where=f"model.{name}")
+        expect_pretrained_size(section, name, value, f"the ELMo of {section.pretrained}")
     return section.model_copy(update=sizes)

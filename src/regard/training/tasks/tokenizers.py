@@ -1,4 +1,4 @@
-"""The section [tokenizer] of a recipe: which kind to learn from the training text, or the file of one that is there."""
+"""The section [tokenizer] of a recipe: the kind of tokenizer to train on the training text, or a tokenizer file."""
 
 from __future__ import annotations
 
@@ -10,104 +10,115 @@ from pydantic import Field
 
 from regard.errors import SettingError
 from regard.runs import TOKENIZER
-from regard.text import BPE, ByteBPE, Characters as CharacterKind, Kind, Tokenizer, Unigram, WordPiece, Words
-from regard.training.recipe import Count, InputPath, Section
+from regard.text import (
+    BPE,
+    ByteBPE,
+    CharacterLevel as CharacterKind,
+    Tokenizer,
+    TokenizerKind,
+    Unigram,
+    WordLevel,
+    WordPiece,
+)
+from regard.training.recipe import Count, InputPath, RecipeSection
 
 
-class Sized(Section):
-    """Words, or pieces of words: at most `size` of them, special tokens included."""
+class SizedTokenizer(RecipeSection):
+    """Words, or subwords: a vocabulary of at most `size`, special tokens included."""
 
     kind: Literal["words", "bpe", "byte-bpe", "unigram"] = "words"
     size: Count = 8000
 
     @property
-    def learned(self) -> Kind:
-        sorts: dict[str, Callable[[int], Kind]] = {
-            "words": Words,
+    def tokenizer_kind(self) -> TokenizerKind:
+        trainers: dict[str, Callable[[int], TokenizerKind]] = {
+            "words": WordLevel,
             "bpe": BPE,
             "byte-bpe": ByteBPE,
             "unigram": Unigram,
         }
-        return sorts[self.kind](self.size)
+        return trainers[self.kind](self.size)
 
 
-class WordPieces(Section):
-    """BERT's pieces."""
+class WordPieceTokenizer(RecipeSection):
+    """WordPiece, as BERT's."""
 
     kind: Literal["wordpiece"] = "wordpiece"
     size: Count = 8000
     lowercase: bool = True
 
     @property
-    def learned(self) -> Kind:
+    def tokenizer_kind(self) -> TokenizerKind:
         return WordPiece(self.size, self.lowercase)
 
 
-class Characters(Section):
+class CharacterTokenizer(RecipeSection):
     """Every character of the training text."""
 
     kind: Literal["characters"] = "characters"
 
     @property
-    def learned(self) -> Kind:
+    def tokenizer_kind(self) -> TokenizerKind:
         return CharacterKind()
 
 
-class File(Section):
-    """A tokenizer.json, Hugging Face's too; `roles` name special tokens whose spelling is not well known."""
+class TokenizerFile(RecipeSection):
+    """A tokenizer.json, of Hugging Face too; `roles` name special tokens that are not recognised by their spelling."""
 
     kind: Literal["file"] = "file"
     path: InputPath
     roles: dict[str, str] = Field(default_factory=dict)
 
 
-Tokenizing = Sized | WordPieces | Characters | File
-AnyTokenizer = Annotated[Tokenizing, Field(discriminator="kind")]
+TokenizerSettings = SizedTokenizer | WordPieceTokenizer | CharacterTokenizer | TokenizerFile
+AnyTokenizer = Annotated[TokenizerSettings, Field(discriminator="kind")]
 
 
-def tokenizer_of(section: Tokenizing, texts: Iterable[str], folder: Path, name: str = TOKENIZER) -> Tokenizer:
-    """The tokenizer of a run: the one in its folder, or else one that is learned from texts (or copied) and kept there.
+def make_tokenizer(section: TokenizerSettings, texts: Iterable[str], folder: Path, name: str = TOKENIZER) -> Tokenizer:
+    """The tokenizer of a run: the one in its folder, or else one trained on texts (or copied), which is saved there.
 
-    Texts are read only if there is something to learn.
+    Texts are read only if a tokenizer must be trained.
     """
-    kept = folder / name
-    if not kept.exists():
-        made = _loaded(section, section.path) if isinstance(section, File) else Tokenizer.train(section.learned, texts)
+    path = folder / name
+    if not path.exists():
+        made = (
+            _load(section, section.path)
+            if isinstance(section, TokenizerFile)
+            else Tokenizer.train(section.tokenizer_kind, texts)
+        )
         folder.mkdir(parents=True, exist_ok=True)
-        made.save(kept)
-    tokenizer = kept_tokenizer(section, folder, name)
-    if isinstance(section, File):
-        _expect_same(tokenizer, _loaded(section, section.path), kept)
-    elif not isinstance(section, Characters):
-        _expect_size(tokenizer, section.size, kept)
+        made.save(path)
+    tokenizer = load_run_tokenizer(section, folder, name)
+    if isinstance(section, TokenizerFile):
+        _check_same(tokenizer, _load(section, section.path), path)
+    elif not isinstance(section, CharacterTokenizer):
+        _check_size(tokenizer, section.size, path)
     return tokenizer
 
 
-def kept_tokenizer(section: Tokenizing, folder: Path, name: str = TOKENIZER) -> Tokenizer:
-    """The tokenizer that a run keeps in its folder."""
-    return _loaded(section, folder / name)
+def load_run_tokenizer(section: TokenizerSettings, folder: Path, name: str = TOKENIZER) -> Tokenizer:
+    """The tokenizer in the folder of a run."""
+    return _load(section, folder / name)
 
 
-def _loaded(section: Tokenizing, path: Path) -> Tokenizer:
-    return Tokenizer.load(path, section.roles if isinstance(section, File) else None)
+def _load(section: TokenizerSettings, path: Path) -> Tokenizer:
+    return Tokenizer.load(path, section.roles if isinstance(section, TokenizerFile) else None)
 
 
-def _expect_same(kept: Tokenizer, asked: Tokenizer, where: Path) -> None:
-    if kept.fingerprint != asked.fingerprint:
+def _check_same(saved: Tokenizer, named: Tokenizer, where: Path) -> None:
+    if saved.fingerprint != named.fingerprint:
         raise SettingError(
-            f"{kept}, not the one that the recipe names",
-            f"the same as its {asked}",
+            f"The run has {saved}, and the recipe names another one, {named}",
             where=f"{where}",
-            advice="Train in a new folder, or name the tokenizer that this run was begun with.",
+            advice="Train in a new folder, or name the tokenizer that this run began with.",
         )
 
 
-def _expect_size(kept: Tokenizer, size: int, where: Path) -> None:
-    """A vocabulary may be smaller than was asked for, never larger."""
-    if len(kept) > size:
+def _check_size(saved: Tokenizer, size: int, where: Path) -> None:
+    """A vocabulary may be smaller than the recipe's size, never larger."""
+    if len(saved) > size:
         raise SettingError(
-            f"a tokenizer of {len(kept)} pieces",
-            f"at most {size}, as the recipe says",
+            f"The run has a tokenizer of {len(saved)} tokens, more than the {size} of the recipe",
             where=f"{where}",
-            advice="Train in a new folder, or give the recipe the size that this run was begun with.",
+            advice="Train in a new folder, or set the size that this run began with.",
         )

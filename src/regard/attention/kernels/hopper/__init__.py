@@ -1,1 +1,1 @@
-"""The dot family again for Hopper GPUs alone, in Gluon: a forward pass and a statistics pass."""
+"""Attention kernels for Hopper GPUs, in Gluon: a forward pass and a statistics pass of the dot family."""

@@ -1,9 +1,9 @@
-"""triton/forward again for Hopper alone, in Gluon: the same pass with copies, products and softmax side by side.
+"""The FlashAttention-3-like forward pass for Hopper, in Gluon: triton/forward with warp specialisation and TMA copies.
 
 One warp fetches queries, keys and values through the tensor memory accelerator; groups of four warps, 64 queries each,
-work on them. A group starts the product q k' of the next block and the average p v of this one, and takes the softmax
-while both run (Shah et al. 2024, algorithm 2). A program goes on from one block of queries, a job, to another, so that
-what the next one needs is under way while this one is written out.
+work on them. A group starts the product q k' of the next block and the average p v of this one, and computes the
+softmax while both run (Shah et al. 2024, algorithm 2). A program is persistent: it goes on from one block of queries, a
+job, to the next, whose inputs are fetched while this one's output is written.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -17,46 +17,53 @@ from triton.experimental.gluon.language.nvidia.hopper import (  # type: ignore[i
     warpgroup_mma_wait,
 )
 
-from regard.attention.kernels.hopper.argmax import HALF, SUBS, in_halves, lead, of_classes, reached
+from regard.attention.kernels.hopper.argmax import (
+    HALF,
+    SUBCLASSES,
+    candidate_keys,
+    class_maxima,
+    split_halves,
+    update_maxima,
+)
 from regard.attention.kernels.hopper.ptx import (
     LANES,
-    NEVER,
-    apart,
-    as_halves,
-    first,
-    once_known,
-    packed,
-    unless_hidden,
+    NEG_INF,
+    mask_scores,
+    pack_half,
+    split_strips,
+    unpack_half,
+    update_argmax,
+    wait_until_known,
 )
-from regard.attention.kernels.hopper.scheduler import fetch, job, reach, told
+from regard.attention.kernels.hopper.scheduler import fetch, job_of, read_job, visible_keys
 
-NOTHING = gl.constexpr(-1.0e28)  # the maximum before anything was seen: far above NEVER, so that hidden keys weigh 0
+EMPTY_MAX = gl.constexpr(-1.0e28)  # the initial maximum: far above NEG_INF, so that masked keys weigh 0
 LN2 = gl.constexpr(0.6931471805599453)
 
 
 @gluon.jit
 def _softmax(
-    s, mc, total, e, strips, best, lo, hi, start, c,
-    BN: gl.constexpr, ENTROPY: gl.constexpr, TOP: gl.constexpr, LEAD: gl.constexpr, MASKED: gl.constexpr,
+    s, mc, total, e, maxima, argmax, lo, hi, start, c,
+    BN: gl.constexpr, ENTROPY: gl.constexpr, TOP: gl.constexpr, DEFER: gl.constexpr, MASKED: gl.constexpr,
     SCORES: gl.constexpr,
 ):  # fmt: skip
-    """One block of scores (64, BN): weights before division, the new state, and what the old one is worth."""
+    """One block of scores (64, BN): unnormalised weights, the new state, and the factor that rescales the old one."""
     if MASKED:
-        s = unless_hidden(s, start, lo, hi - lo)
-    if LEAD:
-        low, high = in_halves(s)
-        strips, best, largest = reached(of_classes(high), strips, best, start + HALF)
-        strips, best, lower = reached(of_classes(low), strips, best, start)
+        s = mask_scores(s, start, lo, hi - lo)
+    if DEFER:
+        low, cell_height = split_halves(s)
+        maxima, argmax, largest = update_maxima(class_maxima(cell_height), maxima, argmax, start + HALF)
+        maxima, argmax, lower = update_maxima(class_maxima(low), maxima, argmax, start)
         largest = gl.convert_layout(gl.max(gl.maximum(largest, lower), axis=1), gl.SliceLayout(1, SCORES))
     elif TOP == 1:
-        TWO: gl.constexpr = strips.type.layout
+        TWO: gl.constexpr = maxima.type.layout
         limit = gl.convert_layout(mc, gl.SliceLayout(1, TWO))[:, None] + gl.zeros([64, LANES], gl.float32, TWO)
-        lane = start + 2 * gl.arange(0, LANES, layout=gl.SliceLayout(0, TWO))[None, :] + gl.zeros_like(best)
-        here, strips, best = first(apart(s), strips, best, c + gl.zeros_like(limit), limit, lane)
+        lane = start + 2 * gl.arange(0, LANES, layout=gl.SliceLayout(0, TWO))[None, :] + gl.zeros_like(argmax)
+        here, maxima, argmax = update_argmax(split_strips(s), maxima, argmax, c + gl.zeros_like(limit), limit, lane)
         largest = gl.convert_layout(gl.max(here, axis=1), gl.SliceLayout(1, SCORES))
     elif TOP > 1:
-        here = of_classes(s)
-        strips = gl.maximum(strips, here)
+        here = class_maxima(s)
+        maxima = gl.maximum(maxima, here)
         largest = gl.convert_layout(gl.max(gl.max(here, axis=1), axis=1), gl.SliceLayout(1, SCORES))
     else:
         largest = gl.max(s, axis=1)
@@ -67,44 +74,44 @@ def _softmax(
     if ENTROPY:
         e = (e + (mc - mc_new) * total) * alpha + gl.sum(p * x, axis=1)
     total = total * alpha + gl.sum(p, axis=1)
-    return p, mc_new, total, e, strips, best, alpha
+    return p, mc_new, total, e, maxima, argmax, alpha
 
 
 @gluon.jit
-def _steps(
-    i, until, n, acc, p, mc, total, e, strips, best, q, lo, hi, last_block, c,
-    k_room, v_room, k_ready, k_free, v_ready, v_free,
+def _key_blocks(
+    i, until, n, acc, p, mc, total, e, maxima, argmax, q, lo, hi, last_block, c,
+    k_smem, v_smem, k_ready, k_free, v_ready, v_free,
     D: gl.constexpr, BN: gl.constexpr, STAGES: gl.constexpr, ENTROPY: gl.constexpr, TOP: gl.constexpr,
-    LEAD: gl.constexpr, MASKED: gl.constexpr, SCORES: gl.constexpr, OUTPUT: gl.constexpr, WEIGHTS: gl.constexpr,
+    DEFER: gl.constexpr, MASKED: gl.constexpr, SCORES: gl.constexpr, OUTPUT: gl.constexpr, WEIGHTS: gl.constexpr,
 ):  # fmt: skip
-    """Blocks i to `until`: q k' of block i and p v of the one before run while the softmax is taken."""
+    """Blocks i to `until`: q k' of block i and p v of the one before run while the softmax is computed."""
     for at in range(i, until):
         stage = (n + at) % STAGES
         before = (n + at - 1) % STAGES
         mbarrier.wait(k_ready.index(stage), ((n + at) // STAGES) & 1)
         s = warpgroup_mma(
-            q, k_room.index(stage).reshape([BN, D]).permute((1, 0)), gl.zeros([64, BN], gl.float32, SCORES),
+            q, k_smem.index(stage).reshape([BN, D]).permute((1, 0)), gl.zeros([64, BN], gl.float32, SCORES),
             use_acc=False, is_async=True)  # fmt: skip
         mbarrier.wait(v_ready.index(before), ((n + at - 1) // STAGES) & 1)
-        weights = as_halves(p, v_room.dtype, WEIGHTS)
-        acc = warpgroup_mma(weights, v_room.index(before).reshape([BN, D]), acc, is_async=True)
+        weights = unpack_half(p, v_smem.dtype, WEIGHTS)
+        acc = warpgroup_mma(weights, v_smem.index(before).reshape([BN, D]), acc, is_async=True)
         s = warpgroup_mma_wait(1, deps=(s,))
         mbarrier.arrive(k_free.index(stage), count=1)
-        fresh, mc, total, e, strips, best, alpha = _softmax(
-            s, mc, total, e, strips, best, lo, hi, (last_block - at) * BN, c, BN, ENTROPY, TOP, LEAD, MASKED, SCORES
+        fresh, mc, total, e, maxima, argmax, alpha = _softmax(
+            s, mc, total, e, maxima, argmax, lo, hi, (last_block - at) * BN, c, BN, ENTROPY, TOP, DEFER, MASKED, SCORES
         )
-        if not ENTROPY:  # the softmax is taken while the product is under way; with entropy it is too long for that
-            total = once_known(total)
+        if not ENTROPY:  # the softmax overlaps with the product; with entropy it takes too long for that
+            total = wait_until_known(total)
         acc, weights, fresh = warpgroup_mma_wait(0, deps=(acc, weights, fresh))
         mbarrier.arrive(v_free.index(before), count=1)
         acc = acc * gl.convert_layout(alpha, gl.SliceLayout(1, OUTPUT))[:, None]
-        p = packed(gl.convert_layout(fresh, WEIGHTS), v_room.dtype)
-    return acc, p, mc, total, e, strips, best
+        p = pack_half(gl.convert_layout(fresh, WEIGHTS), v_smem.dtype)
+    return acc, p, mc, total, e, maxima, argmax
 
 
 @gluon.jit
-def _pass_by(i, until, n, k_ready, k_free, v_ready, v_free, STAGES: gl.constexpr):
-    """Blocks that other groups need and this one does not."""
+def _skip_blocks(i, until, n, k_ready, k_free, v_ready, v_free, STAGES: gl.constexpr):
+    """Release blocks that other groups need and this one does not."""
     for at in range(i, until):
         stage = (n + at) % STAGES
         phase = ((n + at) // STAGES) & 1
@@ -117,11 +124,11 @@ def _pass_by(i, until, n, k_ready, k_free, v_ready, v_free, STAGES: gl.constexpr
 @gluon.jit
 def _attend(
     group: gl.constexpr,
-    OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+    OUT, LSE, ENT, MAXIMA, ARGMAX, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
     stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
-    q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+    q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
     D: gl.constexpr, BN: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr,
-    ENTROPY: gl.constexpr, TOP: gl.constexpr, LEAD: gl.constexpr, TOLD: gl.constexpr, SHARED: gl.constexpr,
+    ENTROPY: gl.constexpr, TOP: gl.constexpr, DEFER: gl.constexpr, ENDS: gl.constexpr, SHARED: gl.constexpr,
 ):  # fmt: skip
     """One group of warps: 64 queries of each job against all blocks that they see."""
     SCORES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
@@ -134,19 +141,19 @@ def _attend(
     if SHARED:
         mbarrier.wait(q_ready.index(0), 0)
     while w < jobs:
-        bh, block = job(w, BLOCKS, CHUNK)
+        bh, block = job_of(w, BLOCKS, CHUNK)
         b = bh // H
         h = bh % H
         row = block * GROUPS * 64
-        first, last, all_from, all_to = reach(
-            BOUNDS, bh, block, row, GROUPS * 64, T, S, shift_lo, shift_hi, BLOCKS, TOLD
+        first, last, all_from, all_to = visible_keys(
+            BOUNDS, bh, block, row, GROUPS * 64, T, S, shift_lo, shift_hi, BLOCKS, ENDS
         )
         last_block = (last + BN - 1) // BN - 1
         blocks = gl.where(last > first, last_block + 1 - first // BN, 0)
-        # the same for this group's queries, counted from the right end: it has to do with blocks `skip` to `stop`, and
-        # every query sees all keys of those from `right` to `left`
+        # the same for this group's queries, counted from the right end: it works on blocks `skip` to `stop`, and every
+        # query sees all keys of blocks `right` to `left`
         row += group * 64
-        first, last, all_from, all_to = reach(BOUNDS, bh, block, row, 64, T, S, shift_lo, shift_hi, BLOCKS, TOLD)
+        first, last, all_from, all_to = visible_keys(BOUNDS, bh, block, row, 64, T, S, shift_lo, shift_hi, BLOCKS, ENDS)
         skip = gl.minimum(last_block + 1 - (last + BN - 1) // BN, blocks)
         stop = gl.where(last > first, gl.minimum(last_block + 1 - first // BN, blocks), skip)
         right = gl.minimum(gl.maximum(last_block + 1 - all_to // BN, skip + 1), stop)
@@ -156,7 +163,7 @@ def _attend(
         inside = rows < T
         lo = gl.maximum(rows + shift_lo, 0)
         hi = gl.minimum(rows + shift_hi, S)
-        if TOLD:
+        if ENDS:
             at = b * stride_eb + h * stride_eh + rows
             lo = gl.maximum(lo, gl.load(LO + at, mask=inside, other=0))
             hi = gl.minimum(hi, gl.load(HI + at, mask=inside, other=0))
@@ -165,122 +172,122 @@ def _attend(
         acc = gl.zeros([64, D], gl.float32, OUTPUT)
         total = gl.zeros([64], gl.float32, ROWS)
         e = gl.zeros([64], gl.float32, ROWS)
-        mc = gl.full([64], NOTHING, gl.float32, ROWS)
-        nothing = gl.full([64, BN], NEVER, gl.float32, SCORES)
-        if LEAD:
-            strips = of_classes(in_halves(nothing)[0])
-            best = gl.full_like(gl.max(strips, axis=1), 0, dtype=gl.int32)
+        mc = gl.full([64], EMPTY_MAX, gl.float32, ROWS)
+        nothing = gl.full([64, BN], NEG_INF, gl.float32, SCORES)
+        if DEFER:
+            maxima = class_maxima(split_halves(nothing)[0])
+            argmax = gl.full_like(gl.max(maxima, axis=1), 0, dtype=gl.int32)
         else:
-            strips = apart(nothing)[0][0] if TOP == 1 else of_classes(nothing)
-            best = gl.full_like(strips, -1, dtype=gl.int32)
-        two = turn % 2
-        q = q_room.index(two * GROUPS + group).reshape([64, D])
+            maxima = split_strips(nothing)[0][0] if TOP == 1 else class_maxima(nothing)
+            argmax = gl.full_like(maxima, -1, dtype=gl.int32)
+        buffer = turn % 2
+        q = q_smem.index(buffer * GROUPS + group).reshape([64, D])
         if not SHARED:
-            mbarrier.wait(q_ready.index(two), (turn // 2) & 1)
-        _pass_by(0, skip, n, k_ready, k_free, v_ready, v_free, STAGES)
+            mbarrier.wait(q_ready.index(buffer), (turn // 2) & 1)
+        _skip_blocks(0, skip, n, k_ready, k_free, v_ready, v_free, STAGES)
         if stop > skip:
             stage = (n + skip) % STAGES
             mbarrier.wait(k_ready.index(stage), ((n + skip) // STAGES) & 1)
             s = warpgroup_mma(
-                q, k_room.index(stage).reshape([BN, D]).permute((1, 0)), gl.zeros([64, BN], gl.float32, SCORES),
+                q, k_smem.index(stage).reshape([BN, D]).permute((1, 0)), gl.zeros([64, BN], gl.float32, SCORES),
                 use_acc=False, is_async=True)  # fmt: skip
             s = warpgroup_mma_wait(0, deps=(s,))
             mbarrier.arrive(k_free.index(stage), count=1)
-            weights, mc, total, e, strips, best, alpha = _softmax(
-                s, mc, total, e, strips, best, lo, hi, (last_block - skip) * BN, c, BN, ENTROPY, TOP, LEAD, True, SCORES
-            )
-            p = packed(gl.convert_layout(weights, WEIGHTS), v_room.dtype)
-            acc, p, mc, total, e, strips, best = _steps(
-                skip + 1, right, n, acc, p, mc, total, e, strips, best, q, lo, hi, last_block, c, k_room, v_room,
-                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, LEAD, True, SCORES, OUTPUT, WEIGHTS
+            weights, mc, total, e, maxima, argmax, alpha = _softmax(
+                s, mc, total, e, maxima, argmax, lo, hi, (last_block - skip) * BN, c, BN, ENTROPY, TOP, DEFER, True,
+                SCORES)  # fmt: skip
+            p = pack_half(gl.convert_layout(weights, WEIGHTS), v_smem.dtype)
+            acc, p, mc, total, e, maxima, argmax = _key_blocks(
+                skip + 1, right, n, acc, p, mc, total, e, maxima, argmax, q, lo, hi, last_block, c, k_smem, v_smem,
+                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, DEFER, True, SCORES, OUTPUT, WEIGHTS
             )  # fmt: skip
-            acc, p, mc, total, e, strips, best = _steps(
-                right, left, n, acc, p, mc, total, e, strips, best, q, lo, hi, last_block, c, k_room, v_room,
-                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, LEAD, False, SCORES, OUTPUT, WEIGHTS
+            acc, p, mc, total, e, maxima, argmax = _key_blocks(
+                right, left, n, acc, p, mc, total, e, maxima, argmax, q, lo, hi, last_block, c, k_smem, v_smem,
+                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, DEFER, False, SCORES, OUTPUT, WEIGHTS
             )  # fmt: skip
-            acc, p, mc, total, e, strips, best = _steps(
-                left, stop, n, acc, p, mc, total, e, strips, best, q, lo, hi, last_block, c, k_room, v_room,
-                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, LEAD, True, SCORES, OUTPUT, WEIGHTS
+            acc, p, mc, total, e, maxima, argmax = _key_blocks(
+                left, stop, n, acc, p, mc, total, e, maxima, argmax, q, lo, hi, last_block, c, k_smem, v_smem,
+                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, DEFER, True, SCORES, OUTPUT, WEIGHTS
             )  # fmt: skip
             stage = (n + stop - 1) % STAGES
             mbarrier.wait(v_ready.index(stage), ((n + stop - 1) // STAGES) & 1)
-            weights = as_halves(p, v_room.dtype, WEIGHTS)
-            acc = warpgroup_mma(weights, v_room.index(stage).reshape([BN, D]), acc, is_async=True)
+            weights = unpack_half(p, v_smem.dtype, WEIGHTS)
+            acc = warpgroup_mma(weights, v_smem.index(stage).reshape([BN, D]), acc, is_async=True)
             acc = warpgroup_mma_wait(0, deps=(acc,))
             mbarrier.arrive(v_free.index(stage), count=1)
-        mbarrier.arrive(q_free.index(two), count=1)
-        _pass_by(stop, blocks, n, k_ready, k_free, v_ready, v_free, STAGES)
+        mbarrier.arrive(q_free.index(buffer), count=1)
+        _skip_blocks(stop, blocks, n, k_ready, k_free, v_ready, v_free, STAGES)
         n += blocks
 
-        nowhere = mc <= NOTHING
-        whole = gl.where(nowhere, 1.0, total)
+        empty = mc <= EMPTY_MAX
+        safe_total = gl.where(empty, 1.0, total)
         at = bh.to(gl.int64) * T + rows
-        logs = gl.log2(whole)
-        gl.store(LSE + at, gl.where(nowhere, float("-inf"), (mc + logs) * LN2), mask=inside)
+        logs = gl.log2(safe_total)
+        gl.store(LSE + at, gl.where(empty, float("-inf"), (mc + logs) * LN2), mask=inside)
         if ENTROPY:
-            gl.store(ENT + at, gl.where(nowhere, 0.0, (logs - e / whole) * LN2), mask=inside)
+            gl.store(ENT + at, gl.where(empty, 0.0, (logs - e / safe_total) * LN2), mask=inside)
         if TOP > 1:
-            lane = gl.arange(0, LANES, layout=gl.SliceLayout(0, gl.SliceLayout(1, strips.type.layout)))
-            sub = gl.arange(0, SUBS, layout=gl.SliceLayout(0, gl.SliceLayout(2, strips.type.layout)))
-            line = row + gl.arange(0, 64, layout=gl.SliceLayout(1, gl.SliceLayout(2, strips.type.layout)))
-            place = (bh.to(gl.int64) * T + line)[:, None, None] * (SUBS * LANES)
+            lane = gl.arange(0, LANES, layout=gl.SliceLayout(0, gl.SliceLayout(1, maxima.type.layout)))
+            sub = gl.arange(0, SUBCLASSES, layout=gl.SliceLayout(0, gl.SliceLayout(2, maxima.type.layout)))
+            line = row + gl.arange(0, 64, layout=gl.SliceLayout(1, gl.SliceLayout(2, maxima.type.layout)))
+            place = (bh.to(gl.int64) * T + line)[:, None, None] * (SUBCLASSES * LANES)
             place = place + (sub * LANES)[None, :, None] + lane[None, None, :]
-            gl.store(STRIPS + place, strips, mask=(line < T)[:, None, None])
+            gl.store(MAXIMA + place, maxima, mask=(line < T)[:, None, None])
         if TOP == 1:
-            if LEAD:
-                most, found = lead(strips, best)
+            if DEFER:
+                most, found = candidate_keys(maxima, argmax)
             else:
-                most = gl.max(strips, axis=1)
-                found = gl.min(gl.where((strips == most[:, None]) & (best >= 0), best, 2147483647), axis=1)
-                found = gl.where(most > NEVER * 0.5, found, -1)
+                most = gl.max(maxima, axis=1)
+                found = gl.min(gl.where((maxima == most[:, None]) & (argmax >= 0), argmax, 2147483647), axis=1)
+                found = gl.where(most > NEG_INF * 0.5, found, -1)
             line = row + gl.arange(0, 64, layout=most.type.layout)
             place = bh.to(gl.int64) * T + line
             weight = gl.minimum(gl.exp2(most * c - gl.convert_layout(mc + logs, most.type.layout)), 1.0)
-            gl.store(STRIPS + place, gl.where(found >= 0, weight, 0.0), mask=line < T)
-            gl.store(BEST + place, found.to(gl.int64), mask=line < T)
-        share = gl.convert_layout(gl.where(nowhere, 0.0, 1.0 / whole), gl.SliceLayout(1, OUTPUT))
+            gl.store(MAXIMA + place, gl.where(found >= 0, weight, 0.0), mask=line < T)
+            gl.store(ARGMAX + place, found.to(gl.int64), mask=line < T)
+        share = gl.convert_layout(gl.where(empty, 0.0, 1.0 / safe_total), gl.SliceLayout(1, OUTPUT))
         line = row + gl.arange(0, 64, layout=gl.SliceLayout(1, OUTPUT))
-        wide = gl.arange(0, D, layout=gl.SliceLayout(0, OUTPUT))
+        dims = gl.arange(0, D, layout=gl.SliceLayout(0, OUTPUT))
         base = OUT + b.to(gl.int64) * stride_ob + h.to(gl.int64) * stride_oh
-        spot = line.to(gl.int64)[:, None] * stride_om + wide[None, :]
+        spot = line.to(gl.int64)[:, None] * stride_om + dims[None, :]
         gl.store(base + spot, (acc * share[:, None]).to(OUT.dtype.element_ty), mask=(line < T)[:, None])
         turn += 1
         if SHARED:
             mbarrier.wait(q_ready.index(turn % 2), (turn // 2) & 1)
-            w = told(which, turn)
+            w = read_job(job_smem, turn)
         else:
             w += gl.num_programs(0)
 
 
 SIZES = (
     "H GROUP T S shift_lo shift_hi BLOCKS CHUNK jobs stride_ob stride_oh stride_om stride_eb stride_eh".split()
-)  # one kernel serves all of them: nothing is compiled again for another length
+)  # not specialised on, so that another length compiles nothing
 
 
 @gluon.jit(do_not_specialize=SIZES)
 def forward(
-    Q, K, V, OUT, LSE, ENT, STRIPS, BEST, TAKEN, LO, HI, BOUNDS,
+    Q, K, V, OUT, LSE, ENT, MAXIMA, ARGMAX, NEXT_JOB, LO, HI, BOUNDS,
     H, GROUP, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
     D: gl.constexpr, BN: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr,
-    ENTROPY: gl.constexpr, TOP: gl.constexpr, LEAD: gl.constexpr, TOLD: gl.constexpr, SHARED: gl.constexpr,
+    ENTROPY: gl.constexpr, TOP: gl.constexpr, DEFER: gl.constexpr, ENDS: gl.constexpr, SHARED: gl.constexpr,
 ):  # fmt: skip
-    """All jobs of GROUPS x 64 queries of one head. Q, K, V describe (B, H, length, D); c = scale x log2 e > 0.
-    TOP 1: the largest weight of each row and its place, with LEAD where to look for it, see `lead`; more: maxima of
-    classes of keys. SHARED: a program takes the next job that nobody has, counted by TAKEN."""
+    """All jobs, GROUPS x 64 queries of one head each. Q, K, V describe (B, H, length, D); c = scale x log2 e > 0.
+    TOP 1: the largest weight of each row and its key, with DEFER the code of `candidate_keys` for it; more: the maxima
+    of classes of keys. SHARED: a program takes the next job that no other has, counted by NEXT_JOB."""
     dtype: gl.constexpr = K.dtype
-    q_room = gl.allocate_shared_memory(dtype, [2 * GROUPS, 1, 1, 64, D], Q.layout)
-    k_room = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BN, D], K.layout)
-    v_room = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BN, D], V.layout)
-    which = gl.allocate_shared_memory(gl.int32, [2, 1], gl.SwizzledSharedLayout(1, 1, 1, [0]))
+    q_smem = gl.allocate_shared_memory(dtype, [2 * GROUPS, 1, 1, 64, D], Q.layout)
+    k_smem = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BN, D], K.layout)
+    v_smem = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BN, D], V.layout)
+    job_smem = gl.allocate_shared_memory(gl.int32, [2, 1], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     q_ready = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     q_free = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     k_ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     k_free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     v_ready = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     v_free = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    for two in gl.static_range(2):
-        mbarrier.init(q_ready.index(two), count=1)
-        mbarrier.init(q_free.index(two), count=GROUPS)
+    for buffer in gl.static_range(2):
+        mbarrier.init(q_ready.index(buffer), count=1)
+        mbarrier.init(q_free.index(buffer), count=GROUPS)
     for stage in gl.static_range(STAGES):
         mbarrier.init(k_ready.index(stage), count=1)
         mbarrier.init(v_ready.index(stage), count=1)
@@ -289,39 +296,39 @@ def forward(
     if GROUPS == 2:
         gl.warp_specialize([
             (_attend, (
-                0, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                0, OUT, LSE, ENT, MAXIMA, ARGMAX, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
-                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD, SHARED)),
+                q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED)),
             (_attend, (
-                1, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                1, OUT, LSE, ENT, MAXIMA, ARGMAX, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
-                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD, SHARED)),
+                q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED)),
             (fetch, (
-                Q, K, V, TAKEN, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
-                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS,
-                STAGES, TOLD, SHARED)),
+                Q, K, V, NEXT_JOB, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS,
+                STAGES, ENDS, SHARED)),
         ], [4, 1], [240, 24])  # fmt: skip
     else:
         gl.warp_specialize([
             (_attend, (
-                0, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                0, OUT, LSE, ENT, MAXIMA, ARGMAX, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
-                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD, SHARED)),
+                q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED)),
             (_attend, (
-                1, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                1, OUT, LSE, ENT, MAXIMA, ARGMAX, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
-                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD, SHARED)),
+                q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED)),
             (_attend, (
-                2, OUT, LSE, ENT, STRIPS, BEST, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                2, OUT, LSE, ENT, MAXIMA, ARGMAX, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
-                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, LEAD, TOLD, SHARED)),
+                q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED)),
             (fetch, (
-                Q, K, V, TAKEN, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
-                q_room, k_room, v_room, which, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS,
-                STAGES, TOLD, SHARED)),
+                Q, K, V, NEXT_JOB, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS,
+                STAGES, ENDS, SHARED)),
         ], [4, 4, 1], [160, 160, 32])  # fmt: skip

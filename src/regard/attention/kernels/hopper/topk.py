@@ -1,11 +1,11 @@
-"""Candidates for the largest weights, and sums over a warp, as Hopper's statistics pass has them, lane by lane, in PTX.
+"""Top-k candidates on Hopper, and sums over a warp, lane by lane, in PTX: the inner parts of the statistics pass.
 
-    note, hand_over    strips with a value that reaches its row's floor: noted by each lane for itself; now and then
-                       what reaches it is put on lists, by all lanes at once
-    claim, give_back   a place for a warp's notes, for as long as it runs
-    gather             eight sums over 32 lanes by nine exchanges instead of forty
+    record_candidates   each lane buffers strips with a value that reaches its row's threshold
+    flush_candidates    now and then all lanes write those values to the rows' lists at once
+    acquire_slot, release_slot   a warp's buffer, for as long as the warp runs
+    reduce_lanes        eight sums over 32 lanes by nine exchanges instead of forty
 
-Which values a lane holds is told in kernels/hopper/ptx.
+kernels/hopper/ptx says which values a lane holds.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -14,33 +14,42 @@ from __future__ import annotations
 from triton.experimental import gluon  # type: ignore[import-untyped]
 from triton.experimental.gluon import language as gl  # type: ignore[import-untyped]
 
-from regard.attention.kernels.hopper.ptx import KEYS, LANES, SCORES, STRIP, eight, halves, maxima, offset
+from regard.attention.kernels.hopper.ptx import (
+    KEY_BLOCK,
+    LANES,
+    SCORES,
+    STRIP,
+    key_offset,
+    split_eight,
+    split_row_halves,
+    strip_maxima_ptx,
+)
 
-NOTES = gl.constexpr(16)  # that there is room for, of each lane: a tile adds up to half of them
-NOTE_BYTES = gl.constexpr(48)  # eight values, what they are called, their floor
+BUFFER_STRIPS = gl.constexpr(16)  # that a lane can buffer: a tile adds up to half of them
+STRIP_BYTES = gl.constexpr(48)  # eight values, their code (row and first key), their threshold
 
 
-def _note() -> str:
-    """$0: how many strips a lane has noted, after $1 and those of its values that reach their row's floor: $5 to $36 of
-    one row the floor $2, $37 to $68 of the row eight further the floor $3. A strip goes to the warp's notes, the lane's
-    first at $4, as it is, with its floor and what $69 calls it: the row, and its first key in its block.
+def _record_ptx() -> str:
+    """$0: how many strips a lane has buffered, after $1 and those of its values that reach their row's threshold: $5 to
+    $36 of one row the threshold $2, $37 to $68 of the row eight further the threshold $3. A strip goes to the warp's
+    buffer, the lane's first at $4, with its threshold and its code from $69: the row, and its first key in its block.
 
     Most lanes have none, which takes two comparisons."""
     strips = []
     for half in range(2):
         for strip in range(SCORES // STRIP):
             v = [f"${5 + half * SCORES + strip * STRIP + i}" for i in range(STRIP)]
-            code = half * 8 * KEYS.value + offset(strip * STRIP)
+            code = half * 8 * KEY_BLOCK.value + key_offset(strip * STRIP)
             strips.append(
-                f"setp.ge.f32 p, m{'ab'[half]}{strip}, ${2 + half}; mad.wide.u32 a, $0, {32 * NOTE_BYTES.value}, $4; "
+                f"setp.ge.f32 p, m{'ab'[half]}{strip}, ${2 + half}; mad.wide.u32 a, $0, {32 * STRIP_BYTES.value}, $4; "
                 f"@p st.global.v4.f32 [a], {{{', '.join(v[:4])}}}; @p st.global.v4.f32 [a+16], {{{', '.join(v[4:])}}}; "
                 f"add.u32 k, $69, {code}; mov.b32 f, ${2 + half}; @p st.global.v2.b32 [a+32], {{k, f}}; "
                 f"@p add.u32 $0, $0, 1;"
             )
     return f"""{{
         .reg .pred p, z; .reg .f32 ma<4>, mb<4>, t<4>, u; .reg .u32 k, f; .reg .u64 a;
-        {maxima(5, "ma")} mov.f32 u, t0;
-        {maxima(5 + SCORES, "mb")}
+        {strip_maxima_ptx(5, "ma")} mov.f32 u, t0;
+        {strip_maxima_ptx(5 + SCORES, "mb")}
         mov.u32 $0, $1;
         setp.ge.f32 p, u, $2; setp.ge.f32 z, t0, $3; or.pred p, p, z;
         @!p bra done;
@@ -49,24 +58,24 @@ def _note() -> str:
     }}"""
 
 
-def _hand_over() -> str:
-    """$0: 0 if any lane of the program has at least $2 notes, and all were handed over, else $1, the lane's. Those of
-    a note's eight values at $3, the warp's first note, that reach its floor get places in their row's list, counted at
-    $4: the lists at $5 have room for $6, as pairs of a key, counted from $7, and its value.
+def _flush_ptx() -> str:
+    """$0: 0 if any lane of the program has at least $2 strips, and all were flushed, else $1, the lane's count. The
+    values of the eight of a strip at $3, the warp's buffer, that reach its threshold get places in their row's list,
+    counted at $4: the lists at $5 have a capacity of $6, as pairs of a key, counted from $7, and its value.
 
     It takes long until a place is known, so all warps do it at the same time, since they wait for each other anyway,
-    and a warp's notes are dealt out to its lanes, two to each at a time."""
+    and a warp's strips are dealt out to its lanes, two to each at a time."""
     find, take, ask, give = [], [], [], []
     for i, v in enumerate(("va", "vb")):
         halving = " ".join(
             f"add.u32 b, l, {step - 1}; shfl.sync.idx.b32 b, s, b, 31, 0xffffffff; "
             f"setp.le.u32 q, b, t; @q add.u32 l, l, {step};"
             for step in (16, 8, 4, 2, 1)
-        )  # the lane that has note t: the first before whose end it lies
+        )  # the lane that has strip t: the first before whose end it lies
         find.append(
             f"add.u32 t, n, {32 * i}; setp.lt.u32 p{i}, t, all; mov.u32 l, 0; {halving} "
             f"shfl.sync.idx.b32 b, e, l, 31, 0xffffffff; sub.u32 t, t, b; mad.lo.u32 t, t, 32, l; "
-            f"mad.wide.u32 a{i}, t, {NOTE_BYTES.value}, $3;"
+            f"mad.wide.u32 a{i}, t, {STRIP_BYTES.value}, $3;"
         )
         take.append(
             f"@p{i} ld.global.v2.b32 {{w{i}, f{i}}}, [a{i}+32]; "
@@ -80,10 +89,10 @@ def _hand_over() -> str:
             f"@p{i} atom.global.relaxed.gpu.add.u32 c{i}, [a], c{i};"
         )
         give.append(
-            f"and.b32 w{i}, w{i}, {KEYS.value - 1}; add.u32 w{i}, w{i}, $7; mul.lo.u32 r{i}, r{i}, $6; "
+            f"and.b32 w{i}, w{i}, {KEY_BLOCK.value - 1}; add.u32 w{i}, w{i}, $7; mul.lo.u32 r{i}, r{i}, $6; "
             + " ".join(
                 f"setp.ge.and.f32 q, {v}{j}, g{i}, p{i}; setp.lt.and.u32 z, c{i}, $6, q; add.u32 t, r{i}, c{i}; "
-                f"mad.wide.u32 a, t, 8, $5; add.u32 t, w{i}, {offset(j)}; mov.b32 b, {v}{j}; "
+                f"mad.wide.u32 a, t, 8, $5; add.u32 t, w{i}, {key_offset(j)}; mov.b32 b, {v}{j}; "
                 f"@z st.global.v2.b32 [a], {{t, b}}; @q add.u32 c{i}, c{i}, 1;"
                 for j in range(STRIP)
             )
@@ -113,9 +122,9 @@ def _hand_over() -> str:
     }}"""
 
 
-def _claim() -> str:
-    """$0: a place that no other warp has, of $2; a 1 at $1 says that one is taken. The search begins where a warp of
-    this multiprocessor, of 16, is likely to have left one."""
+def _acquire_ptx() -> str:
+    """$0: a slot that no other warp has, of $2; a 1 at $1 marks a taken one. The search begins where a warp of this
+    multiprocessor, of 16, is likely to have left one."""
     return """{
         .reg .pred p, z; .reg .u32 lane, old; .reg .u64 a;
         mov.u32 lane, %laneid; setp.eq.u32 z, lane, 0;
@@ -133,8 +142,8 @@ def _claim() -> str:
     }"""
 
 
-# $0: 0. The place $2 is free again, after all that is known to the warp.
-GIVE_BACK = gl.constexpr(
+# $0: 0. Release slot $2, after all memory operations of the warp.
+RELEASE_PTX = gl.constexpr(
     """{
         .reg .pred z; .reg .u32 lane; .reg .u64 a;
         bar.warp.sync 0xffffffff;
@@ -145,8 +154,8 @@ GIVE_BACK = gl.constexpr(
 )
 
 
-def _gather() -> str:
-    """$0: the sum over all 32 lanes of $1..$8, of the one that the lane's bits 2 to 4 name."""
+def _reduce_ptx() -> str:
+    """$0: the sum over all 32 lanes of the one of $1..$8 that the lane's bits 2 to 4 select."""
     lines, names = [], [f"${1 + i}" for i in range(8)]
     for bit in (16, 8, 4):
         half, kept = len(names) // 2, []
@@ -167,41 +176,43 @@ def _gather() -> str:
     }}"""
 
 
-NOTE, HAND_OVER, CLAIM, GATHER = (gl.constexpr(text) for text in (_note(), _hand_over(), _claim(), _gather()))
-NOTE_KINDS = gl.constexpr("=&r,r,f,f,l" + ",f" * 2 * SCORES + ",r")
-HAND_OVER_KINDS = gl.constexpr("=&r,r,r,l,l,l,r,r")
-GATHER_KINDS = gl.constexpr("=&f" + ",f" * 8)
+RECORD_PTX, FLUSH_PTX, ACQUIRE_PTX, REDUCE_PTX = (
+    gl.constexpr(text) for text in (_record_ptx(), _flush_ptx(), _acquire_ptx(), _reduce_ptx())
+)
+RECORD_CONSTRAINTS = gl.constexpr("=&r,r,f,f,l" + ",f" * 2 * SCORES + ",r")
+FLUSH_CONSTRAINTS = gl.constexpr("=&r,r,r,l,l,l,r,r")
+REDUCE_CONSTRAINTS = gl.constexpr("=&f" + ",f" * 8)
 
 
 @gluon.jit
-def none_noted(SCORES: gl.constexpr):
-    """How many notes each lane begins with; SCORES is the layout of the scores."""
-    one, two = halves(gl.zeros([64, 128], gl.int32, SCORES))
+def zero_counts(SCORES: gl.constexpr):
+    """The initial number of strips in each lane's buffer; SCORES is the layout of the scores."""
+    one, two = split_row_halves(gl.zeros([64, 128], gl.int32, SCORES))
     a, b = gl.split(one)
     c, d = gl.split(a)
-    return eight(c)[0]
+    return split_eight(c)[0]
 
 
 @gluon.jit
-def note(s, many, floor, notes, code):
-    """Note strips of the values (64, 128) with one that reaches its row's floor (64): how many are noted now. One
-    number of each lane: how many it has noted so far, where, and what its first value's row and key are called."""
-    one, two = halves(s)
+def record_candidates(s, counts, threshold, buffers, code):
+    """Buffer strips of the values (64, 128) with one that reaches its row's threshold (64): the new counts. One number
+    for each lane: how many it has buffered so far, where, and the code of its first value's row and key."""
+    one, two = split_row_halves(s)
     a, b = gl.split(one)
     c, d = gl.split(two)
     e, f = gl.split(a)
     g, h = gl.split(b)
-    x, y, z, w = eight(e), eight(f), eight(g), eight(h)
+    x, y, z, w = split_eight(e), split_eight(f), split_eight(g), split_eight(h)
     e, f = gl.split(c)
     g, h = gl.split(d)
-    i, j, k, m = eight(e), eight(f), eight(g), eight(h)
-    LANE: gl.constexpr = many.type.layout
-    low, high = gl.split(floor.reshape([4, 2, 8]).permute((0, 2, 1)))
+    i, j, k, m = split_eight(e), split_eight(f), split_eight(g), split_eight(h)
+    LANE: gl.constexpr = counts.type.layout
+    low, high = gl.split(threshold.reshape([4, 2, 8]).permute((0, 2, 1)))
     low = gl.convert_layout(low, gl.SliceLayout(2, LANE))[:, :, None] + gl.zeros([4, 8, LANES], gl.float32, LANE)
     high = gl.convert_layout(high, gl.SliceLayout(2, LANE))[:, :, None] + gl.zeros([4, 8, LANES], gl.float32, LANE)
     return gl.inline_asm_elementwise(
-        NOTE, NOTE_KINDS, [
-            many, low, high, notes,
+        RECORD_PTX, RECORD_CONSTRAINTS, [
+            counts, low, high, buffers,
             x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], y[0], y[1], y[2], y[3], y[4], y[5], y[6], y[7],
             z[0], z[1], z[2], z[3], z[4], z[5], z[6], z[7], w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7],
             i[0], i[1], i[2], i[3], i[4], i[5], i[6], i[7], j[0], j[1], j[2], j[3], j[4], j[5], j[6], j[7],
@@ -210,28 +221,33 @@ def note(s, many, floor, notes, code):
 
 
 @gluon.jit
-def hand_over(many, least, notes, counter, lists, room, start):
-    """If a lane has at least so many notes, candidates among all notes go to their rows' lists, and all begin anew."""
+def flush_candidates(counts, min_count, buffers, counter, candidates, capacity, start):
+    """If a lane has at least `min_count` strips, all candidates go to their rows' lists, and buffers are emptied."""
     return gl.inline_asm_elementwise(
-        HAND_OVER, HAND_OVER_KINDS, [many, least, notes, counter, lists, room, start], gl.int32, False, 1
+        FLUSH_PTX,
+        FLUSH_CONSTRAINTS,
+        [counts, min_count, buffers, counter, candidates, capacity, start],
+        gl.int32,
+        False,
+        1,
     )
 
 
 @gluon.jit
-def claim(flags, places):
-    """A place for each warp that no other has, of so many, and a 1 at the flag that says so."""
-    return gl.inline_asm_elementwise(CLAIM, "=&r,l,r", [flags, places], gl.int32, False, 1)
+def acquire_slot(slot_flags, slots):
+    """A slot for each warp that no other has, of so many, marked by a 1 among the flags."""
+    return gl.inline_asm_elementwise(ACQUIRE_PTX, "=&r,l,r", [slot_flags, slots], gl.int32, False, 1)
 
 
 @gluon.jit
-def give_back(flags, place):
-    gl.inline_asm_elementwise(GIVE_BACK, "=&r,l,r", [flags, place], gl.int32, False, 1)
+def release_slot(slot_flags, slot):
+    gl.inline_asm_elementwise(RELEASE_PTX, "=&r,l,r", [slot_flags, slot], gl.int32, False, 1)
 
 
 @gluon.jit
-def gather(x):
+def reduce_lanes(x):
     """Sums over all lanes of (4, 8, 8, 4), a warp's lanes being axes 1 and 3: (4, 8, 4), the same in the last axis."""
-    v = eight(x.reshape([4, 8, 2, 2, 2, LANES]).permute((0, 1, 5, 2, 3, 4)))
+    v = split_eight(x.reshape([4, 8, 2, 2, 2, LANES]).permute((0, 1, 5, 2, 3, 4)))
     return gl.inline_asm_elementwise(
-        GATHER, GATHER_KINDS, [v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]], gl.float32, False, 1
+        REDUCE_PTX, REDUCE_CONSTRAINTS, [v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]], gl.float32, False, 1
     )

@@ -1,1 +1,1 @@
-"""Attention in Triton, on any GPU: kernels with their launchers; dispatch says which one serves a request."""
+"""Attention kernels in Triton, for any GPU, with their launchers; dispatch chooses among them."""

@@ -1,4 +1,4 @@
-"""One part of an additive map, some leading indices or some rows: its workspace, and the kernels launched on it."""
+"""The workspace of additive attention on a GPU: parts of the map, and the kernels launched on each part."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from torch import Tensor
 from regard.attention.kernels.devices import INTERPRETED
 
 
-class Tiling(NamedTuple):
-    """The size of a tile of pairs, and how its program walks through the units."""
+class AdditiveTiling(NamedTuple):
+    """The size of a tile of pairs, and how its program loops over the units."""
 
     rows: int
     columns: int
     warps: int = 4
-    units: int = 8  # in one turn of the loop, summed by themselves
-    registers: int = 168  # the most that a thread of the backward pass has: three programs to a multiprocessor
+    units: int = 8  # in one iteration of the loop, with a sum of their own
+    registers: int = 168  # the most per thread of the backward pass: three programs to a multiprocessor
     width: int = 32  # units in a tile of gradients
-    pairs: int = 2  # of rows, in one turn of the loop over those
+    pairs: int = 2  # of rows, in one iteration of the loop over rows
 
 
 TILINGS = {
-    "square": Tiling(64, 64),
-    "square, short turns": Tiling(64, 64, units=4, width=16),
-    "small": Tiling(32, 32),
+    "square": AdditiveTiling(64, 64),
+    "square, short turns": AdditiveTiling(64, 64, units=4, width=16),
+    "small": AdditiveTiling(32, 32),
 }
 
 
-def tiling_for(T: int, S: int, name: str) -> Tiling:
+def additive_tiling(T: int, S: int, name: str) -> AdditiveTiling:
     """The tiling of this name; "auto": one in which short lengths leave little padding."""
     if name != "auto":
         return TILINGS[name]
     rows = next(size for size in (16, 32, 64) if size >= min(T, 64))
-    return Tiling(rows, 32 if S <= 32 else 64)
+    return AdditiveTiling(rows, 32 if S <= 32 else 64)
 
 
-class Part(NamedTuple):
+class MapPart(NamedTuple):
     """Some leading indices with all of their rows, or some rows of one leading index."""
 
     leads: slice
@@ -50,27 +50,27 @@ class Part(NamedTuple):
         return x[self.leads, self.rows]
 
 
-FREE = 2**22  # numbers: a workspace of this size (16 MB) is small for any GPU, however small the inputs are
-THIN = 64  # rows that a part has at least
+MIN_WORKSPACE = 2**22  # numbers: a workspace of this size (16 MB) is small for any GPU, however small the inputs are
+MIN_ROWS = 64  # rows that a part has at least
 
 
-def parts(a: Tensor, b: Tensor, room: int, *, tables: int, powers: bool = True) -> Iterator[Part]:
-    """Parts of the map whose workspace, `tables` of all pairs and the powers e^2a and e^2b, is no larger than `room`.
+def map_parts(a: Tensor, b: Tensor, workspace: int, *, tables: int, powers: bool = True) -> Iterator[MapPart]:
+    """Parts of the map whose memory, `tables` of all pairs and the powers e^2a and e^2b, is at most `workspace`.
 
-    powers False: those have a place of their own where a part is made of whole leading indices.
+    powers False: the powers lie elsewhere, where a part is made of whole leading indices.
     """
     (N, T, U), S = a.shape, b.size(1)
-    room = max(FREE, room)
-    most = room // (tables * T * S + (T + S) * U * powers)  # leading indices
-    leads = -(-N // -(-N // most)) if most else 1  # in parts of much the same size
-    rows = T if most else min(T, max(THIN, (room - S * U) // (U + tables * S) // THIN * THIN))
+    workspace = max(MIN_WORKSPACE, workspace)
+    max_leads = workspace // (tables * T * S + (T + S) * U * powers)  # leading indices
+    leads = -(-N // -(-N // max_leads)) if max_leads else 1  # in parts of nearly equal size
+    rows = T if max_leads else min(T, max(MIN_ROWS, (workspace - S * U) // (U + tables * S) // MIN_ROWS * MIN_ROWS))
     for lead in range(0, N, leads):
         for row in range(0, T, rows):
-            yield Part(slice(lead, min(lead + leads, N)), slice(row, min(row + rows, T)))
+            yield MapPart(slice(lead, min(lead + leads, N)), slice(row, min(row + rows, T)))
 
 
-def within(x: Tensor, *shape: int) -> Tensor:
-    """Room of this shape in the memory of x, whose numbers nobody needs any more; new room if x is too small."""
+def reuse_memory(x: Tensor, *shape: int) -> Tensor:
+    """A tensor of this shape in the memory of x, whose contents are no longer needed; new memory if x is too small."""
     size = prod(shape)
     return x.flatten()[:size].view(shape) if x.is_contiguous() and size <= x.numel() else x.new_empty(shape)
 
@@ -83,68 +83,68 @@ class Tiles(NamedTuple):
     vector: Tensor  # (padded,)
     lo: Tensor | None
     hi: Tensor | None
-    tiling: Tiling
+    tiling: AdditiveTiling
     bounds_a: Tensor  # the largest |a| of each block
     bounds_b: Tensor
 
     @classmethod
     def of(
-        cls, a: Tensor, b: Tensor, vector: Tensor, lo: Tensor | None, hi: Tensor | None, part: Part, tiling: str
+        cls, a: Tensor, b: Tensor, vector: Tensor, lo: Tensor | None, hi: Tensor | None, part: MapPart, tiling: str
     ) -> Tiles:
         lo, hi = (None if end is None else part.cut(end).contiguous() for end in (lo, hi))
         a, b = part.cut(a).contiguous(), b[part.leads].contiguous()
-        chosen = tiling_for(a.size(1), b.size(1), tiling)
+        chosen = additive_tiling(a.size(1), b.size(1), tiling)
         blocks = (
             x.new_empty(x.size(0), -(-x.size(1) // block)) for x, block in ((a, chosen.rows), (b, chosen.columns))
         )
         return cls(a, b, vector, lo, hi, chosen, *blocks)
 
     def weights(self, lse: Tensor, entropy: Tensor) -> Tensor:
-        """The weights (N, T, S) of this part; lse and entropy (N, T) are written on the way."""
+        """The weights (N, T, S) of this part; lse and entropy (N, T) are written too."""
         from regard.attention.kernels.triton import additive_kernels as tiles
 
         scores = self.table()
         N, T, S = *self.a.shape[:2], self.b.size(1)
-        powers = self.a.new_empty(self.powers_of_a()), self.a.new_empty(self.powers_of_b())
-        self.grow(*powers, panels=True)
-        tiles.write_scores[(self.number(),)](*self.compared(*powers), scores, *self.sizes(), **self.options())
-        tiles.soften[(N * T,)](
+        powers = self.a.new_empty(self.powers_shape_a()), self.a.new_empty(self.powers_shape_b())
+        self.write_powers(*powers, panels=True)
+        tiles.write_scores[(self.tile_count(),)](*self.score_args(*powers), scores, *self.sizes(), **self.options())
+        tiles.softmax_rows[(N * T,)](
             scores, self.lo, self.hi, lse, entropy, T, S, scores.stride(0), scores.stride(1),
             SPANS=self.lo is not None, BLOCK=min(2048, max(16, 1 << (S - 1).bit_length())),
         )  # fmt: skip
         return scores[:, :T, :S]
 
     def table(self) -> Tensor:
-        """Room for a number for each pair, (N, T, S) in whole tiles."""
+        """Uninitialised memory of one number for each pair, (N, T, S) in whole tiles."""
         (N, T, _), S = self.a.shape, self.b.size(1)
         rows, columns = self.tiling.rows, self.tiling.columns
         return self.a.new_empty(N, -(-T // rows) * rows, -(-S // columns) * columns)
 
-    def number(self) -> int:
-        """How many tiles there are."""
+    def tile_count(self) -> int:
+        """The number of tiles."""
         (N, T, _), S = self.a.shape, self.b.size(1)
         return N * -(-T // self.tiling.rows) * -(-S // self.tiling.columns)
 
-    def powers_of_a(self) -> tuple[int, int, int, int]:
-        """The shape of e^2a in whole blocks; a panel has its last two the other way round."""
+    def powers_shape_a(self) -> tuple[int, int, int, int]:
+        """The shape of e^2a in whole blocks; a panel has its last two dimensions swapped."""
         return *self.bounds_a.shape, self.tiling.rows, self.vector.numel()
 
-    def powers_of_b(self) -> tuple[int, int, int, int]:
+    def powers_shape_b(self) -> tuple[int, int, int, int]:
         return *self.bounds_b.shape, self.tiling.columns, self.vector.numel()
 
-    def compared(self, panels_a: Tensor, panels_b: Tensor) -> tuple[Tensor | None, ...]:
-        """What a kernel needs for scores: panels, bounds, a, b, vector, spans."""
+    def score_args(self, panels_a: Tensor, panels_b: Tensor) -> tuple[Tensor | None, ...]:
+        """The kernel arguments that scores are computed from: panels, bounds, a, b, vector, spans."""
         return panels_a, panels_b, self.bounds_a, self.bounds_b, self.a, self.b, self.vector, self.lo, self.hi
 
-    def grow(self, of_a: Tensor | None, of_b: Tensor | None, *, panels: bool) -> None:
-        """Writes e^2a and e^2b, or one of them, into room of their shape, and the bounds of their blocks."""
+    def write_powers(self, powers_a: Tensor | None, powers_b: Tensor | None, *, panels: bool) -> None:
+        """Write e^2a and e^2b, or one of them, into these tensors, and the bounds of their blocks."""
         from regard.attention.kernels.triton import additive_kernels as tiles
 
         padded = self.vector.numel()
-        first = 0 if of_a is None else self.bounds_a.numel()
-        then = 0 if of_b is None else self.bounds_b.numel()
-        tiles.grow[(first + then,)](
-            self.a, self.b, of_b if of_a is None else of_a, of_a if of_b is None else of_b,
+        first = 0 if powers_a is None else self.bounds_a.numel()
+        then = 0 if powers_b is None else self.bounds_b.numel()
+        tiles.write_powers[(first + then,)](
+            self.a, self.b, powers_b if powers_a is None else powers_a, powers_a if powers_b is None else powers_b,
             self.bounds_a, self.bounds_b, *self.sizes(), padded, first,
             PANEL=panels, ROWS=self.tiling.rows, COLUMNS=self.tiling.columns,
             WIDTH=min(64, 1 << (padded - 1).bit_length()), num_warps=8,
@@ -154,22 +154,22 @@ class Tiles(NamedTuple):
         return self.a.size(1), self.b.size(1), self.a.size(2)
 
     def options(self) -> dict[str, Any]:
-        """How a kernel that compares is to be compiled."""
+        """The compile-time options of kernels that compute scores."""
         return {
             "ROWS": self.tiling.rows, "COLUMNS": self.tiling.columns, "UNITS": self.tiling.units,
-            "PADDED": self.vector.numel(), "SPANS": self.lo is not None, **self.compiled(),
+            "PADDED": self.vector.numel(), "SPANS": self.lo is not None, **self.hot_loop_options(),
         }  # fmt: skip
 
-    def compiled(self) -> dict[str, Any]:
-        """What all kernels with hot loops are compiled with."""
+    def hot_loop_options(self) -> dict[str, Any]:
+        """The compile-time options of all kernels with hot loops."""
         return {"ASM": not INTERPRETED, "num_warps": self.tiling.warps, "num_stages": 1}
 
-    def limited(self) -> dict[str, int]:
-        """For kernels that would take more registers than make them quick."""
+    def register_limit(self) -> dict[str, int]:
+        """A limit for kernels that would otherwise take too many registers to be fast."""
         return {} if INTERPRETED else {"maxnreg": self.tiling.registers}
 
 
-def whole_turns(vector: Tensor) -> Tensor:
-    """The vector with zeros at its end, up to a multiple of 16."""
+def pad_vector(vector: Tensor) -> Tensor:
+    """The vector, zero-padded to a multiple of 16."""
     missing = -vector.numel() % 16
     return torch.nn.functional.pad(vector, (0, missing)) if missing else vector.contiguous()

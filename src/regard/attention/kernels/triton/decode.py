@@ -1,9 +1,10 @@
-"""A few queries against a long cache, in two kernels: the keys are cut into parts, and the parts' averages are joined.
+"""Decoding on a GPU: a few queries against a long KV cache (split-K, as FlashDecoding), in two kernels.
 
-All query heads that read one key head are rows of one product, so that every key and value is read once. A program
-walks over its part of the keys with the online softmax and leaves its maximum, sum and average; on the way it can write
-the scores themselves: for a few queries they are no more than a small share of the cache, and with the log-sum-exp
-every statistic follows from them by its definition. Letters and masks are those of forward.
+The keys are split into parts, and the averages of the parts are combined. All query heads that read one key head are
+rows of one product, so every key and value is read once. A program passes over its part of the keys with the online
+softmax and writes its maximum, sum and average. It can write the scores too: for a few queries they are small beside
+the cache, and with the log-sum-exp every statistic follows from them by definition. Letters and masks are those of
+forward.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -19,18 +20,18 @@ from torch import Tensor
 from regard.attention.kernels.devices import on_device
 from regard.attention.kernels.shapes import tile_width
 from regard.attention.kernels.spans import Spans
-from regard.attention.kernels.triton.forward import ends
+from regard.attention.kernels.triton.forward import key_range
 from regard.errors import ShapeError
 
 LOG2E = 1.4426950408889634
-MOST = 64  # rows of one product: queries times the heads that share keys
-HOPPER = 132  # multiprocessors, where no device says how many it has
-LENGTHS = ["S", "first", "last", "part", "shift_lo", "shift_hi"]  # a cache grows: no kernel is compiled again for that
-NEVER = tl.constexpr(-1.0e38)  # stands for -inf: finite, so that NEVER - NEVER is not NaN
+MAX_ROWS = 64  # rows of one product: queries times the heads that share keys
+DEFAULT_SM_COUNT = 132  # multiprocessors, assumed where there is no device to ask
+LENGTHS = ["S", "first", "last", "part", "shift_lo", "shift_hi"]  # not specialised on: a cache grows at every step
+NEG_INF = tl.constexpr(-1.0e38)  # stands for -inf: finite, so that NEG_INF - NEG_INF is not NaN
 
 
-class Walk(NamedTuple):
-    """How many keys a tile has, the warps of its program, and how many tiles are fetched ahead."""
+class DecodeTiling(NamedTuple):
+    """The keys of a tile, the warps of its program, and the tiles fetched ahead."""
 
     keys: int
     warps: int
@@ -38,97 +39,97 @@ class Walk(NamedTuple):
 
 
 # by the bytes of a key, up to the next power of two
-WALKS = {
-    32: Walk(128, 4, 3),
-    64: Walk(128, 4, 3),
-    128: Walk(128, 4, 3),
-    256: Walk(64, 4, 3),
-    512: Walk(32, 4, 3),
-    1024: Walk(16, 4, 3),
+DECODE_TILINGS = {
+    32: DecodeTiling(128, 4, 3),
+    64: DecodeTiling(128, 4, 3),
+    128: DecodeTiling(128, 4, 3),
+    256: DecodeTiling(64, 4, 3),
+    512: DecodeTiling(32, 4, 3),
+    1024: DecodeTiling(16, 4, 3),
 }
 
 
 def decode(
-    q: Tensor, k: Tensor, v: Tensor, reach: Spans, scale: float, wants_scores: bool,
-    walk: Walk | None = None, splits: int | None = None,
+    q: Tensor, k: Tensor, v: Tensor, spans: Spans, scale: float, wants_scores: bool,
+    tiling: DecodeTiling | None = None, splits: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
-    """output (B, H, T, D), lse (B, H, T), and if wanted the scores (B, H, T, S), scaled, -inf where a key is hidden.
+    """output (B, H, T, D), lse (B, H, T), and with `wants_scores` the scaled scores (B, H, T, S), -inf where hidden.
 
     q (B, H, T, D), k and v (B, H / GROUP, S, D) with GROUP x T at most MOST; scale above 0.
     """
     (B, H, T, D), (HK, S) = q.shape, k.shape[1:3]
     rows = H // HK * T
-    if rows > MOST:
-        raise ShapeError(f"{T} queries of {H // HK} heads that share keys", f"{MOST} together", where="decode")
+    if rows > MAX_ROWS:
+        raise ShapeError(f"{T} queries of {H // HK} heads that share keys", f"at most {MAX_ROWS} rows", where="decode")
     q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
-    wide = tile_width(D)
-    walk = walk or WALKS[wide * k.element_size()]
-    first, last = _seen_by_any(reach, T, S, walk.keys)
-    tiles = triton.cdiv(last - first, walk.keys)
-    splits = min(splits or triton.cdiv(2 * _multiprocessors(q), B * HK), max(tiles, 1))
-    peaks, totals, sums = (_room(q, B * HK, splits, rows, *more) for more in ((), (), (D,)))
+    dims = tile_width(D)
+    tiling = tiling or DECODE_TILINGS[dims * k.element_size()]
+    first, last = _visible_range(spans, T, S, tiling.keys)
+    tiles = triton.cdiv(last - first, tiling.keys)
+    splits = min(splits or triton.cdiv(2 * _sm_count(q), B * HK), max(tiles, 1))
+    peaks, totals, sums = (_empty_float32(q, B * HK, splits, rows, *more) for more in ((), (), (D,)))
     scores = None
-    if wants_scores:  # keys outside of what the parts cover are hidden from every query
-        scores = _room(q, B, H, T, S)
+    if wants_scores:  # keys outside the parts are hidden from every query
+        scores = _empty_float32(q, B, H, T, S)
         scores[..., :first] = -torch.inf
         scores[..., last:] = -torch.inf
-    out, lse = torch.empty(q.shape, dtype=v.dtype, device=v.device), _room(q, B, H, T)
+    out, lse = torch.empty(q.shape, dtype=v.dtype, device=v.device), _empty_float32(q, B, H, T)
     with on_device(q):
         attend_part[(splits, B * HK)](
             q, k, v, scores, peaks, totals, sums, H, H // HK, T, S, scale * LOG2E, scale, first, last,
-            triton.cdiv(tiles, splits) * walk.keys, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3],
-            **reach.ends(), **reach.documents(), **reach.kinds(),
-            D=D, BD=wide, BM=max(16, triton.next_power_of_2(rows)), BN=walk.keys,
-            num_warps=walk.warps, num_stages=walk.stages,
+            triton.cdiv(tiles, splits) * tiling.keys, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3],
+            **spans.end_args(), **spans.document_args(), **spans.flags(),
+            D=D, BD=dims, BM=max(16, triton.next_power_of_2(rows)), BN=tiling.keys,
+            num_warps=tiling.warps, num_stages=tiling.stages,
         )  # fmt: skip
-        join_parts[(rows, B * HK)](
+        combine_parts[(rows, B * HK)](
             peaks, totals, sums, out, lse, rows, splits,
-            D=D, BD=wide, BS=triton.next_power_of_2(splits), CHUNK=max(4, 8192 // wide), num_warps=4,
+            D=D, BD=dims, BS=triton.next_power_of_2(splits), CHUNK=max(4, 8192 // dims), num_warps=4,
         )  # fmt: skip
     return out, lse, scores
 
 
-def _seen_by_any(reach: Spans, T: int, S: int, keys: int) -> tuple[int, int]:
-    """The first key, rounded down to a tile, and one past the last that any query sees, as far as shifts tell."""
-    first = min(max(reach.shift_lo, 0), S) // keys * keys
-    return first, max(min(T - 1 + reach.shift_hi, S), first)
+def _visible_range(spans: Spans, T: int, S: int, keys: int) -> tuple[int, int]:
+    """The first key, rounded down to a tile, and one past the last, that any query sees by the shifts alone."""
+    first = min(max(spans.shift_lo, 0), S) // keys * keys
+    return first, max(min(T - 1 + spans.shift_hi, S), first)
 
 
-def _room(x: Tensor, *shape: int) -> Tensor:
-    """Room for float32 numbers, where x lies."""
+def _empty_float32(x: Tensor, *shape: int) -> Tensor:
+    """Uninitialised float32 memory on the device of x."""
     return torch.empty(shape, dtype=torch.float32, device=x.device)
 
 
-def _multiprocessors(x: Tensor) -> int:
-    return int(torch.cuda.get_device_properties(x.device).multi_processor_count) if x.is_cuda else HOPPER
+def _sm_count(x: Tensor) -> int:
+    return int(torch.cuda.get_device_properties(x.device).multi_processor_count) if x.is_cuda else DEFAULT_SM_COUNT
 
 
 @triton.jit(do_not_specialize=LENGTHS)
 def attend_part(
     Q, K, V, SCORES, PEAKS, TOTALS, SUMS, H, GROUP, T, S, c, scale, first, last, part,
     stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn, stride_vb, stride_vh, stride_vn,
-    LO, HI, stride_eb, stride_eh, shift_lo, shift_hi, ASKING, ASKED, stride_ab, stride_sb,
-    TOLD: tl.constexpr, DOCUMENTS: tl.constexpr,
+    LO, HI, stride_eb, stride_eh, shift_lo, shift_hi, QDOC, KDOC, stride_ab, stride_sb,
+    ENDS: tl.constexpr, DOCUMENTS: tl.constexpr,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """GROUP x T rows against `part` keys: maximum (x log2 e), sum and unfinished average of each, for `join_parts`."""
+    """GROUP x T rows against `part` keys: maximum (x log2 e), sum and unnormalised average of each row."""
     split = tl.program_id(0)
     bhk = tl.program_id(1)
     b = bhk // (H // GROUP)
     hk = bhk % (H // GROUP)
     row = tl.arange(0, BM)
     real = row < GROUP * T
-    wide = tl.arange(0, BD)
+    dims = tl.arange(0, BD)
     inner = tl.arange(0, BN)
     h = hk * GROUP + row // T
-    t = tl.where(real, row % T, T)  # a row past the end is a query past the end: it sees nothing
-    lo, hi = ends(t, b, h, T, S, LO, HI, stride_eb, stride_eh, shift_lo, shift_hi, TOLD)
-    asking = t
+    t = tl.where(real, row % T, T)  # a row past the end is a query past the end, which sees nothing
+    lo, hi = key_range(t, b, h, T, S, LO, HI, stride_eb, stride_eh, shift_lo, shift_hi, ENDS)
+    qdoc = t
     if DOCUMENTS:
-        asking = tl.load(ASKING + b * stride_ab + t, mask=real, other=0)
-        ASKED += b * stride_sb
+        qdoc = tl.load(QDOC + b * stride_ab + t, mask=real, other=0)
+        KDOC += b * stride_sb
     q_at = b.to(tl.int64) * stride_qb + h.to(tl.int64) * stride_qh + t.to(tl.int64) * stride_qm
-    q = tl.load(Q + q_at[:, None] + wide[None, :], mask=real[:, None] & (wide[None, :] < D), other=0.0)
+    q = tl.load(Q + q_at[:, None] + dims[None, :], mask=real[:, None] & (dims[None, :] < D), other=0.0)
     K += b.to(tl.int64) * stride_kb + hk.to(tl.int64) * stride_kh
     V += b.to(tl.int64) * stride_vb + hk.to(tl.int64) * stride_vh
     line = (((b * H + h) * T).to(tl.int64) + t) * S
@@ -137,44 +138,45 @@ def attend_part(
     stop = tl.minimum(begin + part, last)
     seen_from = begin
     seen_to = stop
-    if TOLD:
-        sees = hi > lo
-        seen_from = tl.maximum(begin, tl.min(tl.where(sees, lo, S), 0) // BN * BN)
-        seen_to = tl.minimum(stop, tl.max(tl.where(sees, hi, 0), 0))
+    if ENDS:
+        visible = hi > lo
+        seen_from = tl.maximum(begin, tl.min(tl.where(visible, lo, S), 0) // BN * BN)
+        seen_to = tl.minimum(stop, tl.max(tl.where(visible, hi, 0), 0))
         if SCORES is not None:
             _hide(SCORES, line, real, begin, tl.minimum(seen_from, stop), stop, BN)
             _hide(SCORES, line, real, tl.maximum(tl.cdiv(seen_to, BN) * BN, seen_from), stop, stop, BN)
 
-    peak = tl.full((BM,), NEVER, tl.float32)
+    peak = tl.full((BM,), NEG_INF, tl.float32)
     total = tl.zeros((BM,), tl.float32)
     acc = tl.zeros((BM, BD), tl.float32)
     for start in range(seen_from, seen_to, BN):
         start = tl.multiple_of(start, BN)
         cols = start + inner
-        there = (cols[:, None] < S) & (wide[None, :] < D)
-        k_at = K + start * tl.cast(stride_kn, tl.int64) + inner[:, None] * stride_kn + wide[None, :]
-        v_at = V + start * tl.cast(stride_vn, tl.int64) + inner[:, None] * stride_vn + wide[None, :]
+        there = (cols[:, None] < S) & (dims[None, :] < D)
+        k_at = K + start * tl.cast(stride_kn, tl.int64) + inner[:, None] * stride_kn + dims[None, :]
+        v_at = V + start * tl.cast(stride_vn, tl.int64) + inner[:, None] * stride_vn + dims[None, :]
         k = tl.load(k_at, mask=there, other=0.0)
         s = tl.dot(q, tl.trans(k), input_precision="ieee")
         seen = (cols[None, :] >= lo[:, None]) & (cols[None, :] < hi[:, None])
         if DOCUMENTS:
-            seen = seen & (asking[:, None] == tl.load(ASKED + cols, mask=cols < S, other=0)[None, :])
+            seen = seen & (qdoc[:, None] == tl.load(KDOC + cols, mask=cols < S, other=0)[None, :])
         if SCORES is not None:
-            shown = tl.where(seen, s * scale, float("-inf"))
-            tl.store(SCORES + line[:, None] + cols[None, :], shown, mask=real[:, None] & (cols[None, :] < stop))
-        x = tl.where(seen, s * c, NEVER)
-        higher = tl.maximum(peak, tl.max(x, 1))
-        p = tl.where(seen, tl.exp2(x - higher[:, None]), 0.0)
-        fade = tl.exp2(peak - higher)
-        total = total * fade + tl.sum(p, 1)
+            visible_scores = tl.where(seen, s * scale, float("-inf"))
+            within = real[:, None] & (cols[None, :] < stop)
+            tl.store(SCORES + line[:, None] + cols[None, :], visible_scores, mask=within)
+        x = tl.where(seen, s * c, NEG_INF)
+        new_peak = tl.maximum(peak, tl.max(x, 1))
+        p = tl.where(seen, tl.exp2(x - new_peak[:, None]), 0.0)
+        rescale = tl.exp2(peak - new_peak)
+        total = total * rescale + tl.sum(p, 1)
         v = tl.load(v_at, mask=there, other=0.0)
-        acc = tl.dot(p.to(v.dtype), v, acc * fade[:, None], input_precision="ieee")
-        peak = higher
+        acc = tl.dot(p.to(v.dtype), v, acc * rescale[:, None], input_precision="ieee")
+        peak = new_peak
 
     at = (bhk.to(tl.int64) * tl.num_programs(0) + split) * GROUP * T + row
     tl.store(PEAKS + at, peak, mask=real)
     tl.store(TOTALS + at, total, mask=real)
-    tl.store(SUMS + at[:, None] * D + wide[None, :], acc, mask=real[:, None] & (wide[None, :] < D))
+    tl.store(SUMS + at[:, None] * D + dims[None, :], acc, mask=real[:, None] & (dims[None, :] < D))
 
 
 @triton.jit
@@ -187,31 +189,31 @@ def _hide(SCORES, line, real, first, last, stop, BN: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=["splits"])
-def join_parts(
+def combine_parts(
     PEAKS, TOTALS, SUMS, OUT, LSE, rows, splits,
     D: tl.constexpr, BD: tl.constexpr, BS: tl.constexpr, CHUNK: tl.constexpr,
     LN2: tl.constexpr = 0.6931471805599453,
 ):  # fmt: skip
-    """Output and lse of one row, (B, H / GROUP, rows) being the same as (B, H, T)."""
+    """Output and lse of one row from all parts; (B, H / GROUP, rows) is the same as (B, H, T)."""
     row = tl.program_id(0)
     bhk = tl.program_id(1)
     base = bhk.to(tl.int64) * splits * rows + row
     every = tl.arange(0, BS)
-    peaks = tl.load(PEAKS + base + every * rows, mask=every < splits, other=NEVER)
+    peaks = tl.load(PEAKS + base + every * rows, mask=every < splits, other=NEG_INF)
     totals = tl.load(TOTALS + base + every * rows, mask=every < splits, other=0.0)
     peak = tl.max(peaks, 0)
     total = tl.sum(totals * tl.exp2(peaks - peak), 0)
-    wide = tl.arange(0, BD)
+    dims = tl.arange(0, BD)
     acc = tl.zeros((BD,), tl.float32)
     for start in range(0, splits, CHUNK):
         split = start + tl.arange(0, CHUNK)
         at = base + split * rows
-        share = tl.exp2(tl.load(PEAKS + at, mask=split < splits, other=NEVER) - peak)
-        there = (split[:, None] < splits) & (wide[None, :] < D)
-        acc += tl.sum(tl.load(SUMS + at[:, None] * D + wide[None, :], mask=there, other=0.0) * share[:, None], 0)
-    looks = total > 0
-    whole = tl.where(looks, total, 1.0)
+        share = tl.exp2(tl.load(PEAKS + at, mask=split < splits, other=NEG_INF) - peak)
+        there = (split[:, None] < splits) & (dims[None, :] < D)
+        acc += tl.sum(tl.load(SUMS + at[:, None] * D + dims[None, :], mask=there, other=0.0) * share[:, None], 0)
+    live = total > 0
+    safe_total = tl.where(live, total, 1.0)
     place = bhk.to(tl.int64) * rows + row
-    tl.store(LSE + place, tl.where(looks, (peak + tl.log2(whole)) * LN2, float("-inf")))
-    out = tl.where(looks, acc / whole, 0.0)
-    tl.store(OUT + place * D + wide, out.to(OUT.dtype.element_ty), mask=wide < D)
+    tl.store(LSE + place, tl.where(live, (peak + tl.log2(safe_total)) * LN2, float("-inf")))
+    out = tl.where(live, acc / safe_total, 0.0)
+    tl.store(OUT + place * D + dims, out.to(OUT.dtype.element_ty), mask=dims < D)

@@ -1,4 +1,4 @@
-"""Which kernel serves the dot family, and how its forward pass and its gradients are started.
+"""Dispatch of the dot family on a GPU: which kernel serves a request, and how its forward and backward pass start.
 
 Hopper's own kernels (kernels/hopper) take the widths and masks they were written for; kernels/triton/forward takes
 everything else. The choice looks at shapes, dtypes and the device alone.
@@ -14,50 +14,50 @@ from regard.attention.kernels.shapes import tile_width
 from regard.attention.kernels.spans import Spans
 from regard.attention.kernels.triton.backward import gradients as general_gradients
 from regard.attention.kernels.triton.descriptors import (
-    KEYS,
+    KEY_BLOCK,
     LOG2E,
-    described,
+    document_strides,
+    dot_tiling,
     has_hopper,
-    of_documents,
-    or_any,
-    processors,
-    suits_hopper,
-    tile_of,
-    told,
+    is_hopper_supported,
+    mask_tensors,
+    or_dummy,
+    sm_count,
+    tma_descriptor,
 )
 from regard.attention.kernels.triton.forward import forward as general_forward
-from regard.attention.kernels.triton.statistics_pass import Pass
+from regard.attention.kernels.triton.statistics_pass import StatisticsPass
 
-HELD = 24 * 2**20  # bytes of keys and values that heads worked on together may have: the second-level cache's half
+L2_BUDGET = 24 * 2**20  # bytes of keys and values of the heads worked on together: half of the second-level cache
 
 
 def forward(
     q: Tensor, k: Tensor, v: Tensor, spans: Spans, scale: float, entropy: bool, top: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """output (B, H, T, D), lse, entropy (B, H, T). top 1: the largest weight of each row, its key, both (B, H, T, 1);
-    more: traces of the largest (B, H, T, 16), which Hopper's kernel alone leaves."""
+    """output (B, H, T, D), lse, entropy (B, H, T). top 1: the largest weight of each row and its key, both
+    (B, H, T, 1); more: maxima of 16 classes of keys (B, H, T, 16), which Hopper's kernel alone writes."""
     B, H, T, D = q.shape
     output = q.new_empty(B, T, H, D).transpose(1, 2)
     lse = q.new_empty(B, H, T, dtype=torch.float32)
-    found = torch.empty_like(lse) if entropy else lse.new_empty(0)
-    strips = lse.new_empty((B, H, T, 16 if top > 1 else 1) if top else (0,))
-    best = lse.new_empty((B, H, T, 1) if top == 1 else (0,), dtype=torch.int64)
-    if suits_hopper(q, k, spans):
-        _hopper_forward(q, k, v, spans, scale, (output, lse, found, strips, best), entropy, top)
-        return output, lse, found, strips, best
+    row_entropy = torch.empty_like(lse) if entropy else lse.new_empty(0)
+    class_maxima = lse.new_empty((B, H, T, 16 if top > 1 else 1) if top else (0,))
+    argmax = lse.new_empty((B, H, T, 1) if top == 1 else (0,), dtype=torch.int64)
+    if is_hopper_supported(q, k, spans):
+        _hopper_forward(q, k, v, spans, scale, (output, lse, row_entropy, class_maxima, argmax), entropy, top)
+        return output, lse, row_entropy, class_maxima, argmax
     k, v = (x if x.size(2) * x.stride(2) < 2**31 else x.contiguous() for x in (k, v))
-    tile = tile_of(D, q.dtype)
+    tile = dot_tiling(D, q.dtype)
     general_forward[(triton.cdiv(T, tile.queries), B * H)](
-        q, k, v, output, lse, found, *told(spans, lse),
+        q, k, v, output, lse, row_entropy, *mask_tensors(spans, lse),
         H, H // k.size(1), T, k.size(2), scale * LOG2E, spans.shift_lo, spans.shift_hi,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *output.stride()[:3], *spans.strides(),
-        *of_documents(spans),
-        D=D, BD=tile_width(D), BM=tile.queries, BN=tile.keys, ENTROPY=entropy, TOLD=spans.told,
-        DOCUMENTS=spans.asking is not None, num_warps=tile.warps, num_stages=tile.ahead,
+        *document_strides(spans),
+        D=D, BD=tile_width(D), BM=tile.queries, BN=tile.keys, ENTROPY=entropy, ENDS=spans.has_ends,
+        DOCUMENTS=spans.query_docs is not None, num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     if top == 1:
-        Pass(q, k, lse, spans, scale).largest(strips, best, 1)
-    return output, lse, found, strips, best
+        StatisticsPass(q, k, lse, spans, scale).topk_by_scan(class_maxima, argmax, 1)
+    return output, lse, row_entropy, class_maxima, argmax
 
 
 def _hopper_forward(
@@ -66,47 +66,48 @@ def _hopper_forward(
     from regard.attention.kernels.hopper.forward import forward as kernel
 
     B, H, T, D = q.shape
-    output, lse, found, strips, best = out
-    groups = _groups(D, T)
+    output, lse, row_entropy, class_maxima, argmax = out
+    groups = _warp_groups(D, T)
     rows = 64 * groups
-    leads = top == 1 and groups == 3  # to look for places costs more than products hide where keys are narrow
+    defers = top == 1 and groups == 3  # to search for the place costs more than products hide where keys are narrow
     blocks = triton.cdiv(T, rows)
-    whole = lse.view(torch.int32)
-    lo, hi = (whole if end is None else end for end in (spans.lo, spans.hi))
-    bounds = or_any(spans.blocks(k.size(2), rows, B, H), whole)
+    unread = lse.view(torch.int32)
+    lo, hi = (unread if end is None else end for end in (spans.lo, spans.hi))
+    bounds = or_dummy(spans.query_block_bounds(k.size(2), rows, B, H), unread)
     jobs = blocks * B * H
-    programs = min(processors(q.device), jobs)
+    programs = min(sm_count(q.device), jobs)
     shared = groups == 2 and top <= 1  # else the code for it is slower by as much as there is to win
-    taken = whole.new_zeros(1) if shared and programs < jobs else whole
+    next_job = unread.new_zeros(1) if shared and programs < jobs else unread
     kernel[(programs,)](
-        described(q, 64), described(k, KEYS), described(v, KEYS), output, lse, found, strips, best, taken, lo, hi,
+        tma_descriptor(q, 64), tma_descriptor(k, KEY_BLOCK), tma_descriptor(v, KEY_BLOCK),
+        output, lse, row_entropy, class_maxima, argmax, next_job, lo, hi,
         bounds, H, H // k.size(1), T, k.size(2), scale * LOG2E, spans.shift_lo, spans.shift_hi, blocks,
-        _together(B * H, k), jobs, *output.stride()[:3], *spans.strides(),
-        D=D, BN=KEYS, GROUPS=groups, STAGES=2, ENTROPY=entropy, TOP=top, LEAD=leads, TOLD=spans.told,
+        _heads_per_chunk(B * H, k), jobs, *output.stride()[:3], *spans.strides(),
+        D=D, BN=KEY_BLOCK, GROUPS=groups, STAGES=2, ENTROPY=entropy, TOP=top, DEFER=defers, ENDS=spans.has_ends,
         SHARED=shared, num_warps=4,
     )  # fmt: skip
-    if leads:
-        Pass(q, k, lse, spans, scale).located(best)
+    if defers:
+        StatisticsPass(q, k, lse, spans, scale).argmax_indices(argmax)
 
 
-def _groups(width: int, length: int) -> int:
-    """How many groups of 64 queries work together: more of them share fewer registers."""
+def _warp_groups(width: int, length: int) -> int:
+    """How many groups of 64 queries work together: more groups leave fewer registers to each."""
     return 3 if width == 64 and length >= 1024 else 2
 
 
-def _together(heads: int, k: Tensor) -> int:
-    """How many heads are worked on at a time: a divisor of all of them whose keys and values stay in the cache."""
-    most = max(1, HELD // (k.size(2) * k.size(3) * 2 * k.element_size()))
-    return max(count for count in range(1, min(most, heads) + 1) if heads % count == 0)
+def _heads_per_chunk(heads: int, k: Tensor) -> int:
+    """How many heads are worked on at a time: a divisor of all heads whose keys and values stay in the cache."""
+    limit = max(1, L2_BUDGET // (k.size(2) * k.size(3) * 2 * k.element_size()))
+    return max(count for count in range(1, min(limit, heads) + 1) if heads % count == 0)
 
 
 def gradients(
-    grad: Tensor, of_lse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, output: Tensor, lse: Tensor, spans: Spans,
+    grad: Tensor, grad_lse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, output: Tensor, lse: Tensor, spans: Spans,
     scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of q, k and v: by the vendor's kernel where it knows the mask, which is quicker, or by ours."""
-    if of_lse is not None or not _suits_vendor(q, k, spans):
-        return general_gradients(grad, q, k, v, output, lse, of_lse, spans, scale)
+    if grad_lse is not None or not _is_cudnn_supported(q, k, spans):
+        return general_gradients(grad, q, k, v, output, lse, grad_lse, spans, scale)
     causal, nothing = spans.shift_hi == 1, torch.zeros((), dtype=torch.int64, device=q.device)  # no dropout: no seed
     found = torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
         grad, q, k, v, output, lse.unsqueeze(-1), nothing, nothing, None, None, None, q.size(2), k.size(2), 0.0, causal,
@@ -116,16 +117,16 @@ def gradients(
     return dq.contiguous(), dk.contiguous(), dv.contiguous()
 
 
-def _suits_vendor(q: Tensor, k: Tensor, spans: Spans) -> bool:
-    """Whether cuDNN knows this mask, and more: everything, or causal with as many queries as keys."""
+def _is_cudnn_supported(q: Tensor, k: Tensor, spans: Spans) -> bool:
+    """Whether cuDNN knows this mask (none, or causal with as many queries as keys) and takes these tensors."""
     T, S = q.size(2), k.size(2)
     full = spans.shift_hi >= S and spans.shift_lo <= 1 - T
     causal = spans.shift_hi == 1 and spans.shift_lo <= 1 - T and T == S
     return (
         has_hopper(q.device)
         and q.dtype in (torch.bfloat16, torch.float16)
-        and not spans.told
-        and spans.asking is None
+        and not spans.has_ends
+        and spans.query_docs is None
         and (full or causal)
         and q.size(1) == k.size(1)
         and q.size(-1) in (64, 128)

@@ -1,7 +1,7 @@
-"""The forward pass of the dot family in one kernel that sees: output, log-sum-exp and entropy, on any GPU.
+"""The FlashAttention-like forward pass (online softmax) of the dot family on any GPU: output, log-sum-exp, entropy.
 
-A program owns BM queries and walks over the keys they may see, BN at a time, with the online softmax of Milakov &
-Gimelshein 2018. Entropy costs one multiply-add a weight: with x_j = score_j - largest and l = sum_j e^x_j it is
+A program owns BM queries and passes over the keys they may see, BN at a time, with the online softmax of Milakov &
+Gimelshein 2018. Entropy costs one multiply-add a weight: with x_j = score_j - max and l = sum_j e^x_j it is
 ln l - (sum_j e^x_j x_j) / l, and the sum is carried along like l.
 """
 
@@ -11,18 +11,18 @@ from __future__ import annotations
 import triton  # type: ignore[import-untyped]
 import triton.language as tl  # type: ignore[import-untyped]
 
-NEVER = tl.constexpr(-1.0e34)  # a score that nobody sees: finite, so that 0 x NEVER is not NaN
-NOTHING = tl.constexpr(-1.0e28)  # the maximum before anything was seen: far above NEVER, so that hidden keys weigh 0
+NEG_INF = tl.constexpr(-1.0e34)  # the score of a masked key: finite, so that 0 x NEG_INF is not NaN
+EMPTY_MAX = tl.constexpr(-1.0e28)  # the initial maximum: far above NEG_INF, so that masked keys weigh 0
 LN2 = tl.constexpr(0.6931471805599453)
 
 
 @triton.jit
-def ends(rows, b, h, T, S, LO, HI, stride_eb, stride_eh, shift_lo, shift_hi, TOLD: tl.constexpr):
+def key_range(rows, b, h, T, S, LO, HI, stride_eb, stride_eh, shift_lo, shift_hi, ENDS: tl.constexpr):
     """The first key of each of these queries, and one past the last; none for rows past the end."""
     inside = rows < T
     lo = tl.maximum(rows + shift_lo, 0)
     hi = tl.minimum(rows + shift_hi, S)
-    if TOLD:
+    if ENDS:
         at = b * stride_eb + h * stride_eh + rows
         lo = tl.maximum(lo, tl.load(LO + at, mask=inside, other=0))
         hi = tl.minimum(hi, tl.load(HI + at, mask=inside, other=0))
@@ -30,19 +30,19 @@ def ends(rows, b, h, T, S, LO, HI, stride_eb, stride_eh, shift_lo, shift_hi, TOL
 
 
 @triton.jit
-def _walk(
-    acc, total, mc, e, q, K, V, ASKED, asking, lo, hi, first, last, S, c, stride_kn, stride_vn,
+def _online_softmax(
+    acc, total, mc, e, q, K, V, KDOC, qdoc, lo, hi, first, last, S, c, stride_kn, stride_vn,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     ENTROPY: tl.constexpr, MASKED: tl.constexpr, DOCUMENTS: tl.constexpr,
 ):  # fmt: skip
-    """Over the keys from `first` to `last`: the online softmax, its average and its entropy."""
-    wide = tl.arange(0, BD)
+    """The online softmax over the keys from `first` to `last`, with its average and its entropy."""
+    dims = tl.arange(0, BD)
     for start in range(first, last, BN):
         start = tl.multiple_of(start, BN)
         cols = start + tl.arange(0, BN)
-        real = (cols[:, None] < S) & (wide[None, :] < D)
-        k_at = K + cols[:, None] * stride_kn + wide[None, :]  # 32 bits reach as far as one head does
-        v_at = V + cols[:, None] * stride_vn + wide[None, :]
+        real = (cols[:, None] < S) & (dims[None, :] < D)
+        k_at = K + cols[:, None] * stride_kn + dims[None, :]  # 32 bits reach as far as one head does
+        v_at = V + cols[:, None] * stride_vn + dims[None, :]
         if MASKED or D != BD:
             k = tl.load(k_at, mask=real, other=0.0)
         else:
@@ -51,8 +51,8 @@ def _walk(
         if MASKED:
             seen = (cols[None, :] >= lo[:, None]) & (cols[None, :] < hi[:, None])
             if DOCUMENTS:
-                seen = seen & (asking[:, None] == tl.load(ASKED + cols, mask=cols < S, other=0)[None, :])
-            s = tl.where(seen, s, NEVER)
+                seen = seen & (qdoc[:, None] == tl.load(KDOC + cols, mask=cols < S, other=0)[None, :])
+            s = tl.where(seen, s, NEG_INF)
         mc_new = tl.maximum(mc, tl.max(s, 1) * c)
         x = s * c - mc_new[:, None]
         p = tl.exp2(x)
@@ -72,12 +72,12 @@ def _walk(
 
 @triton.jit
 def forward(
-    Q, K, V, OUT, LSE, ENT, LO, HI, ASKING, ASKED,
+    Q, K, V, OUT, LSE, ENT, LO, HI, QDOC, KDOC,
     H, GROUP, T, S, c, shift_lo, shift_hi,
     stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn, stride_vb, stride_vh, stride_vn,
     stride_ob, stride_oh, stride_om, stride_eb, stride_eh, stride_ab, stride_sb,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    ENTROPY: tl.constexpr, TOLD: tl.constexpr, DOCUMENTS: tl.constexpr,
+    ENTROPY: tl.constexpr, ENDS: tl.constexpr, DOCUMENTS: tl.constexpr,
 ):  # fmt: skip
     """One block of queries of one head. c: scale x log2 e, above 0."""
     block = tl.num_programs(0) - 1 - tl.program_id(0)  # under a causal mask the last rows have most to do
@@ -87,22 +87,22 @@ def forward(
     hk = h // GROUP
     rows = block * BM + tl.arange(0, BM)
     inside = rows < T
-    wide = tl.arange(0, BD)
-    lo, hi = ends(rows, b, h, T, S, LO, HI, stride_eb, stride_eh, shift_lo, shift_hi, TOLD)
-    asking = rows
+    dims = tl.arange(0, BD)
+    lo, hi = key_range(rows, b, h, T, S, LO, HI, stride_eb, stride_eh, shift_lo, shift_hi, ENDS)
+    qdoc = rows
     if DOCUMENTS:
-        asking = tl.load(ASKING + b * stride_ab + rows, mask=inside, other=0)
-    ASKED = ASKED + b * stride_sb
+        qdoc = tl.load(QDOC + b * stride_ab + rows, mask=inside, other=0)
+    KDOC = KDOC + b * stride_sb
     Q = Q + b.to(tl.int64) * stride_qb + h.to(tl.int64) * stride_qh
     K = K + b.to(tl.int64) * stride_kb + hk.to(tl.int64) * stride_kh
     V = V + b.to(tl.int64) * stride_vb + hk.to(tl.int64) * stride_vh
-    q_at = Q + rows[:, None].to(tl.int64) * stride_qm + wide[None, :]
-    q = tl.load(q_at, mask=inside[:, None] & (wide[None, :] < D), other=0.0)
+    q_at = Q + rows[:, None].to(tl.int64) * stride_qm + dims[None, :]
+    q = tl.load(q_at, mask=inside[:, None] & (dims[None, :] < D), other=0.0)
 
-    sees = hi > lo
-    first = tl.min(tl.where(sees, lo, S), 0) // BN * BN
-    last = tl.max(tl.where(sees, hi, 0), 0)
-    # from `full` to `rest` every query sees all keys; what is past the last query may see what it likes
+    visible = hi > lo
+    first = tl.min(tl.where(visible, lo, S), 0) // BN * BN
+    last = tl.max(tl.where(visible, hi, 0), 0)
+    # from `full` to `rest` every query sees all keys; rows past the last query do not count
     full = (tl.max(tl.where(inside, lo, 0), 0) + BN - 1) // BN * BN
     rest = tl.min(tl.where(inside, hi, S), 0) // BN * BN
     full = tl.minimum(tl.maximum(full, first), tl.maximum(last, first))
@@ -111,30 +111,30 @@ def forward(
     acc = tl.zeros((BM, BD), tl.float32)
     total = tl.zeros((BM,), tl.float32)
     e = tl.zeros((BM,), tl.float32)
-    mc = tl.full((BM,), NOTHING, tl.float32)
+    mc = tl.full((BM,), EMPTY_MAX, tl.float32)
     if DOCUMENTS:
-        acc, total, mc, e = _walk(
-            acc, total, mc, e, q, K, V, ASKED, asking, lo, hi, first, last, S, c, stride_kn, stride_vn,
+        acc, total, mc, e = _online_softmax(
+            acc, total, mc, e, q, K, V, KDOC, qdoc, lo, hi, first, last, S, c, stride_kn, stride_vn,
             D, BD, BM, BN, ENTROPY, True, True)  # fmt: skip
     else:
-        acc, total, mc, e = _walk(
-            acc, total, mc, e, q, K, V, ASKED, asking, lo, hi, first, full, S, c, stride_kn, stride_vn,
+        acc, total, mc, e = _online_softmax(
+            acc, total, mc, e, q, K, V, KDOC, qdoc, lo, hi, first, full, S, c, stride_kn, stride_vn,
             D, BD, BM, BN, ENTROPY, True, False)  # fmt: skip
-        acc, total, mc, e = _walk(
-            acc, total, mc, e, q, K, V, ASKED, asking, lo, hi, full, rest, S, c, stride_kn, stride_vn,
+        acc, total, mc, e = _online_softmax(
+            acc, total, mc, e, q, K, V, KDOC, qdoc, lo, hi, full, rest, S, c, stride_kn, stride_vn,
             D, BD, BM, BN, ENTROPY, False, False)  # fmt: skip
-        acc, total, mc, e = _walk(
-            acc, total, mc, e, q, K, V, ASKED, asking, lo, hi, rest, last, S, c, stride_kn, stride_vn,
+        acc, total, mc, e = _online_softmax(
+            acc, total, mc, e, q, K, V, KDOC, qdoc, lo, hi, rest, last, S, c, stride_kn, stride_vn,
             D, BD, BM, BN, ENTROPY, True, False)  # fmt: skip
 
-    nowhere = mc <= NOTHING
-    whole = tl.where(nowhere, 1.0, total)
-    logs = tl.log2(whole)
+    empty = mc <= EMPTY_MAX
+    safe_total = tl.where(empty, 1.0, total)
+    logs = tl.log2(safe_total)
     at = bh.to(tl.int64) * T + rows
-    tl.store(LSE + at, tl.where(nowhere, float("-inf"), (mc + logs) * LN2), mask=inside)
+    tl.store(LSE + at, tl.where(empty, float("-inf"), (mc + logs) * LN2), mask=inside)
     if ENTROPY:
-        tl.store(ENT + at, tl.where(nowhere, 0.0, (logs - e / whole) * LN2), mask=inside)
-    out = acc * tl.where(nowhere, 0.0, 1.0 / whole)[:, None]
+        tl.store(ENT + at, tl.where(empty, 0.0, (logs - e / safe_total) * LN2), mask=inside)
+    out = acc * tl.where(empty, 0.0, 1.0 / safe_total)[:, None]
     OUT = OUT + b.to(tl.int64) * stride_ob + h.to(tl.int64) * stride_oh
-    o_at = OUT + rows[:, None].to(tl.int64) * stride_om + wide[None, :]
-    tl.store(o_at, out.to(OUT.dtype.element_ty), mask=inside[:, None] & (wide[None, :] < D))
+    o_at = OUT + rows[:, None].to(tl.int64) * stride_om + dims[None, :]
+    tl.store(o_at, out.to(OUT.dtype.element_ty), mask=inside[:, None] & (dims[None, :] < D))

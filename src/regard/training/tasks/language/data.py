@@ -1,4 +1,4 @@
-"""The section [data] of the task "language": text to read, and text held out."""
+"""The section [data] of the task "language": text for training and validation."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from regard.text import Document, DocumentFields, Running, Stream, columns_of, grammar
-from regard.text.grammar import as_prose
-from regard.training.recipe import Count, InputPath, Section, Share
-from regard.training.tasks.holdout import kept_back, stored
+from regard.text import Document, DocumentFields, RawText, TokenStream, encode_columns, grammar
+from regard.text.grammar import detokenise
+from regard.training.recipe import Count, Fraction, InputPath, RecipeSection
+from regard.training.tasks.holdout import first_held_out, store_split
 
 
 @dataclass(frozen=True, eq=False)
-class Text:
-    """Text as a model reads it; `characters`: how many the measured text has, the held-out one where there is one."""
+class TextSplit:
+    """The training and validation text; `characters`: their number in the validation text, or the training text."""
 
-    train: Stream
-    valid: Stream | None
+    train: TokenStream
+    valid: TokenStream | None
     characters: int
     notes: tuple[str, ...] = ()
 
@@ -30,8 +30,8 @@ class Text:
         return self.characters / max(1, len(self.valid or self.train) - 1)  # all but the first are targets
 
 
-class BuiltInText(Section):
-    """Stories of the built-in grammar, a sentence a line: words and signs apart, or prose as one writes it."""
+class BuiltInText(RecipeSection):
+    """Stories of the built-in grammar, a sentence a line: tokenised, or as ordinary prose."""
 
     kind: Literal["built-in"] = "built-in"
     view: Literal["document", "document_french", "prose", "prose_french"] = "prose"
@@ -42,53 +42,55 @@ class BuiltInText(Section):
     def training(self) -> Iterator[str]:
         return (line for story in self._stories("train", self.examples) for line in story.sentences)
 
-    def read(self, folder: Path, fields: DocumentFields) -> Text:
+    def read(self, folder: Path, fields: DocumentFields) -> TextSplit:
         train = self._stream(self._stories("train", self.examples), fields)
         if not self.valid:
-            return Text(train, None, _characters(self.training()))
+            return TextSplit(train, None, _characters(self.training()))
         stories = list(self._stories("valid", self.valid))
         lines = (line for story in stories for line in story.sentences)
-        return Text(train, self._stream(stories, fields), _characters(lines))
+        return TextSplit(train, self._stream(stories, fields), _characters(lines))
 
-    def _stream(self, stories: Iterable[Document], fields: DocumentFields) -> Stream:
-        return Stream.documents(columns_of(stories, fields), fields.tokenizer.special.need("end"))
+    def _stream(self, stories: Iterable[Document], fields: DocumentFields) -> TokenStream:
+        return TokenStream.documents(encode_columns(stories, fields), fields.tokenizer.special.need("end"))
 
     def _stories(self, split: str, count: int) -> Iterator[Document]:
-        """Every line with its end."""
+        """Stories whose lines end in a line break."""
         french = self.view.endswith("french")
-        for story in grammar.Drawn(grammar.document_french if french else grammar.document, count, split, self.seed):
+        for story in grammar.GeneratedCorpus(
+            grammar.document_french if french else grammar.document, count, split, self.seed
+        ):
             lines = story.sentences
             if self.view.startswith("prose"):
-                lines = tuple(as_prose(line.split(), "fr" if french else "en") for line in lines)
+                lines = tuple(detokenise(line.split(), "fr" if french else "en") for line in lines)
             yield Document(tuple(line + "\n" for line in lines))
 
 
-class TextFile(Section):
-    """Plain text, read on and on with its line breaks.
+class RawTextFile(RecipeSection):
+    """Plain text, read as one stream with its line breaks.
 
-    `valid`: a file of its own, or the share of the lines of `train` to hold out, the last ones.
+    `valid`: a file, or the share of the lines of `train` to hold out, its last ones.
     """
 
     kind: Literal["text"] = "text"
     train: InputPath
-    valid: InputPath | Share = 0.1
+    valid: InputPath | Fraction = 0.1
 
     def training(self) -> Iterator[str]:
-        lines = Running(self.train)
+        lines = RawText(self.train)
         if not isinstance(self.valid, float):
             return lines.lines()
-        return islice(lines.lines(), kept_back(sum(1 for _ in lines.lines()), self.valid, lines.sources))
+        return islice(lines.lines(), first_held_out(sum(1 for _ in lines.lines()), self.valid, lines.sources))
 
-    def read(self, folder: Path, fields: DocumentFields) -> Text:
-        whole = Running(self.train)
-        other = self.valid if isinstance(self.valid, float) else Running(self.valid)
-        split = stored(folder, whole, other, fields)
-        if isinstance(other, Running):
+    def read(self, folder: Path, fields: DocumentFields) -> TextSplit:
+        full = RawText(self.train)
+        other = self.valid if isinstance(self.valid, float) else RawText(self.valid)
+        split = store_split(folder, full, other, fields)
+        if isinstance(other, RawText):
             measured = other.lines()
         else:
-            measured = islice(whole.lines(), len(split.train) if other else 0, None)
-        valid = None if split.valid is None else Stream.plain(split.valid)
-        return Text(Stream.plain(split.train), valid, _characters(measured), split.notes)
+            measured = islice(full.lines(), len(split.train) if other else 0, None)
+        valid = None if split.valid is None else TokenStream.plain(split.valid)
+        return TextSplit(TokenStream.plain(split.train), valid, _characters(measured), split.notes)
 
 
 def _characters(lines: Iterable[str]) -> int:

@@ -1,4 +1,4 @@
-"""The section [model] of the task "language": a kind for every line of language models."""
+"""The section [model] of the task "language": GPT, a fixed window, recurrent networks, and those with attention."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from regard.models.config import (
     AttentiveLMConfig,
     CellName,
     CopyName,
-    FeedName,
+    GPTActivation,
     GPTConfig,
+    GPTPositions,
     NormName,
-    PositionName,
     RecurrentLMConfig,
     ScoreName,
     WindowLMConfig,
 )
-from regard.training.recipe import Count, Positive, Section, Share
+from regard.training.recipe import Count, Fraction, Positive, RecipeSection
 
 
-class Gpt(Section):
-    """Layers of heads over one stream of vectors, `width` wide; positions up to the size of a block are learned.
+class GPTModel(RecipeSection):
+    """A decoder-only Transformer: GPT-2's by default, with learned positions up to batches.sequence_length.
 
-    As it stands it is GPT-2's; Llama's has norm = "rms", feed = "swiglu", bias = false, feed_bias = false, positions =
-    "rotary" and an output of its own, tied = false. `key_heads`: fewer heads for keys and values. `head`: how wide one
-    is. `hidden`: of the feed-forward layers, 4 x width if not told. `base`: of rotary angles.
+    Llama's has norm = "rms", activation = "swiglu", bias = false, feedforward_bias = false, positions = "rotary" and
+    tied = false. `key_heads`: fewer heads for keys and values (grouped-query attention). `head_dim`: width of one head.
+    `feedforward_dim`: by default 4 x width. `rotary_base`: of the rotary angles.
     """
 
     carries_state: ClassVar[bool] = False
@@ -34,21 +34,21 @@ class Gpt(Section):
     layers: Count = GPTConfig.layers
     heads: Count = GPTConfig.heads
     width: Count = GPTConfig.width
-    positions: PositionName = GPTConfig.positions
-    dropout: Share = GPTConfig.dropout
-    hidden: Count | None = GPTConfig.hidden
+    positions: GPTPositions = GPTConfig.positions
+    dropout: Fraction = GPTConfig.dropout
+    feedforward_dim: Count | None = GPTConfig.feedforward_dim
     key_heads: Count | None = GPTConfig.key_heads
-    head: Count | None = GPTConfig.head
+    head_dim: Count | None = GPTConfig.head_dim
     norm: NormName = GPTConfig.norm
     eps: Positive = GPTConfig.eps
-    feed: FeedName = GPTConfig.feed
+    activation: GPTActivation = GPTConfig.activation
     bias: bool = GPTConfig.bias
-    feed_bias: bool = GPTConfig.feed_bias
+    feedforward_bias: bool = GPTConfig.feedforward_bias
     tied: bool = GPTConfig.tied
-    base: Positive = GPTConfig.base
+    rotary_base: Positive = GPTConfig.rotary_base
 
 
-class Window(Section):
+class WindowModel(RecipeSection):
     """The last `size` words side by side, each `width` wide, and one layer of `hidden` units."""
 
     carries_state: ClassVar[bool] = True  # from one batch to the next, where batches are lanes
@@ -57,11 +57,11 @@ class Window(Section):
     width: Count = WindowLMConfig.width
     hidden: Count = WindowLMConfig.hidden
     tied: bool = WindowLMConfig.tied
-    dropout: Share = WindowLMConfig.dropout
+    dropout: Fraction = WindowLMConfig.dropout
 
 
-class Recurrent(Section):
-    """Words `width` wide, read by recurrent layers of `hidden` units; `tied`: the softmax takes the words' vectors."""
+class RecurrentModel(RecipeSection):
+    """Embeddings `width` wide and recurrent layers of `hidden` units; `tied`: the softmax uses the embedding matrix."""
 
     carries_state: ClassVar[bool] = True
     kind: Literal["recurrent"] = "recurrent"
@@ -70,14 +70,14 @@ class Recurrent(Section):
     width: Count = RecurrentLMConfig.width
     hidden: Count = RecurrentLMConfig.hidden
     tied: bool = RecurrentLMConfig.tied
-    dropout: Share = RecurrentLMConfig.dropout
+    dropout: Fraction = RecurrentLMConfig.dropout
 
 
-class Attentive(Section):
-    """A recurrent model whose state looks back at all earlier ones, `memory` of them in the batch before.
+class AttentiveModel(RecipeSection):
+    """A recurrent model whose state attends to all earlier ones, `memory` of them in the batches before.
 
-    `copying`: what it looks at may be said because it was seen: for half of the mass, where a gate opens, or where a
-    sentinel gives way.
+    `copying`: how the attention weights become a distribution over the tokens seen: as half of the mass ("average"), by
+    a gate, or by a sentinel.
     """
 
     carries_state: ClassVar[bool] = True
@@ -87,10 +87,10 @@ class Attentive(Section):
     width: Count = AttentiveLMConfig.width
     hidden: Count = AttentiveLMConfig.hidden
     tied: bool = AttentiveLMConfig.tied
-    dropout: Share = AttentiveLMConfig.dropout
+    dropout: Fraction = AttentiveLMConfig.dropout
     score: ScoreName = AttentiveLMConfig.score
     copying: CopyName = AttentiveLMConfig.copying
     memory: Annotated[int, Field(ge=0)] = AttentiveLMConfig.memory
 
 
-AnyModel = Gpt | Window | Recurrent | Attentive
+AnyModel = GPTModel | WindowModel | RecurrentModel | AttentiveModel

@@ -1,4 +1,4 @@
-"""Sentences in another language: the task "translation"."""
+"""The task "translation": recurrent encoder-decoders with and without attention, and the Transformer."""
 
 from __future__ import annotations
 
@@ -9,69 +9,70 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from regard.runs import TARGET_TOKENIZER
-from regard.text import Batches, Columns, Tokenizer, Translate, TranslationBatch, TranslationFields
-from regard.training.objectives.translation import PredictTarget
-from regard.training.recipe import Count, Prepared, Recipe, Section
-from regard.training.tasks.batching import in_buckets
-from regard.training.tasks.smoothing import Smoothing
-from regard.training.tasks.tokenizers import AnyTokenizer, Sized, tokenizer_of
-from regard.training.tasks.translation.data import BuiltInPairs, InFiles, Table, drawn_once, texts
+from regard.text import Batches, Columns, Tokenizer, TranslationBatch, TranslationCollator, TranslationFields
+from regard.training.objectives.translation import TranslationObjective
+from regard.training.recipe import Count, LabelSmoothing, PreparedTask, Recipe
+from regard.training.tasks.buckets import BucketBatches
+from regard.training.tasks.tokenizers import AnyTokenizer, SizedTokenizer, make_tokenizer
+from regard.training.tasks.translation.data import (
+    BuiltInPairs,
+    PairTable,
+    ParallelFiles,
+    cached_training_pairs,
+    side_texts,
+)
 from regard.training.tasks.translation.models import AnyModel, BahdanauModel, PointerModel
 
 
-class Batching(Section):
-    """Pairs of like length: padding included, at most `tokens` on each side; texts are cut at `limit` tokens.
-
-    `rising`: this share of the first epoch, its beginning, goes from short sentences to long ones.
-    """
+class TranslationBatches(BucketBatches):
+    """`tokens` bounds each side. `curriculum`: this share of the first epoch, its beginning, goes from short sentences
+    to long ones (curriculum learning)."""
 
     tokens: Count = 2048
-    rows: Count | None = None
-    limit: Count | None = 256
-    rising: Annotated[float, Field(ge=0, le=1)] = 0.0
+    max_length: Count | None = 256
+    curriculum: Annotated[float, Field(ge=0, le=1)] = 0.0
 
 
-class Translation(Recipe):
-    """A sentence in another language. Without `target_tokenizer` both sides share one vocabulary."""
+class TranslationRecipe(Recipe):
+    """A sentence translated into another language. Without `target_tokenizer` both sides share one vocabulary."""
 
     task: Literal["translation"] = "translation"
-    data: Annotated[BuiltInPairs | InFiles | Table, Field(discriminator="kind")] = BuiltInPairs()
-    tokenizer: AnyTokenizer = Sized()
+    data: Annotated[BuiltInPairs | ParallelFiles | PairTable, Field(discriminator="kind")] = BuiltInPairs()
+    tokenizer: AnyTokenizer = SizedTokenizer()
     target_tokenizer: AnyTokenizer | None = None
     model: Annotated[AnyModel, Field(discriminator="kind")] = BahdanauModel()
-    objective: Smoothing = Smoothing()
-    batches: Batching = Batching()
+    objective: LabelSmoothing = LabelSmoothing()
+    batches: TranslationBatches = TranslationBatches()
 
-    def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> Prepared:
-        source, target = self._learned(folder)
+    def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> PreparedTask:
+        source, target = self._tokenizers(folder)
         split = self.data.columns(folder, TranslationFields(source, target, isinstance(self.model, PointerModel)))
-        drawn_once.cache_clear()
+        cached_training_pairs.cache_clear()
 
         def batches(columns: Columns, rank: int, ranks: int) -> Batches[TranslationBatch]:
-            collate = Translate(columns, source.special, target.special, self.batches.limit)
-            rising = self.batches.rising
-            plan = in_buckets(collate.lengths, self.batches, self.batches.rows, rising=rising)
-            return Batches(plan, collate, self.train.seed, rank, ranks, self.train.ahead)
+            collate = TranslationCollator(columns, source.special, target.special, self.batches.max_length)
+            plan = self.batches.plan(collate.lengths, curriculum=self.batches.curriculum)
+            return Batches(plan, collate, self.train.seed, rank, ranks, self.train.prefetch)
 
         train, valid = batches(split.train, rank, ranks), split.valid
-        held = "none" if valid is None else f"{len(valid):,}"
+        held_out = "none" if valid is None else f"{len(valid):,}"
         words = f"{len(source):,}" if source is target else f"{len(source):,} and {len(target):,}"
-        notes = [f"{len(split.train):,} training pairs, {held} for validation; a vocabulary of {words}"]
-        if isinstance(train.collate, Translate) and train.collate.truncated:
-            notes.append(f"{train.collate.truncated:,} training pairs cut to {self.batches.limit} tokens")
-        return Prepared(
+        notes = [f"{len(split.train):,} training pairs, {held_out} for validation; a vocabulary of {words}"]
+        if isinstance(train.collate, TranslationCollator) and train.collate.truncated:
+            notes.append(f"{train.collate.truncated:,} training pairs cut to {self.batches.max_length} tokens")
+        return PreparedTask(
             recipe=self,
             model=self.assemble(folder),
-            objective=PredictTarget(source, target, self.objective.smoothing),
+            objective=TranslationObjective(source, target, self.objective.label_smoothing),
             train=train,
             valid=None if valid is None else partial(batches, valid),
             notes=(*notes, *split.notes),
         )
 
-    def _learned(self, folder: Path) -> tuple[Tokenizer, Tokenizer]:
+    def _tokenizers(self, folder: Path) -> tuple[Tokenizer, Tokenizer]:
         if self.target_tokenizer is None:
-            both = tokenizer_of(self.tokenizer, texts(self.data.training(), "source", "target"), folder)
+            both = make_tokenizer(self.tokenizer, side_texts(self.data.training(), "source", "target"), folder)
             return both, both
-        source = tokenizer_of(self.tokenizer, texts(self.data.training(), "source"), folder)
-        target = texts(self.data.training(), "target")
-        return source, tokenizer_of(self.target_tokenizer, target, folder, TARGET_TOKENIZER)
+        source = make_tokenizer(self.tokenizer, side_texts(self.data.training(), "source"), folder)
+        target = side_texts(self.data.training(), "target")
+        return source, make_tokenizer(self.target_tokenizer, target, folder, TARGET_TOKENIZER)

@@ -1,4 +1,4 @@
-"""The section [model] of the task "translation": a kind for each recurrent decoder, and one for attention alone."""
+"""The section [model] of the task "translation": recurrent encoder-decoders (RNN) and the Transformer."""
 
 from __future__ import annotations
 
@@ -16,95 +16,100 @@ from regard.models.config import (
     NormName,
     OrderName,
     PointerConfig,
-    PositionsName,
     QueryName,
     TransformerConfig,
+    TransformerPositions,
     WindowName,
 )
-from regard.training.recipe import Count, Positive, Section, Share
+from regard.training.recipe import Count, Fraction, Positive, RecipeSection
 
 
-class _Translator(Section):
-    """Words are `width` wide, the states of the source `states` (both ways together), the writer's `hidden`.
+class _Translator(RecipeSection):
+    """Embeddings are `width` wide, encoder states `encoder_dim` (both directions), decoder states `hidden`.
 
-    `cell` is the writer's; the source is read by LSTMs, which torch runs fastest. `negatives`: in training the softmax
-    is taken over the words of the batch and about so many others; 0: over all.
+    `cell` is the decoder's; the encoder has LSTMs, which torch runs fastest. `num_sampled`: sampled softmax, which in
+    training is over the words of the batch and about this many others; 0: the full softmax.
     """
 
     width: Count = BahdanauConfig.width
-    states: Annotated[int, Field(ge=2, multiple_of=2)] = BahdanauConfig.states
+    encoder_dim: Annotated[int, Field(ge=2, multiple_of=2)] = BahdanauConfig.encoder_dim
     hidden: Count = BahdanauConfig.hidden
     cell: CellName = BahdanauConfig.cell
-    dropout: Share = BahdanauConfig.dropout
-    negatives: Annotated[int, Field(ge=0)] = BahdanauConfig.negatives
+    dropout: Fraction = BahdanauConfig.dropout
+    num_sampled: Annotated[int, Field(ge=0)] = BahdanauConfig.num_sampled
 
 
 class BottleneckModel(_Translator):
-    """No attention: the last states of the source are all that the writer gets."""
+    """No attention: the decoder gets the last encoder states only."""
 
     kind: Literal["bottleneck"] = "bottleneck"
     layers: Count = BottleneckConfig.layers
 
 
 class BahdanauModel(_Translator):
-    """The state before looks at the source, and what it sees enters the next one; `score_width`: of tanh.
+    """Additive attention with the previous decoder state as the query; `attention_dim`: the width of its tanh layer.
 
-    `query`: that state alone, as published, or that state with the word before, which it has not read yet.
+    `query`: the previous state, as published, or that state with the previous word, which it has not read yet.
     """
 
     kind: Literal["bahdanau"] = "bahdanau"
-    score_width: Count = BahdanauConfig.score_width
+    attention_dim: Count = BahdanauConfig.attention_dim
     query: QueryName = BahdanauConfig.query
 
 
 class LuongModel(_Translator):
-    """The new state looks at the source: everywhere, near its own place (local-m), near a predicted one (local-p)."""
+    """Attention with the new decoder state as the query: global, or local around t (local-m) or a predicted position
+    (local-p).
+
+    `input_feeding`: the attentional state is an input of the next step.
+    """
 
     kind: Literal["luong"] = "luong"
     score: LuongScore = LuongConfig.score
     window: WindowName = LuongConfig.window
     half_width: Count = LuongConfig.half_width
-    feeding: bool = LuongConfig.feeding
+    input_feeding: bool = LuongConfig.input_feeding
     layers: Count = LuongConfig.layers
 
 
 class PointerModel(BahdanauModel):
-    """As bahdanau, and words of the source can be said as they stand there, known or not.
+    """Bahdanau's decoder with a copy mechanism: words of the source can be copied, known or not (pointer-generator).
 
-    `coverage`: it remembers where it has looked, and looking there again costs `charge` times the weight.
+    `coverage`: the decoder keeps track of what it attended to; attending to it again costs `coverage_weight` times the
+    weight.
     """
 
     kind: Literal["pointer"] = "pointer"  # type: ignore[assignment]
     coverage: bool = PointerConfig.coverage
-    charge: Annotated[float, Field(ge=0)] = PointerConfig.charge
+    coverage_weight: Annotated[float, Field(ge=0)] = PointerConfig.coverage_weight
 
 
-class TransformerModel(Section):
-    """Attention alone: `layers` that read and as many that write, `hidden` of the feed-forward ones.
+class TransformerModel(RecipeSection):
+    """The Transformer: `layers` in the encoder and as many in the decoder; as published in 2017 by default.
 
-    As published in 2017 where nothing else is said. `key_heads`: fewer heads for keys and values, each shared by a
-    group. `gain`: how many times faster words learn than matrices do, for rare ones; `project` puts a matrix before the
-    softmax, without which a model whose words are its softmax's begins by saying again what it has just said.
-    `looks`: the layer whose attention to the source is told, -1 the last. `negatives`: as for the others.
+    `key_heads`: fewer heads for keys and values (grouped-query attention). `embedding_lr_scale`: how many times faster
+    embeddings learn than matrices, for rare words. `project`: a matrix before the softmax; without it, a model whose
+    softmax is tied to the embedding starts by repeating the last word. `alignment_layer`: the decoder layer whose
+    cross-attention is reported, -1 the last. `num_sampled`: sampled softmax, as for the others.
     """
 
     kind: Literal["transformer"] = "transformer"
     layers: Count = TransformerConfig.layers
     width: Count = TransformerConfig.width
     heads: Count = TransformerConfig.heads
-    hidden: Count = TransformerConfig.hidden
+    feedforward_dim: Count = TransformerConfig.feedforward_dim
     order: OrderName = TransformerConfig.order
     norm: NormName = TransformerConfig.norm
     activation: ActivationName = TransformerConfig.activation
-    positions: PositionsName = TransformerConfig.positions
+    positions: TransformerPositions = TransformerConfig.positions
     key_heads: Count | None = TransformerConfig.key_heads
     bias: bool = TransformerConfig.bias
-    dropout: Share = TransformerConfig.dropout
-    attention_dropout: Share = TransformerConfig.attention_dropout
-    gain: Positive = TransformerConfig.gain
+    dropout: Fraction = TransformerConfig.dropout
+    attention_dropout: Fraction = TransformerConfig.attention_dropout
+    embedding_lr_scale: Positive = TransformerConfig.embedding_lr_scale
     project: bool = TransformerConfig.project
-    looks: int = TransformerConfig.looks
-    negatives: Annotated[int, Field(ge=0)] = TransformerConfig.negatives
+    alignment_layer: int = TransformerConfig.alignment_layer
+    num_sampled: Annotated[int, Field(ge=0)] = TransformerConfig.num_sampled
 
 
 AnyModel = BottleneckModel | BahdanauModel | LuongModel | PointerModel | TransformerModel
