@@ -8,6 +8,7 @@ from regard.attention.grid import Grid
 from regard.attention.inputs import AttentionInputs, Index, autocast_disabled
 from regard.attention.kernels.recurrent import PreparedKeys
 from regard.attention.kv_cache import KVCache
+from regard.attention.normalise import Entmax, Normaliser, Sink, Softmax, Sparsemax
 from regard.attention.observe import Attended, Observe, Top, cell_assignment
 from regard.attention.pooling import AttentionPooling
 from regard.attention.residual import Residual, is_compiled_half_cuda
@@ -25,6 +26,11 @@ __all__ = [
     "Captured",
     "TapListener",
     "Observe",
+    "Entmax",
+    "Normaliser",
+    "Sink",
+    "Softmax",
+    "Sparsemax",
     "AttentionInputs",
     "PreparedKeys",
     "Residual",

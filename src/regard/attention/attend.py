@@ -26,6 +26,7 @@ from regard.attention.kernels import fused, recurrent, sdpa, stream
 from regard.attention.kernels.recurrent import PreparedKeys
 from regard.attention.kernels.triton import additive as triton_additive
 from regard.attention.masks import Mask
+from regard.attention.normalise import Normaliser, Sink
 from regard.attention.observe import Attended, Observe, attention_statistics
 from regard.attention.scores import Additive, Score
 from regard.attention.windows import LocalM, LocalP
@@ -45,9 +46,9 @@ def full_map(prepared: AttentionInputs) -> tuple[Tensor, Tensor, Tensor]:
     scores = prepared.scores()  # (..., T, S), -inf where a key is hidden
     hidden = scores == -torch.inf
     empty = hidden.all(-1, keepdim=True)
-    scores = scores.masked_fill(empty, 0.0)  # a row without keys has no softmax; its weights become 0 below
-    weights = scores.softmax(-1).masked_fill(empty, 0.0)
-    lse = scores.logsumexp(-1).masked_fill(empty.squeeze(-1), -torch.inf)
+    # a row without keys has no softmax: its weights become 0
+    weights, lse = prepared.normalise.normalise(scores.masked_fill(empty, 0.0))
+    weights, lse = weights.masked_fill(empty, 0.0), lse.masked_fill(empty.squeeze(-1), -torch.inf)
     if prepared.window is not None:
         weights = weights * prepared.window_weight()  # Luong's equation 10: not renormalised
     return weights, lse, hidden
@@ -67,6 +68,7 @@ def attend(
     mask: Mask | None = None,
     bias: Bias | object | None = None,
     window: LocalM | LocalP | None = None,
+    normalise: Normaliser | None = None,
     dropout: float = 0.0,
     observe: Observe | None = None,
     backend: str = "auto",
@@ -81,6 +83,7 @@ def attend(
     mask     which keys each query may see; default Everything()
     bias     added to the scores: DenseBias, Alibi, Relative, or any object with tile(rows, cols)
     window   Luong's local attention: LocalM, LocalP
+    normalise  how a row of scores becomes weights: Softmax(), Sink(logits), Sparsemax(), Entmax(1.5); default Softmax()
     observe  what to report beside output and lse; it never changes one bit of them
     backend  "auto", or one of BACKENDS; `Attended.backend` and `choose` say what auto picked
 
@@ -91,10 +94,12 @@ def attend(
     observe = Observe() if observe is None else observe
     if not isinstance(observe, Observe):
         raise DtypeError(f"observe={observe!r}", "an Observe(...)", where="attend")
-    prepared, v = _prepare_inputs(q, k, v, score, mask, bias, window, dropout)
+    prepared, v = _prepare_inputs(q, k, v, score, mask, bias, window, normalise, dropout)
     name, _ = _select_backend(prepared, v, dropout, backend, isinstance(k, PreparedKeys))
     with autocast_disabled(v):
         got = BACKENDS[name].compute(prepared, v, dropout, observe)
+        if isinstance(prepared.normalise, Sink):
+            got = replace(got, sink=prepared.normalise.sink(got.lse))
         if observe.weights and got.weights is None:
             # those of the definition, whatever computed the output: their average is its output
             got = replace(got, weights=full_map(prepared)[0])
@@ -119,11 +124,12 @@ def choose(
     mask: Mask | None = None,
     bias: Bias | object | None = None,
     window: LocalM | LocalP | None = None,
+    normalise: Normaliser | None = None,
     dropout: float = 0.0,
     backend: str = "auto",
 ) -> BackendChoice:
     """The backend that `attend` would pick for the same request, without computing it."""
-    prepared, v = _prepare_inputs(q, k, v, score, mask, bias, window, dropout)
+    prepared, v = _prepare_inputs(q, k, v, score, mask, bias, window, normalise, dropout)
     chosen = _select_backend(prepared, v, dropout, backend, isinstance(k, PreparedKeys))
     return BackendChoice(*chosen, _unsupported_reasons(prepared, v, dropout))
 
@@ -136,20 +142,21 @@ def _prepare_inputs(
     mask: Mask | None,
     bias: object,
     window: LocalM | LocalP | None,
+    normalise: object,
     dropout: float,
 ) -> tuple[AttentionInputs, Tensor]:
     """The inputs of a kernel, checked and prepared, and the values."""
     if not isinstance(dropout, int | float) or not 0 <= dropout < 1:
         raise SettingError(f"dropout={dropout!r}", "a share of at least 0 and below 1", where="attend")
     if not isinstance(k, PreparedKeys):
-        return prepare(q, k, v, score, mask, bias, window)
+        return prepare(q, k, v, score, mask, bias, window, normalise)
     if v is not None or score is not None or mask is not None or bias is not None:
         raise SettingError(
             "PreparedKeys hold their values, score and mask already",
             where="attend",
             advice="Pass those to PreparedKeys.of, and here the queries and a window alone; a bias is not supported.",
         )
-    return k.inputs(q, window), k.values
+    return k.inputs(q, window, normalise), k.values
 
 
 def _no_reason(prepared: AttentionInputs, v: Tensor, dropout: float) -> str | None:

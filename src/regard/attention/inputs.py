@@ -15,6 +15,7 @@ from regard.attention.biases import Bias, as_bias
 from regard.attention.grid import Grid, Lead, cut, short_repr
 from regard.attention.mask_analysis import every_row_and_column_live, is_trivial, live_queries_and_keys
 from regard.attention.masks import Mask, as_mask
+from regard.attention.normalise import Normaliser, Softmax, as_normaliser
 from regard.attention.scores import Score, as_score
 from regard.attention.windows import LocalM, LocalP, as_window
 from regard.errors import DeviceError, DtypeError, SettingError, ShapeError
@@ -35,6 +36,7 @@ class AttentionInputs:
     window: LocalP | None
     predicted: Tensor | None  # (..., T): LocalP's predicted position of each query, as a fraction of its keys
     grid: Grid
+    normalise: Normaliser
     lse: Tensor | None = None
 
     __repr__ = short_repr
@@ -48,9 +50,7 @@ class AttentionInputs:
                 advice="Use got.prepared of attend(..., observe=Observe(prepared=True)).",
             )
         precise = self.precise()
-        lse = self.lse[..., rows].unsqueeze(-1)
-        logs = precise.scores(rows, cols) - lse.masked_fill(lse == -torch.inf, 0.0)
-        weights = torch.exp(logs.clamp(max=0.0))  # rounding may put a huge score above its own log-sum-exp
+        weights = self.normalise.weights(precise.scores(rows, cols), self.lse[..., rows])
         return weights if self.window is None else weights * precise.window_weight(rows, cols)
 
     def scores(
@@ -126,6 +126,7 @@ class AttentionInputs:
             predicted=None if self.predicted is None else cut(self.predicted, lead, trailing=1),
             grid=replace(self.grid, lead=sizes),
             lse=None if self.lse is None else cut(self.lse, lead, trailing=1),
+            normalise=self.normalise.part(lead),
         )
 
     def centre(self, rows: Tensor) -> Tensor:
@@ -180,6 +181,7 @@ def prepare(
     mask: Mask | None,
     bias: object,
     window: object,
+    normalise: object = None,
 ) -> tuple[AttentionInputs, Tensor]:
     """Check everything, zero what is masked everywhere, and let the score prepare queries and keys."""
     v = k if v is None else v
@@ -193,14 +195,29 @@ def prepare(
     bound_bias = as_bias(bias)
     bound_bias = None if bound_bias is None else bound_bias.bind(grid)
     check_parameters(score_module, local_window, q)
-    raw = AttentionInputs(score_module, q, k, full_mask, bound_bias, local_window, None, grid)
+    normaliser = bound_normaliser(normalise, local_window, grid, q)
+    raw = AttentionInputs(score_module, q, k, full_mask, bound_bias, local_window, None, grid, normaliser)
     q, k, v = _zero_masked_inputs(raw, v)
     with autocast_disabled(q) if q.dtype in (torch.float32, torch.float64) else nullcontext():
         predicted = None if local_window is None else local_window.predict(q)
         queries, keys = score_module.prepare(q, k)
     if _score_lead(queries, keys, grid) != grid.lead:  # a mask or the values have more leading dimensions than q and k
         queries = queries.expand(*grid.lead, *queries.shape[-2:])
-    return AttentionInputs(score_module, queries, keys, full_mask, bound_bias, local_window, predicted, grid), v
+    terms = full_mask, bound_bias, local_window, predicted
+    return AttentionInputs(score_module, queries, keys, *terms, grid, normaliser), v
+
+
+def bound_normaliser(normalise: object, window: LocalP | None, grid: Grid, q: Tensor) -> Normaliser:
+    """The normaliser a user passed, checked against the map."""
+    normaliser = as_normaliser(normalise)
+    normaliser.check(grid, q)
+    if window is not None and not isinstance(normaliser, Softmax):
+        raise SettingError(
+            f"A predicted window weighs the weights of a softmax, and got {normaliser!r}",
+            where="attend",
+            advice="Leave out window or normalise.",
+        )
+    return normaliser
 
 
 def _zero_masked_inputs(raw: AttentionInputs, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -309,6 +309,61 @@ class Dense(Mask):
         return tuple(self.table.shape[:-2])
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Keys(Mask):
+    """Sparse attention: the keys that an indexer chose for each query (DeepSeek sparse attention).
+
+    `indices` (..., T, n): the numbers of the keys, -1 for none; the leading dimensions broadcast.
+    """
+
+    indices: Tensor
+    size = 1  # keys that one index stands for
+
+    __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        _check_indices(self.indices, type(self).__name__)
+
+    def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
+        count = -(-grid.S // self.size)
+        indices = self.indices.to(grid.device)
+        chosen = (indices if indices.size(-2) == 1 else indices[..., rows, :]).long()
+        # one column more than there are keys takes those that name none
+        where = torch.where((chosen < 0) | (chosen >= count), count, chosen)
+        table = torch.zeros(*where.shape[:-1], count + 1, dtype=torch.bool, device=grid.device)
+        return table.scatter_(-1, where, True)[..., cols // self.size]
+
+    def part(self, lead: Lead) -> Mask:
+        return replace(self, indices=cut(self.indices, lead))
+
+    def check(self, grid: Grid) -> None:
+        where, sizes = f"masks.{type(self).__name__}", self.indices.shape
+        full = (*grid.lead, grid.T)
+        pairs = list(zip(reversed(sizes[:-1]), reversed(full), strict=False))
+        if len(sizes) - 1 > len(full) or any(given not in (1, size) for given, size in pairs):
+            raise ShapeError(f"indices of shape {tuple(sizes)}", f"(..., {grid.T}, n) for {full}", where=where)
+        if _is_readable(self.indices) and int(self.indices.max()) * self.size >= grid.S:
+            raise ShapeError(
+                f"an index of {int(self.indices.max())}", f"less than {-(-grid.S // self.size)}", where=where
+            )
+
+    def implied_lead(self) -> tuple[int, ...]:
+        return tuple(self.indices.shape[:-2])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Blocks(Keys):
+    """Block-sparse attention: the blocks of `size` keys that an indexer chose for each query; block b holds the keys
+    from b size to b size + size - 1."""
+
+    size: int = 64
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.size, bool) or not isinstance(self.size, int) or self.size < 1:
+            raise SettingError(f"size={self.size!r}", "a whole number of at least 1", where="masks.Blocks")
+
+
 class Joined(Mask):
     """Several masks combined: the base class of All (&) and Any (|)."""
 
@@ -415,6 +470,14 @@ def _checked_lengths(values: Tensor | Sequence[int], name: str) -> Tensor:
     if _is_readable(counts) and int(counts.min()) < 0:
         raise SettingError(f"a length of {int(counts.min())}", "lengths of at least 0", where=f"Padding {name}")
     return counts.long()
+
+
+def _check_indices(indices: object, name: str) -> None:
+    if not isinstance(indices, Tensor) or indices.is_floating_point() or indices.dtype == torch.bool:
+        given = f"a tensor of {indices.dtype}" if isinstance(indices, Tensor) else type(indices).__name__
+        raise DtypeError(given, "a tensor of whole numbers", where=f"masks.{name}")
+    if indices.dim() < 2:
+        raise ShapeError(f"indices of shape {tuple(indices.shape)}", "(..., T, n)", where=f"masks.{name}")
 
 
 def _is_readable(counts: Tensor) -> bool:

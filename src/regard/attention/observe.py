@@ -102,6 +102,7 @@ class Attended:
     weights: Tensor | None = None
     prepared: AttentionInputs | None = None
     values: Tensor | None = None
+    sink: Tensor | None = None  # (..., T): what a learned sink took of each query; it always comes where there is one
 
     __repr__ = short_repr
 

@@ -58,6 +58,8 @@ class Dot(Score):
     tensor([[2., 2., 2.]])
     """
 
+    cap: float | None = None  # the soft cap of the scores; None: none
+
     def prepare(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         q, k = super().prepare(q, k)
         _same_width(q, k, where=type(self).__name__)
@@ -69,24 +71,29 @@ class Dot(Score):
 
     def compare(self, q: Tensor, k: Tensor, out: Tensor | None = None) -> Tensor:
         scale = self.scale(k.size(-1))
-        return torch.matmul(q if scale == 1.0 else q * scale, k.mT, out=out)
+        return soft_cap(torch.matmul(q if scale == 1.0 else q * scale, k.mT, out=out), self.cap)
 
 
 class ScaledDot(Dot):
     """score = q.k / sqrt(Dk) (scaled dot-product attention): unscaled, dot products grow like sqrt(Dk) and saturate it.
 
     `scale` replaces 1 / sqrt(Dk): a small one gives a nearly uniform attention, a large one a nearly hard one.
+    `cap`: a soft cap, cap tanh(score / cap), that no score passes (Gemma 2).
     """
 
-    def __init__(self, scale: float | None = None) -> None:
+    def __init__(self, scale: float | None = None, cap: float | None = None) -> None:
         super().__init__()
         self.fixed = None if scale is None else float(scale)
+        if cap is not None and not 0 < cap < float("inf"):
+            raise SettingError(f"cap={cap}", "a finite number above 0, or None", where="ScaledDot")
+        self.cap = None if cap is None else float(cap)
 
     def scale(self, width: int) -> float:
         return width**-0.5 if self.fixed is None else self.fixed
 
     def extra_repr(self) -> str:
-        return "" if self.fixed is None else f"scale={self.fixed}"
+        given = {"scale": self.fixed, "cap": self.cap}
+        return ", ".join(f"{name}={value}" for name, value in given.items() if value is not None)
 
 
 class Bilinear(Dot):
@@ -209,6 +216,15 @@ def as_score(score: object) -> Score:
 def _normalised(x: Tensor) -> Tensor:
     """x normalised to length 1, in float32 at least, since the square of a half-precision number may overflow."""
     return nn.functional.normalize(upcast(x), dim=-1).to(x.dtype)
+
+
+def soft_cap(scores: Tensor, cap: float | None) -> Tensor:
+    """cap tanh(score / cap), which never passes the cap; in place where no gradient is needed."""
+    if cap is None:
+        return scores
+    if torch.is_grad_enabled():
+        return torch.tanh(scores / cap) * cap
+    return scores.div_(cap).tanh_().mul_(cap)
 
 
 def upcast(x: Tensor) -> Tensor:

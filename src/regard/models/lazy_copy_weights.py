@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention import AttentionInputs, Grid, autocast_disabled, full_map, log_mass
+from regard.attention import AttentionInputs, Grid, Softmax, autocast_disabled, full_map, log_mass
 from regard.attention.masks import Documents, Mask, Past
 from regard.attention.scores import Dot, ScaledDot
 
@@ -53,4 +53,4 @@ class LazyCopyWeights(NamedTuple):
         if self.key_documents is not None:
             mask = mask & Documents(self.key_documents, self.query_documents)
         grid = Grid((B,), T, S, self.queries.device)
-        return AttentionInputs(ScaledDot(self.scale), self.queries, self.keys, mask, None, None, None, grid)
+        return AttentionInputs(ScaledDot(self.scale), self.queries, self.keys, mask, None, None, None, grid, Softmax())

@@ -22,6 +22,7 @@ from regard.attention.kernels import sdpa, spans
 from regard.attention.kernels.devices import INTERPRETED, on_device, triton_unsupported_reason
 from regard.attention.kernels.shapes import as_bhtd
 from regard.attention.kernels.spans import Spans
+from regard.attention.normalise import Softmax
 from regard.attention.observe import Attended, Observe, Top, attention_statistics
 from regard.attention.scores import Dot
 
@@ -58,6 +59,10 @@ def dot_unsupported_reason(prepared: AttentionInputs, precisions: tuple[torch.dt
         return why
     if prepared.bias is not None:
         return "it adds no bias"
+    if not isinstance(prepared.normalise, Softmax):
+        return f"it computes a softmax, and got {prepared.normalise!r}"
+    if prepared.score.cap is not None:
+        return "it has no soft cap"
     if not {q.dtype, k.dtype} <= set(precisions):
         named = " and ".join(str(one).removeprefix("torch.") for one in precisions)
         return f"it computes in {named}, and got {q.dtype}"

@@ -21,6 +21,7 @@ from regard.attention.grid import Grid, Lead, cut, short_repr
 from regard.attention.inputs import (
     AttentionInputs,
     autocast_disabled,
+    bound_normaliser,
     check_parameters,
     check_tensors,
     compute_dtype,
@@ -29,6 +30,7 @@ from regard.attention.inputs import (
 )
 from regard.attention.mask_analysis import is_trivial
 from regard.attention.masks import Dense, Everything, Joined, Mask, Not, Padding, as_mask
+from regard.attention.normalise import Softmax, as_normaliser
 from regard.attention.observe import Attended, Observe, attention_statistics
 from regard.attention.scores import Additive, Score, as_score
 from regard.attention.windows import LocalM, LocalP, as_window
@@ -80,6 +82,8 @@ def unsupported_reason(prepared: AttentionInputs, v: Tensor, dropout: float) -> 
         return "it has no predicted windows (LocalP)"
     if prepared.bias is not None:
         return "it adds no bias"
+    if not isinstance(prepared.normalise, Softmax):
+        return f"it computes a softmax, and got {prepared.normalise!r}"
     if not prepared.score.finite:
         return f"a score of {type(prepared.score).__name__} may hide keys by -inf"
     if prepared.grid.T != 1 and not _is_one_row(prepared.mask, prepared.grid):
@@ -171,7 +175,7 @@ class PreparedKeys:
         """The mask, as `attend` takes it."""
         return Everything() if self.hidden is None else HiddenKeys(self.hidden, self.empty_rows)
 
-    def inputs(self, q: Tensor, window: LocalM | LocalP | None = None) -> AttentionInputs:
+    def inputs(self, q: Tensor, window: LocalM | LocalP | None = None, normalise: object = None) -> AttentionInputs:
         """The inputs of a kernel for queries q (B, T, Dq)."""
         if q.dim() != 3 or q.size(0) != self.keys.size(0):
             raise ShapeError(f"queries {tuple(q.shape)}", f"({self.keys.size(0)}, T, D)", where="attend, PreparedKeys")
@@ -184,7 +188,9 @@ class PreparedKeys:
             predicted = None if local_window is None else local_window.predict(q)
             queries = self.score.queries(q)
         grid = Grid((q.size(0),), q.size(-2), self.keys.size(-2), q.device)
-        return AttentionInputs(self.score, queries, self.keys, mask, None, local_window, predicted, grid)
+        normaliser = bound_normaliser(normalise, local_window, grid, q)
+        terms = mask, None, local_window, predicted
+        return AttentionInputs(self.score, queries, self.keys, *terms, grid, normaliser)
 
     def rows(self, rows: Tensor) -> PreparedKeys:
         """The keys of these rows (B',), in this order."""
@@ -198,7 +204,7 @@ class PreparedKeys:
         row = None if self.hidden is None else HiddenKeys(self.hidden, self.empty_rows)
         got = _as_attended(output, *_weights(scores, row), row, observe)
         grid = Grid((queries.size(0),), queries.size(-2), self.keys.size(-2), queries.device)
-        inputs = AttentionInputs(self.score, queries, self.keys, self.mask, None, None, None, grid)
+        inputs = AttentionInputs(self.score, queries, self.keys, self.mask, None, None, None, grid, as_normaliser(None))
         return got.with_inputs(inputs, self.values, observe)
 
 

@@ -20,6 +20,7 @@ from regard.attention.kernels.statistics import StreamingStatistics
 from regard.attention.kernels.stream import exponentials
 from regard.attention.mask_analysis import is_trivial
 from regard.attention.masks import Window
+from regard.attention.normalise import Sink
 from regard.attention.observe import Attended, Observe
 from regard.attention.scores import Dot
 
@@ -36,6 +37,10 @@ def unsupported_reason(prepared: AttentionInputs, v: Tensor, dropout: float) -> 
         return "it has no predicted window"
     if q.device.type not in ("cpu", "cuda"):
         return f"it runs on cpu and cuda, not on {q.device.type}"
+    if not prepared.normalise.is_softmax:
+        return f"it computes a softmax, and got {prepared.normalise!r}"
+    if prepared.score.cap is not None:
+        return "it has no soft cap"
     if dropout > 0 and q.device.type == "cpu":
         return "on the cpu it draws no dropout"
     if v.size(-1) != k.size(-1):
@@ -76,6 +81,8 @@ def compute(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Obser
         empty = (fused.attn_mask == -torch.inf).all(-1).expand(raw_lse.shape).reshape(lse.shape)
         lse = lse.masked_fill(empty, -torch.inf)
         output = output.masked_fill(empty.unsqueeze(-1), 0.0)
+    if isinstance(prepared.normalise, Sink):
+        output, lse = prepared.normalise.fold(output, lse)
     found = {} if not observe.statistics else _statistics(prepared, observe)
     return Attended(output, lse, NAME, **found)
 
@@ -84,13 +91,15 @@ def compute(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Obser
 def _statistics(prepared: AttentionInputs, observe: Observe) -> dict[str, Any]:
     """The second pass: weights without their average. It takes each row's own maximum and sum, since the operator's
     log-sum-exp is too inexact for weights where scores are huge, or in half precision."""
-    statistics = StreamingStatistics(observe, prepared.grid, compute_dtype(prepared.q.dtype))
+    statistics = StreamingStatistics(
+        observe, prepared.grid, compute_dtype(prepared.q.dtype), isinstance(prepared.normalise, Sink)
+    )
     precise = prepared.precise()
     scratch = Scratch(precise.q)
     for lead, part in lead_parts(precise):
         for block in blocks(lead, part):
             logs, weights, total, _ = exponentials(part, block, scratch)
-            statistics.add(block, weights, logs, total if block.all_live else total.masked_fill(total == 0, 1.0))
+            statistics.add(block, weights, logs, total)
     return dict(statistics.found())
 
 

@@ -20,13 +20,13 @@ LOG_ZERO = -1e4
 class StreamingStatistics:
     """The statistics that Observe requests of a map (*lead, T, S), accumulated over blocks of full rows."""
 
-    def __init__(self, observe: Observe, grid: Grid, dtype: torch.dtype) -> None:
+    def __init__(self, observe: Observe, grid: Grid, dtype: torch.dtype, has_sink: bool = False) -> None:
         lead, T, S = grid.lead, grid.T, grid.S
 
         def zeros(*sizes: int) -> Tensor:
             return torch.zeros(*lead, *sizes, dtype=dtype, device=grid.device)
 
-        self.observe, self.grid = observe, grid
+        self.observe, self.grid, self.has_sink = observe, grid, has_sink
         self.closed = False  # True: the pass is over; blocks recomputed for gradients do not count twice
         self.top: Top | None = None
         if observe.top:
@@ -43,7 +43,8 @@ class StreamingStatistics:
 
     @torch.no_grad()
     def add(self, block: Block, weights: Tensor, logs: Tensor, total: Tensor | None) -> None:
-        """Add the weights (..., t, s) of a block: exp(`logs`), still to be divided by `total` (..., t, 1).
+        """Add the weights (..., t, s) of a block: exp(`logs`), still to be divided by `total` (..., t, 1), to which a
+        sink may add.
 
         Without `total` they are final (a window's Gaussian was applied), and `logs` only says which keys are hidden,
         by -inf. Both tensors are overwritten.
@@ -53,7 +54,9 @@ class StreamingStatistics:
             self._sum_queries(block, weights, total)
         hidden = [(edge, logs[..., edge] == -torch.inf) for edge in block.edges] if self.top is not None else []
         if self.entropy is not None:
-            entropy = torch.special.entr(weights).sum(-1) if total is None else _entropy(weights, logs, total)
+            entropy = (
+                torch.special.entr(weights).sum(-1) if total is None else _entropy(weights, logs, total, self.has_sink)
+            )
             cut(self.entropy, block.lead, trailing=1)[..., block.rows] = entropy
         if self.top is not None:
             for edge, where in hidden:
@@ -110,10 +113,11 @@ class ThumbnailColumns:
         return (x[..., self.members] * self.inside).sum(-1)
 
 
-def _entropy(weights: Tensor, logs: Tensor, total: Tensor) -> Tensor:
-    """- sum p ln p with p = w / total and ln p = ln w - ln total."""
+def _entropy(weights: Tensor, logs: Tensor, total: Tensor, has_sink: bool) -> Tensor:
+    """- sum p ln p with p = w / total and ln p = ln w - ln total; without a sink, sum p = 1."""
     total = total.squeeze(-1)
-    return total.log() - logs.clamp_(min=LOG_ZERO).mul_(weights).sum(-1) / total
+    mass = weights.sum(-1) / total if has_sink else 1.0
+    return mass * total.log() - logs.clamp_(min=LOG_ZERO).mul_(weights).sum(-1) / total
 
 
 def _top_k(ranked: Tensor, total: Tensor | None, k: int) -> Top:

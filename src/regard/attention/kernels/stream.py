@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from regard.attention.inputs import AttentionInputs, compute_dtype, cut_heads, repeat_kv
 from regard.attention.kernels.row_blocks import Block, Scratch, blocks, lead_parts
 from regard.attention.kernels.statistics import StreamingStatistics
+from regard.attention.normalise import Sink
 from regard.attention.observe import Attended, Observe
 from regard.attention.scores import CustomScore
 
@@ -23,7 +24,10 @@ def compute(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Obser
     """The whole average, block by block."""
     precise = prepared.precise()
     values = v.to(compute_dtype(v.dtype))
-    statistics = StreamingStatistics(observe, prepared.grid, values.dtype) if observe.statistics else None
+    statistics = None
+    if observe.statistics:
+        has_sink = isinstance(prepared.normalise, Sink)
+        statistics = StreamingStatistics(observe, prepared.grid, values.dtype, has_sink)
     needs_grad = _needs_grad(precise, v)
     scratch = None if needs_grad else Scratch(values)
     with torch.set_grad_enabled(needs_grad):
@@ -75,20 +79,30 @@ class RowBlockAttention:
         """The rows of one block: softmax of whole rows, averaged."""
         if block.cols.start >= block.cols.stop:
             return self.no_keys(block.rows.stop - block.rows.start)
-        logs, powers, total, peak = exponentials(self.part, block, self.scratch)
-        empty = None if block.all_live else total == 0
-        total = total if empty is None else total.masked_fill(empty, 1.0)
-        lse = total.log() + peak
-        lse = (lse if empty is None else lse.masked_fill(empty, -torch.inf)).squeeze(-1)
-        values = self.values[..., block.cols, :]
+        if not self.part.normalise.is_softmax:
+            return self.normalised_block(block)
+        logs, powers, total, lse = exponentials(self.part, block, self.scratch)
         windowed = self.part.window is not None
         if windowed:
             powers = powers / total * self.part.window_weight(block.rows, block.cols)
-        output = torch.nn.functional.dropout(powers, self.dropout) @ values
+        output = torch.nn.functional.dropout(powers, self.dropout) @ self.values[..., block.cols, :]
         output = output if windowed else output / total
+        self.observe(block, powers, logs, None if windowed else total)
+        return output, lse.squeeze(-1)
+
+    def normalised_block(self, block: Block) -> tuple[Tensor, Tensor]:
+        """The rows of one block by a normaliser that needs the scores of a whole row at once: sparsemax, entmax."""
+        scores = self.part.scores(block.rows, block.cols, block.inner)
+        empty = (scores == -torch.inf).all(-1, keepdim=True)
+        weights, lse = self.part.normalise.normalise(scores.masked_fill(empty, 0.0))
+        weights = weights.masked_fill(empty, 0.0)
+        output = torch.nn.functional.dropout(weights, self.dropout) @ self.values[..., block.cols, :]
+        self.observe(block, weights.detach().clone(), scores, None)
+        return output, lse.masked_fill(empty.squeeze(-1), -torch.inf)
+
+    def observe(self, block: Block, weights: Tensor, logs: Tensor, total: Tensor | None) -> None:
         if self.statistics is not None and not self.statistics.closed:
-            self.statistics.add(block, powers, logs, None if windowed else total)
-        return output, lse
+            self.statistics.add(block, weights, logs, total)
 
     def no_keys(self, rows: int) -> tuple[Tensor, Tensor]:
         """Rows without keys: zeros, and a log-sum-exp of -inf."""
@@ -101,16 +115,29 @@ class RowBlockAttention:
 
 
 def exponentials(part: AttentionInputs, block: Block, scratch: Scratch | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """ln w, w and its sum (..., t, 1) before division, and the peak (..., t, 1) that was subtracted."""
+    """ln w and w before division, what they are divided by (..., t, 1), and the log-sum-exp (..., t, 1).
+
+    A sink counts in what they are divided by; a row without keys is divided by 1, and its log-sum-exp is -inf.
+    """
     shape = block.shape(part)
     buffer = None if scratch is None else scratch.buffer("scores", shape)
     scores = part.scores(block.rows, block.cols, block.inner, out=buffer)
     peak = scores.detach().amax(-1, keepdim=True)
-    if not block.all_live:
-        peak = peak.masked_fill(peak == -torch.inf, 0.0)
+    empty = None if block.all_live else peak == -torch.inf
+    sink = part.normalise.column(scores.dtype).unsqueeze(-1) if isinstance(part.normalise, Sink) else None
+    if sink is not None:
+        peak = torch.maximum(peak, sink.detach())
+    if empty is not None:
+        peak = peak.masked_fill(empty, 0.0)
     logs = scores - peak if scratch is None else scores.sub_(peak)
     powers = torch.exp(logs, out=None if scratch is None else scratch.buffer("powers", shape))
-    return logs, powers, powers.sum(-1, keepdim=True), peak
+    total = powers.sum(-1, keepdim=True)
+    if sink is not None:
+        total = total + torch.exp(sink - peak)
+    if empty is None:
+        return logs, powers, total, total.log() + peak
+    total = total.masked_fill(empty, 1.0)
+    return logs, powers, total, (total.log() + peak).masked_fill(empty, -torch.inf)
 
 
 def _assemble(results: list[tuple[Tensor, Tensor]], lead: tuple[int, ...]) -> list[Tensor]:
@@ -127,4 +154,5 @@ def _needs_grad(prepared: AttentionInputs, v: Tensor) -> bool:
     tensors = [prepared.q, prepared.k, v, *prepared.score.parameters()]
     tensors += [] if prepared.predicted is None else [prepared.predicted]
     tensors += [] if prepared.bias is None else list(prepared.bias.tensors())
+    tensors += list(prepared.normalise.tensors())
     return isinstance(prepared.score, CustomScore) or any(tensor.requires_grad for tensor in tensors)

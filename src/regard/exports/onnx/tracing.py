@@ -14,10 +14,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Attended, AttentionInputs, Grid, Index, Observe, Tap, plain
+from regard.attention import Attended, AttentionInputs, Grid, Index, Normaliser, Observe, Tap, plain
 from regard.attention.kernels import recurrent
 from regard.attention.kernels.recurrent import PreparedKeys
 from regard.attention.masks import Mask, as_mask
+from regard.attention.normalise import as_normaliser
 from regard.attention.scores import as_score
 from regard.attention.windows import LocalM, LocalP
 from regard.models import CharCNN, Encoder, Pooler, PoolingClassifier
@@ -121,20 +122,22 @@ class PlainTap(nn.Module):
         score: Any = None,
         mask: Mask | None = None,
         window: LocalM | LocalP | None = None,
+        normalise: Normaliser | None = None,
         observe: Observe | None = None,
         **how: Any,
     ) -> Attended:
         if isinstance(k, PreparedKeys):
-            given, observe = k.inputs(q, window), observe or Observe()
-            if window is None:
+            given, observe = k.inputs(q, window, normalise), observe or Observe()
+            if window is None and normalise is None:
                 return recurrent.compute(given, k.values, 0.0, observe)
-            pairs = TraceableInputs(
-                given.score, given.q, given.k, given.mask, None, given.window, given.predicted, given.grid
-            )
+            terms = given.mask, None, given.window, given.predicted
+            pairs = TraceableInputs(given.score, given.q, given.k, *terms, given.grid, given.normalise)
             return plain(pairs, k.values, 0.0, observe)
         grid = Grid(tuple(q.shape[:-2]), q.size(-2), k.size(-2), q.device)
         scores = as_score(score)
-        prepared = TraceableInputs(scores, *scores.prepare(q, k), as_mask(mask), None, None, None, grid)
+        queries, keys = scores.prepare(q, k)
+        normaliser = as_normaliser(normalise)
+        prepared = TraceableInputs(scores, queries, keys, as_mask(mask), None, None, None, grid, normaliser)
         return plain(prepared, k if v is None else v, 0.0, Observe())
 
 

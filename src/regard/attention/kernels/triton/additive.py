@@ -30,6 +30,7 @@ from regard.attention.kernels.triton.additive_workspace import (
     reuse_memory,
 )
 from regard.attention.masks import Everything
+from regard.attention.normalise import Softmax
 from regard.attention.observe import Attended, Observe, Top
 from regard.attention.scores import Additive
 
@@ -178,6 +179,8 @@ NAME = "triton"
 def unsupported_reason(prepared: AttentionInputs, v: Tensor, dropout: float) -> str | None:
     """Why this kernel cannot serve the request; None: it can."""
     q, grid = prepared.q, prepared.grid
+    if not isinstance(prepared.normalise, Softmax):
+        return f"it computes a softmax, and got {prepared.normalise!r}"
     if not isinstance(prepared.score, Additive):
         return f"it computes the additive score, and {type(prepared.score).__name__} is another"
     if why := triton_unsupported_reason(q):
