@@ -22,7 +22,7 @@ import numpy as np
 from regard.text.batches.batch import Batch, BlockBatch, PackedBatch, TranslationBatch
 from regard.text.batches.buckets import Buckets
 from regard.text.batches.collate import AnswerCollator, LabelCollator, TagCollator, TranslationCollator
-from regard.text.batches.lm_batches import BlockCollator, Blocks, Lanes, TokenStream
+from regard.text.batches.lm_batches import BlockCollator, Lanes, TokenBlocks, TokenStream
 from regard.text.batches.masking import Masking, MaskingCollator, WholeWords
 from regard.text.batches.next_sentence import NextSentenceCollator, NextSentencePairs
 from regard.text.batches.packing import Packing, PackingCollator
@@ -73,7 +73,7 @@ def kinds(examples: int) -> dict[str, tuple[BatchPlan, Collator[Any]]]:
     )
     found["lanes"] = Lanes(stream, size=32, lanes=BUDGET // 32), BlockCollator(stream)
     found["lanes of closed lines"] = Lanes(lines, size=32, lanes=BUDGET // 32), BlockCollator(lines)
-    found["blocks"] = Blocks(stream, size=SIZE, rows=BUDGET // SIZE), BlockCollator(stream)
+    found["blocks"] = TokenBlocks(stream, size=SIZE, rows=BUDGET // SIZE), BlockCollator(stream)
     packed = PackingCollator(text, SIZE, start=2, end=3)
     found["packed"] = Packing(packed.lengths, SIZE, rows=BUDGET // SIZE), packed
     return found

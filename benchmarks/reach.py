@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.text.batches.batch import BlockBatch
-from regard.text.batches.lm_batches import BlockCollator, Blocks
+from regard.text.batches.lm_batches import BlockCollator, TokenBlocks
 from regard.text.batches.plan import Batches
 from regard.training.config.recipes import read_recipe
 from regard.training.distributed import World
@@ -65,7 +65,7 @@ def measured(name: str, sets: list[str], steps: int, folder: Path) -> dict[str, 
     made = recipe.prepare(folder)
     assert made.valid is not None
     stream = made.valid(0, 1).plan.stream  # type: ignore[attr-defined]
-    batches = Batches(Blocks(stream, LENGTH, ROWS), BlockCollator(stream), seed=0)
+    batches = Batches(TokenBlocks(stream, LENGTH, ROWS), BlockCollator(stream), seed=0)
     batch = next(one for one in batches if one.inputs.shape == (ROWS, LENGTH) and one.tokens == ROWS * LENGTH)
     found = {"fresh": reach(made.model, batch)}
     if steps:

@@ -25,7 +25,10 @@ MODULES = (  # public as they are: everything in them that does not begin with _
     "regard.lazy",
     "regard.files",
     "regard.html",
-    *(f"regard.attention.{name}" for name in ("scores", "masks", "biases", "windows", "positions", "layers")),
+    *(
+        f"regard.attention.{name}"
+        for name in ("scores", "masks", "biases", "windows", "positions", "layers", "normalise")
+    ),
     "regard.attention.kernels.recurrent",
     "regard.attention.kernels.devices",
     "regard.attention.kernels.triton.reduce",

@@ -30,6 +30,7 @@ ATTENTION = (
     "grid",
     "masks",
     "mask_analysis",
+    "normalise",
     "biases",
     "windows",
     "inputs",

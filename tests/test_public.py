@@ -62,7 +62,7 @@ def test_what_is_private_is_noticed() -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ["scores", "masks", "biases", "windows", "positions", "layers"])
+@pytest.mark.parametrize("name", ["scores", "masks", "biases", "windows", "positions", "layers", "normalise"])
 def test_the_modules_are_modules(name: str) -> None:
     module = getattr(regard, name)
     assert isinstance(module, ModuleType)

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from regard.text.batches.layout import pad_rows as pad_rows
     from regard.text.batches.lm_batches import (
         BlockCollator as BlockCollator,
-        Blocks as Blocks,
         Lanes as Lanes,
+        TokenBlocks as TokenBlocks,
         TokenStream as TokenStream,
     )
     from regard.text.batches.masking import (
@@ -142,7 +142,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "batches.buckets": ("Buckets",),
         "batches.collate": ("AnswerCollator", "LabelCollator", "TagCollator", "TranslationCollator"),
         "batches.layout": ("pad_rows",),
-        "batches.lm_batches": ("Blocks", "Lanes", "BlockCollator", "TokenStream"),
+        "batches.lm_batches": ("TokenBlocks", "Lanes", "BlockCollator", "TokenStream"),
         "batches.masking": ("MaskingCollator", "Masking", "Pieces", "WholeWords"),
         "batches.packing": ("PackingCollator", "Packing"),
         "batches.next_sentence": (

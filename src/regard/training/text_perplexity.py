@@ -18,10 +18,10 @@ from regard.text import (
     BatchPlan,
     BlockBatch,
     BlockCollator,
-    Blocks,
     DocumentFields,
     Lanes,
     RawText,
+    TokenBlocks,
     TokenStream,
     encode_columns,
 )
@@ -63,7 +63,7 @@ def score_text(
             raise SettingError(
                 "A neural cache needs a recurrent language model, and this run has a gpt", where="--cache-size"
             )
-        plan: BatchPlan = Blocks(stream, length, PARALLEL_ROWS)
+        plan: BatchPlan = TokenBlocks(stream, length, PARALLEL_ROWS)
         objective = CausalLMObjective(*settings)
     else:
         model = model if cache is None else NeuralCache(model, cache.size, cache.flatness, cache.share)

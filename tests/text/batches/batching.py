@@ -9,7 +9,7 @@ import torch
 from regard.text.batches.batch import Batch, MaskedBatch
 from regard.text.batches.buckets import Buckets
 from regard.text.batches.collate import AnswerCollator, LabelCollator, TagCollator, TranslationCollator
-from regard.text.batches.lm_batches import BlockCollator, Blocks, Lanes, TokenStream
+from regard.text.batches.lm_batches import BlockCollator, Lanes, TokenBlocks, TokenStream
 from regard.text.batches.masking import Masking, MaskingCollator, WholeWords
 from regard.text.batches.next_sentence import NextSentenceCollator, NextSentencePairs
 from regard.text.batches.packing import Packing, PackingCollator
@@ -90,7 +90,7 @@ def kinds() -> dict[str, tuple[BatchPlan, Collator]]:
         found[name] = (Buckets(collate.lengths, budget=64), collate)
     found["pairs"] = (NextSentencePairs(documents, max_length=20, budget=70), NextSentenceCollator(documents, masking))
     found["lanes"] = (Lanes(stream, size=6, lanes=5), BlockCollator(stream))
-    found["blocks"] = (Blocks(stream, size=6, rows=5), BlockCollator(stream))
+    found["blocks"] = (TokenBlocks(stream, size=6, rows=5), BlockCollator(stream))
     packed = PackingCollator(masked, size=16, start=2, end=3)
     found["packing"] = (Packing(packed.lengths, size=16, rows=4), packed)
     return found

@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from regard import attend, masks
 from regard.errors import SettingError
-from regard.text.batches.lm_batches import BlockCollator, Blocks, Lanes, TokenStream
+from regard.text.batches.lm_batches import BlockCollator, Lanes, TokenBlocks, TokenStream
 from regard.text.batches.plan import Batches
 from regard.text.batches.seeded_rng import Epoch
 from regard.text.examples import IGNORED
@@ -62,7 +62,7 @@ def test_documents_are_closed_as_wholes():
 @given(lengths, ends, st.integers(1, 7), st.integers(1, 4), st.integers(0, 99), st.sampled_from(["lanes", "blocks"]))
 def test_every_token_but_the_first_is_a_target_once_behind_its_own_neighbour(sizes, end, size, rows, seed, kind):
     stream, (tokens, owners) = stream_of(sizes, end), written_out(sizes, end)
-    plan = Lanes(stream, size, min(rows, len(stream) - 1)) if kind == "lanes" else Blocks(stream, size, rows)
+    plan = Lanes(stream, size, min(rows, len(stream) - 1)) if kind == "lanes" else TokenBlocks(stream, size, rows)
     seen = []
     for batch in Batches(plan, BlockCollator(stream), seed):
         assert batch.inputs.shape[1] <= size and len(batch) <= rows
@@ -115,7 +115,7 @@ def test_a_rank_keeps_its_lanes_and_a_new_number_of_ranks_finds_them_by_number()
 
 def test_cuts_move_between_epochs():
     stream = stream_of([1000], None)
-    plan = Blocks(stream, size=10, rows=5)
+    plan = TokenBlocks(stream, size=10, rows=5)
     starts = [frozenset(np.concatenate(list(plan(Epoch(0, number))))[:, 1] % 10) for number in range(20)]
     assert len(set(starts)) > 6
     order = np.concatenate(list(plan(Epoch(0))))[:, 1]
@@ -127,7 +127,7 @@ def test_blocks_read_a_mapped_file_without_copying_it(tmp_path):
     ids = np.memmap(tmp_path / "ids", dtype=np.uint16, mode="r")
     stream = TokenStream(ids, np.array([10_000]), end=None)
     assert stream.ids is ids
-    batch = next(iter(Batches(Blocks(stream, size=8, rows=2), BlockCollator(stream))))
+    batch = next(iter(Batches(TokenBlocks(stream, size=8, rows=2), BlockCollator(stream))))
     assert torch.equal(batch.inputs[0, 1:], batch.targets[0, :-1])
 
 
@@ -147,9 +147,9 @@ def test_documents_of_a_block_keep_its_texts_apart():
         lambda stream: Lanes(stream, 0, 1),
         lambda stream: Lanes(stream, 1, 0),
         lambda stream: Lanes(stream, 1, 5),
-        lambda stream: Blocks(stream, 0, 1),
-        lambda stream: Blocks(stream, 3, 0),
-        lambda stream: Blocks(stream_of([1], None), 3, 1),
+        lambda stream: TokenBlocks(stream, 0, 1),
+        lambda stream: TokenBlocks(stream, 3, 0),
+        lambda stream: TokenBlocks(stream_of([1], None), 3, 1),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(make):

@@ -15,7 +15,7 @@ from regard.models.pooling import PoolingClassifier
 from regard.text.batches.batch import BlockBatch, LabelledBatch
 from regard.text.batches.buckets import Buckets
 from regard.text.batches.collate import LabelCollator
-from regard.text.batches.lm_batches import BlockCollator, Blocks, TokenStream
+from regard.text.batches.lm_batches import BlockCollator, TokenBlocks, TokenStream
 from regard.text.batches.plan import Batches
 from regard.text.corpora.labels import Labels
 from regard.text.examples import IGNORED, Document, Labelled
@@ -50,7 +50,7 @@ def reading(ranks: int = 1, rank: int = 0) -> tuple[nn.Module, BlockBatch, Causa
     tokenizer = Tokenizer.train(CharacterLevel(), [line for story in STORIES for line in story.sentences])
     columns = encode_columns(STORIES, DocumentFields(tokenizer))
     stream = TokenStream.documents(columns, tokenizer.special.need("end"))
-    batches = Batches(Blocks(stream, SIZE, rows=5), BlockCollator(stream), seed=3, rank=rank, ranks=ranks)
+    batches = Batches(TokenBlocks(stream, SIZE, rows=5), BlockCollator(stream), seed=3, rank=rank, ranks=ranks)
     torch.manual_seed(0)
     model = GPT(len(tokenizer), 16, 1, 2, SIZE).eval()
     with torch.no_grad():

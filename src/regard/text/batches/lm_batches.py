@@ -131,7 +131,7 @@ class Lanes:
 
 
 @dataclass(frozen=True, eq=False)
-class Blocks:
+class TokenBlocks:
     """A batch plan for Transformers: blocks of `size` targets in random order, `rows` a batch; cut anew in every epoch.
 
     The first and the last block of the stream may be shorter.
@@ -142,9 +142,9 @@ class Blocks:
     rows: int
 
     def __post_init__(self) -> None:
-        _require_positive("Blocks", size=self.size, rows=self.rows)
+        _require_positive("TokenBlocks", size=self.size, rows=self.rows)
         if len(self.stream) < 2:
-            raise SettingError(f"a stream of {len(self.stream)} tokens", "at least 2", where="Blocks")
+            raise SettingError(f"a stream of {len(self.stream)} tokens", "at least 2", where="TokenBlocks")
 
     @cached_property
     def fingerprint(self) -> str:
@@ -166,7 +166,7 @@ class Blocks:
 
 @dataclass(frozen=True, eq=False)
 class BlockCollator:
-    """The collator of Lanes and Blocks: inputs, and the next tokens as targets. `pad` fills shorter rows."""
+    """The collator of Lanes and TokenBlocks: inputs, and the next tokens as targets. `pad` fills shorter rows."""
 
     stream: TokenStream
     pad: int = 0

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from regard.errors import SettingError
 from regard.models.config import GPTConfig
-from regard.text import Batches, BlockBatch, BlockCollator, Blocks, DocumentFields, Lanes, TokenStream
+from regard.text import Batches, BlockBatch, BlockCollator, DocumentFields, Lanes, TokenBlocks, TokenStream
 from regard.training.objectives.lm import CausalLMObjective
 from regard.training.objectives.stateful_lm import StatefulLMObjective
 from regard.training.recipe import Count, LabelSmoothing, PreparedTask, Recipe, RecipeSection
@@ -39,8 +39,8 @@ class BlockBatches(RecipeSection):
     sequence_length: Annotated[int, Field(ge=2)] = GPTConfig.max_positions
     rows: Count = 32
 
-    def plan(self, stream: TokenStream) -> Blocks:
-        return Blocks(stream, self.sequence_length, self.rows)
+    def plan(self, stream: TokenStream) -> TokenBlocks:
+        return TokenBlocks(stream, self.sequence_length, self.rows)
 
 
 class LaneBatches(RecipeSection):
