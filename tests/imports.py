@@ -39,6 +39,7 @@ ATTENTION = (
     "attend",
     "copy_attention",
     "tap",
+    "eager_hooks",
     "torch_hooks",
     "capture",
     "positions",

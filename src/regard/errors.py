@@ -77,6 +77,10 @@ class RunWarning(UserWarning):
     """A run that is used, but not with the weights that its training was to end with; the message says with which."""
 
 
+class CaptureWarning(UserWarning):
+    """Attention of a model that could not be heard; the message names the places."""
+
+
 class RecordError(RegardError, ValueError):
     """A record of attention that cannot be read, or has not kept what is asked of it."""
 

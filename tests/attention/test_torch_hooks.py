@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from regard.attention import Attended, Observe, capture
 from regard.attention.tap import TapListener, listen, places_of
-from regard.attention.torch_hooks import intercept_sdpa
+from regard.attention.torch_hooks import intercept_attention
 from regard.errors import BackendError, PlaceError
 
 ALL = Observe(top=3, entropy=True, received=True, thumbnail=(4, 4), weights=True, prepared=True, values=True)
@@ -158,7 +158,7 @@ def test_replaced_weights_change_the_output() -> None:
         return torch.full_like(got.weights, 0.2)
 
     alone = model(ids)
-    with listen(TapListener(places_of(model, "h.0.attn"), Observe(weights=True), even)), intercept_sdpa(model):
+    with listen(TapListener(places_of(model, "h.0.attn"), Observe(weights=True), even)), intercept_attention(model):
         changed = model(ids)
     assert not torch.allclose(alone, changed)
 

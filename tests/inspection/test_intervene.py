@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 import regard
 from models.translators import translator
-from regard.attention import Observe, attend, capture, tap, torch_hooks
+from regard.attention import Observe, attend, capture, tap
 from regard.attention.layers import FusedQKV, MultiHead, SeparateQKV
 from regard.attention.masks import Causal, Padding
 from regard.attention.positions import Rotary
@@ -297,7 +297,7 @@ def test_nested_listeners_of_other_models_get_each_call_once() -> None:
         model(x)
     assert calls == [(2, 3, 5, 5)]
     assert len(one.calls("first")) == len(other.calls("first")) == len(other.calls("second.inner")) == 1
-    assert torch_hooks._reentrant.get() is False
+    assert tap.is_dispatching() is False
 
 
 def test_a_place_without_attention_is_an_error() -> None:

@@ -45,7 +45,7 @@ def test_their_own_weights_change_no_bit_of_plain(kind: str, monkeypatch: pytest
         torch.testing.assert_close(other(ids)[0], found)
 
 
-@pytest.mark.parametrize("how", ["regard", "sdpa"])
+@pytest.mark.parametrize("how", ["regard", "sdpa", "eager"])
 @torch.no_grad()
 def test_a_head_that_is_switched_off_is_one_without_its_columns(how: str) -> None:
     model, ids = made("BertModel", how), tokens(2, 9)
@@ -57,7 +57,7 @@ def test_a_head_that_is_switched_off_is_one_without_its_columns(how: str) -> Non
     torch.testing.assert_close(model(ids)[0], silenced)
 
 
-@pytest.mark.parametrize("how", ["regard", "sdpa"])
+@pytest.mark.parametrize("how", ["regard", "sdpa", "eager"])
 @torch.no_grad()
 def test_rows_are_counted_while_a_model_writes(how: str) -> None:
     model, ids = made("GPT2LMHeadModel", how), tokens(1, 5)
@@ -71,7 +71,8 @@ def test_rows_are_counted_while_a_model_writes(how: str) -> None:
     assert [at for at, one in enumerate(flat) if one and at] == rows
 
 
-def test_what_cannot_be_heard_is_refused() -> None:
-    model = made("BertModel", "eager")
-    with pytest.raises(PlaceError, match="sdpa"), intervene(model, weights="zero"):
-        model(tokens(1, 4))
+@pytest.mark.parametrize("how", ["regard", "eager"])
+def test_what_computes_no_attention_is_refused(how: str) -> None:
+    model = made("BertModel", how)
+    with pytest.raises(PlaceError, match="No attention was computed"), intervene(model, weights="zero"):
+        model.embeddings(tokens(1, 4))

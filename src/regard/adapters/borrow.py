@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.hub import NAME, enable
+from regard.hub import NAME, enable, uses_interface
 
 CAPTURABLE = (NAME, "sdpa")  # attention implementations of transformers whose weights can be captured
 
@@ -42,19 +42,29 @@ def borrow_model(model: nn.Module, *, evaluate: bool = False, through_regard: bo
 
 @contextmanager
 def _capturable_attention(model: Any, through_regard: bool) -> Iterator[None]:
-    """Switch a transformers model to an attention implementation that can be captured."""
+    """Switch a transformers model to "regard", where its classes use the attention interface; "sdpa" can be captured as
+    it is, and eager attention of classes that compute their own is captured where they do."""
     own = getattr(getattr(model, "config", None), "_attn_implementation", None)
     if own is None or own == NAME or (own in CAPTURABLE and not through_regard):
         yield
         return
-    before = [(config, config._attn_implementation) for config in _configs(model)]
+    configs = _configs(model)
+    before = [(config, config._attn_implementation) for config in configs]
+    computing_own = {id(one.config) for one in model.modules() if _computes_own(one)}
     enable()
     try:
-        model.set_attn_implementation(NAME)
+        for config in configs:  # not by the setter, which would pass it on to sub-configs
+            if id(config) not in computing_own:
+                config._attn_implementation_internal = NAME
         yield
     finally:
-        for config, implementation in before:  # not by the setter, which would pass it on to sub-configs
+        for config, implementation in before:
             config._attn_implementation_internal = implementation
+
+
+def _computes_own(module: nn.Module) -> bool:
+    """Whether this is a transformers model of a class that computes its own attention."""
+    return hasattr(type(module), "_supports_attention_backend") and not uses_interface(module.__class__)
 
 
 def _configs(model: nn.Module) -> list[Any]:

@@ -13,7 +13,7 @@ from regard.attention.observe import Attended, Observe, Top, cell_assignment
 from regard.attention.pooling import AttentionPooling
 from regard.attention.residual import Residual, is_compiled_half_cuda
 from regard.attention.tap import OnAttention, Tap, TapListener, dispatch, listen, places_of, taps_of
-from regard.attention.torch_hooks import intercept_sdpa
+from regard.attention.torch_hooks import intercept_attention
 
 __all__ = [
     "Attended",
@@ -47,7 +47,7 @@ __all__ = [
     "listen",
     "log_mass",
     "max_materialized",
-    "intercept_sdpa",
+    "intercept_attention",
     "autocast_disabled",
     "places_of",
     "plain",

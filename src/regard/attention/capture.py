@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from torch import nn
 
 from regard.attention.observe import Attended, Observe
 from regard.attention.tap import TapListener, listen, places_of, taps_of
-from regard.attention.torch_hooks import intercept_sdpa
-from regard.errors import PlaceError, unknown
+from regard.attention.torch_hooks import Interception, attention_modules, intercept_attention
+from regard.errors import CaptureWarning, PlaceError, unknown
 
 
 class Captured:
@@ -22,6 +23,8 @@ class Captured:
 
     def __init__(self, places: Sequence[str] = ()) -> None:
         self._calls: dict[str, list[Attended]] = {place: [] for place in places}
+        self.unheard: dict[str, str] = {}
+        """Attention modules that ran and could not be heard: their places, and the names of their classes."""
 
     @property
     def places(self) -> list[str]:
@@ -31,13 +34,17 @@ class Captured:
     def add(self, place: str, got: Attended) -> None:
         self._calls.setdefault(place, []).append(got)
 
+    def remove(self, place: str) -> None:
+        """Forget a place of which only a part was heard."""
+        self._calls.pop(place, None)
+
     def calls(self, place: str) -> list[Attended]:
         """All calls at this place, in order."""
         if not self._calls:
             raise PlaceError(
                 f"There is no place {place!r}: no attention was captured",
                 where="heard",
-                advice="A Hugging Face model is heard with attn_implementation='sdpa' or 'regard', no other.",
+                advice=f"Not heard: {named_places(self.unheard)}." if self.unheard else "No attention was computed.",
             )
         if place not in self._calls:
             raise unknown(place, self._calls, kind="place", where="heard", error=PlaceError)
@@ -84,8 +91,9 @@ def capture(model: nn.Module, places: str | Sequence[str] = "*", observe: Observ
 
     By default the full weights are recorded. Neither the model's output nor its gradients change by one bit.
 
-    A model without taps is recorded where it calls torch's own attention, or transformers' under "regard"; its places
-    are the modules that make the calls.
+    A model without taps is recorded where it calls torch's attention, transformers' under "regard", or a softmax of its
+    own (eager attention, whose whole map is held); its places are the modules that make the calls. Attention that could
+    not be heard is named by a CaptureWarning and in `heard.unheard`.
     """
     heard = Captured(list(places_of(model, places).values()) if taps_of(model) else [])
     with capture_into(model, places, observe or Observe(weights=True), heard):
@@ -101,7 +109,47 @@ def capture_into(
     `in_graph`: the recorded outputs are the very tensors that the model goes on with, so that gradients with respect to
     them can be taken; a loop with a derivative of its own then runs step by step.
     """
-    taps = taps_of(model)
-    hooks: AbstractContextManager[object] = nullcontext() if taps else intercept_sdpa(model)
-    with listen(TapListener(places_of(model, places), observe, heard.add, replaces=in_graph)), hooks:
+    chosen = places_of(model, places)
+    hooks: AbstractContextManager[Interception | None] = nullcontext() if taps_of(model) else intercept_attention(model)
+    listener = TapListener(chosen, observe, heard.add, replaces=in_graph, in_graph=in_graph)
+    with listen(listener), hooks as seen:
         yield
+    if seen is not None:
+        _note_unheard(heard, seen, chosen, attention_modules(model))
+
+
+def _note_unheard(
+    heard: Captured, seen: Interception, chosen: Mapping[nn.Module, str], innermost: Mapping[nn.Module, str]
+) -> None:
+    """Put down the attention modules that ran without being heard, and forget those that were heard in part."""
+    partly = {chosen[module]: module for module in seen.incomplete() if module in chosen}
+    for place, module in partly.items():
+        for inner in [one for one in heard if _is_inside(one, place) and one in _eager_places(seen, chosen)]:
+            heard.remove(inner)
+        heard.unheard[place] = type(module).__name__
+    ran = {chosen[module]: module for module in innermost if module in seen.called and module in chosen}
+    for place, module in ran.items():
+        if not any(_is_inside(one, place) or _is_inside(place, one) for one in (*heard, *partly)):
+            heard.unheard[place] = type(module).__name__
+    if heard.unheard:
+        count = len({*ran, *heard.unheard})
+        warnings.warn(
+            f"{count - len(heard.unheard)} of {count} attention modules were heard; not heard: "
+            f"{named_places(heard.unheard)}. They do not average values by one softmax of their scores",
+            CaptureWarning,
+            stacklevel=4,
+        )
+
+
+def _eager_places(seen: Interception, chosen: Mapping[nn.Module, str]) -> set[str]:
+    return {chosen[module] for module in seen.eager.matched if module in chosen}
+
+
+def _is_inside(place: str, around: str) -> bool:
+    return place == around or place.startswith(f"{around}.") or not around
+
+
+def named_places(unheard: Mapping[str, str], most: int = 8) -> str:
+    """Places with the names of their classes, for a sentence."""
+    named = [f"{place or '(the model itself)'} ({kind})" for place, kind in unheard.items()]
+    return ", ".join(named if len(named) <= most else [*named[:most], f"and {len(named) - most} more"])

@@ -38,12 +38,14 @@ class TapListener:
     """A listener at some taps: what it observes, and the function that it calls with that.
 
     `replaces`: whether `on_attention` may return weights. A call that only reports is computed as if nobody listened.
+    `in_graph`: whether the model must go on with the very tensors that are reported, so that gradients reach them.
     """
 
     places: Mapping[nn.Module, str]
     observe: Observe
     on_attention: OnAttention
     replaces: bool = True
+    in_graph: bool = False
 
 
 _OBSERVE_NOTHING = Observe()
@@ -53,6 +55,7 @@ _listeners: ContextVar[tuple[TapListener, ...]] = ContextVar("regard_listeners",
 _lock = Lock()
 _listener_count = 0  # in all contexts together
 _any_listeners = False  # whether there are any: compilers can guard on a global, not on a ContextVar
+_dispatching: ContextVar[bool] = ContextVar("regard_dispatching", default=False)
 
 
 class Tap(nn.Module):
@@ -74,7 +77,7 @@ class Tap(nn.Module):
     @property
     def is_replaceable(self) -> bool:
         """Whether a listener may replace the weights. Code that computes the average another way must ask first."""
-        return _any_listeners and any(one.replaces and self in one.places for one in _listeners.get())
+        return is_replaceable(self)
 
     def report(self, compute: Callable[[Observe], Attended], v: Tensor) -> None:
         """Report to the listeners a call that was computed elsewhere, and that none of them may replace."""
@@ -84,6 +87,36 @@ class Tap(nn.Module):
 def has_listeners(module: nn.Module) -> bool:
     """Whether anybody listens to this module now."""
     return _any_listeners and any(module in listener.places for listener in _listeners.get())
+
+
+def is_replaceable(module: nn.Module) -> bool:
+    """Whether a listener to this module may replace the weights."""
+    return _any_listeners and any(one.replaces and module in one.places for one in _listeners.get())
+
+
+def is_in_graph(module: nn.Module) -> bool:
+    """Whether this module must go on with the very tensors that are reported."""
+    return _any_listeners and any(one.in_graph and module in one.places for one in _listeners.get())
+
+
+def any_listeners() -> bool:
+    """Whether anybody listens to any module, in any context."""
+    return _any_listeners
+
+
+def is_dispatching() -> bool:
+    """Whether the attention of a module is being computed for its listeners now: nothing inside is another call."""
+    return _dispatching.get()
+
+
+@contextmanager
+def dispatching() -> Iterator[None]:
+    """Nothing inside is another call of attention."""
+    token = _dispatching.set(True)
+    try:
+        yield
+    finally:
+        _dispatching.reset(token)
 
 
 def dispatch(
@@ -100,7 +133,8 @@ def dispatch(
     """
     listeners = [listener for listener in _listeners.get() if module in listener.places]
     wanted = reduce(or_, (listener.observe for listener in listeners), observe)
-    got = compute(wanted)
+    with dispatching():
+        got = compute(wanted)
     for listener in listeners:
         weights = listener.on_attention(listener.places[module], got.restrict(listener.observe))
         if weights is not None:

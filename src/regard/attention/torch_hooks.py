@@ -1,4 +1,5 @@
-"""Torch hooks: intercept F.scaled_dot_product_attention and nn.MultiheadAttention of any PyTorch model, unchanged.
+"""Torch hooks: intercept the attention of any PyTorch model, unchanged: F.scaled_dot_product_attention,
+nn.MultiheadAttention, and eager attention, where a model computes its own softmax.
 
 A torch function mode sees the calls. The output is that of the call itself; its attention is computed beside it, from
 the same queries and keys, and reported to the listeners of the module that made the call.
@@ -6,10 +7,12 @@ the same queries and keys, and reported to the listeners of the module that made
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from inspect import signature
+from functools import cache
+from inspect import getsource, signature
 from typing import Any, NamedTuple
 
 import torch
@@ -19,23 +22,44 @@ from torch.overrides import TorchFunctionMode
 
 from regard.attention.attend import attend
 from regard.attention.biases import DenseBias
+from regard.attention.eager_hooks import FOLLOWED, EagerHooks, Frame
 from regard.attention.masks import Dense, Everything, Mask, Window
 from regard.attention.observe import Attended, Observe
 from regard.attention.scores import ScaledDot
-from regard.attention.tap import dispatch, has_listeners
+from regard.attention.tap import any_listeners, dispatch, dispatching, has_listeners, is_dispatching, is_in_graph
 from regard.errors import BackendError
 
-_reentrant: ContextVar[bool] = ContextVar("regard_reentrant", default=False)
+ATTENTION_NAME = re.compile(r"Attention|Attn")  # in the names of classes, those of attention modules
+INTERFACE = "ALL_ATTENTION_FUNCTIONS"  # in the source of modules that call transformers' attention interface
+REGARD = "regard"  # attn_implementation of a transformers model that attends through us
+WRAPPERS = (nn.Softmax, nn.Dropout, nn.Identity)  # modules inside attention modules that compute none of it
+
+
+_running: ContextVar[tuple[Frame, ...]] = ContextVar("regard_running", default=())  # innermost last
+_following: ContextVar[EagerHooks | None] = ContextVar("regard_following", default=None)  # shared by nested captures
+
+
+class Interception:
+    """What was seen of a model while it was intercepted: the attention modules that ran, and the eager attention."""
+
+    def __init__(self) -> None:
+        self.called: dict[nn.Module, None] = {}
+        self.eager = _following.get() or EagerHooks()
+
+    def incomplete(self) -> list[nn.Module]:
+        """The modules of which some eager attention was not heard."""
+        return [module for module, count in self.eager.unmatched.items() if count]
 
 
 @contextmanager
-def intercept_sdpa(model: nn.Module) -> Iterator[None]:
-    """Report torch's own attention, wherever a module of this model calls it, to the listeners of that module.
+def intercept_attention(model: nn.Module) -> Iterator[Interception | None]:
+    """Report the attention that a module of this model computes by torch, or by a softmax of its own, to the listeners
+    of that module.
 
-    A transformers model that attends through "regard" reports by itself, so nothing is installed.
+    A transformers model that attends through "regard" everywhere reports by itself, so nothing is installed (None).
     """
-    if _reports_itself(model):
-        yield
+    if reports_itself(model):
+        yield None
         return
     if any(hasattr(module, "_orig_mod") for module in model.modules()):
         raise BackendError(
@@ -43,47 +67,105 @@ def intercept_sdpa(model: nn.Module) -> Iterator[None]:
             where="capture",
             advice="Capture the model itself, before torch.compile.",
         )
-    running: list[nn.Module] = []  # the modules whose forward is running, innermost last
+    seen = Interception()
+
+    def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        _running.set((*_running.get(), Frame(module, _lengths(args, kwargs))))
+        if any_listeners() and is_attention(module):
+            seen.called[module] = None
+
     hooks = []
     for module in model.modules():
-        hooks.append(module.register_forward_pre_hook(lambda module, _: running.append(module)))
-        hooks.append(module.register_forward_hook(lambda *_: _leave(running), always_call=True))
+        hooks.append(module.register_forward_pre_hook(enter, with_kwargs=True))
+        hooks.append(module.register_forward_hook(lambda *_: _leave(), always_call=True))
+    token = _following.set(seen.eager)
     try:
-        with _SdpaMode(running):
-            yield
+        with _AttentionMode(seen.eager):
+            yield seen
     finally:
+        _following.reset(token)
         for hook in hooks:
             hook.remove()
 
 
-def _reports_itself(model: nn.Module) -> bool:
-    """Whether a transformers model attends through "regard", and nowhere through a module of torch's own."""
-    through = getattr(getattr(model, "config", None), "_attn_implementation", None) == "regard"
-    return through and not any(isinstance(module, nn.MultiheadAttention) for module in model.modules())
+def is_attention(module: nn.Module) -> bool:
+    """Whether this is an attention module, by the name of its class."""
+    return ATTENTION_NAME.search(type(module).__name__) is not None
 
 
-def _leave(running: list[nn.Module]) -> None:
-    running.pop()
+def attention_modules(model: nn.Module) -> dict[nn.Module, str]:
+    """The innermost attention modules of a model, by the names of their classes, with their paths."""
+    named = {module: path for path, module in model.named_modules() if is_attention(module)}
+    outer = {path.rpartition(".")[0] for path in named.values()}
+    outer |= {path[:at] for path in outer for at, sign in enumerate(path) if sign == "."}
+    return {module: path for module, path in named.items() if path not in outer}
 
 
-class _SdpaMode(TorchFunctionMode):
+def reports_itself(model: nn.Module) -> bool:
+    """Whether every attention module of a transformers model attends through "regard"."""
+    own = getattr(model, "config", None)
+    if getattr(own, "_attn_implementation", None) != REGARD:
+        return False
+    kinds: dict[Any, list[nn.Module]] = {}
+    for module in attention_modules(model):
+        kinds.setdefault(type(module), []).append(module)
+    through = all(_implementation(module, own) == REGARD for modules in kinds.values() for module in modules)
+    return bool(kinds) and through and all(map(_calls_interface, kinds))
+
+
+def _implementation(module: nn.Module, config: Any) -> Any:
+    """The attention implementation of a module, by its own config or the model's."""
+    return getattr(getattr(module, "config", config), "_attn_implementation", None)
+
+
+@cache
+def _calls_interface(kind: Hashable) -> bool:
+    """Whether the forward of a class of modules calls transformers' attention interface, by its source."""
+    assert isinstance(kind, type)
+    defining = next(one for one in kind.__mro__ if "forward" in vars(one))
+    try:
+        return INTERFACE in getsource(defining)
+    except (OSError, TypeError):  # a class without a file: hooks will see its calls
+        return False
+
+
+def _lengths(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> frozenset[int]:
+    """The possible lengths of the sequences among the inputs: (B, T, D), (T, B, D), (B, H, T, D)."""
+    tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor) and one.dim() >= 2]
+    return frozenset(size for one in tensors for size in {one.size(-2), one.size(0 if one.dim() == 3 else -2)})
+
+
+def _leave() -> None:
+    _running.set(_running.get()[:-1])
+
+
+class _AttentionMode(TorchFunctionMode):
     """Sees every call of a torch function while it is on, and handles those of attention."""
 
-    def __init__(self, running: list[nn.Module]) -> None:
+    def __init__(self, eager: EagerHooks) -> None:
         super().__init__()
-        self.running = running
+        self.eager = eager
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func not in _HANDLERS or _reentrant.get() or not self.running or not has_listeners(self.running[-1]):
+        name = getattr(func, "__name__", "")
+        if (func not in _HANDLERS and name not in FOLLOWED) or is_dispatching() or not any_listeners():
             return func(*args, **kwargs)
-        token = _reentrant.set(True)  # an outer mode would report to the same listeners again
-        try:
-            return _HANDLERS[func](self.running[-1], func(*args, **kwargs), args, kwargs)
-        finally:
-            _reentrant.reset(token)
+        with dispatching():  # an outer mode would report to the same listeners again
+            return self._handle(func, name, func(*args, **kwargs), args, kwargs)
+
+    def _handle(self, func: Callable[..., Any], name: str, result: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+        running = [frame for frame in _running.get() if not isinstance(frame.module, WRAPPERS)]
+        if not running:
+            return result
+        inner = running[-1]
+        if func in _HANDLERS:
+            return _HANDLERS[func](inner.module, result, args, kwargs) if has_listeners(inner.module) else result
+        owner = next((frame for frame in reversed(running) if is_attention(frame.module)), None)
+        frame = inner if owner is None or not has_listeners(owner.module) else owner
+        return self.eager.see(name, args, kwargs, result, frame, None if owner is None else owner.module)
 
 
 class _SdpaCall(NamedTuple):
@@ -103,14 +185,16 @@ class _SdpaCall(NamedTuple):
 
         def compute(observe: Observe) -> Attended:
             bias = None if self.bias is None else DenseBias(self.bias)
-            with torch.set_grad_enabled(torch.is_grad_enabled() and observe.weights):
+            differentiable = torch.is_grad_enabled() and (observe.weights or is_in_graph(module))
+            with torch.set_grad_enabled(differentiable):
                 score = ScaledDot(self.scale)
                 got = attend(self.q, self.k, self.v, score=score, mask=self.mask, bias=bias, observe=observe)
             outputs.append(got.output)
             return got
 
         output = dispatch(module, compute, self.v, self.dropout).output
-        return None if output is outputs[0] else output
+        unchanged = output is outputs[0] and (self.dropout > 0 or not is_in_graph(module))
+        return None if unchanged else output
 
 
 def _sdpa(module: nn.Module, output: Tensor, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:

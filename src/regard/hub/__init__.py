@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from regard.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from regard.hub.attention_interface import NAME as NAME, enable as enable
+    from regard.hub.attention_interface import NAME as NAME, enable as enable, uses_interface as uses_interface
     from regard.hub.convert import (
         export_checkpoint as export_checkpoint,
         import_checkpoint as import_checkpoint,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "attention_interface": ("NAME", "enable"),
+        "attention_interface": ("NAME", "enable", "uses_interface"),
         "convert": ("export_checkpoint", "import_checkpoint", "load", "save"),
         "families.family": ("first_block",),
         "provenance": ("origin", "run_of"),

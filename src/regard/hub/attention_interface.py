@@ -4,38 +4,149 @@
     model = AutoModel.from_pretrained(folder, attn_implementation="regard")
     with regard.capture(model, observe=Observe(top=8, entropy=True)) as heard: model(**inputs)
 
-It supports every model that uses transformers' attention interface: grouped heads, position biases, caches.
-`output_attentions=True` returns the weights, which fused attention there does not.
+It supports every model that uses transformers' attention interface: grouped heads, position biases, caches, learned
+sinks, soft caps, sparse keys. `output_attentions=True` returns the weights, which fused attention there does not.
+A class that computes its own attention keeps doing so (as "sdpa" or "eager"), and `capture` hears it there.
+
+Every keyword that a model passes is consumed, known to change no number, or refused: none is swallowed.
 """
 
 from __future__ import annotations
 
+import re
+import sys
+from collections.abc import Hashable
+from functools import cache
+from inspect import getsource
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from regard.attention import Attended, Observe, attend, dispatch
+from regard.attention import Attended, Normaliser, Observe, Sink, attend, dispatch
 from regard.attention.biases import DenseBias
-from regard.attention.masks import Dense, Everything, Mask, Window
+from regard.attention.masks import Blocks, Dense, Everything, Keys, Mask, Window
 from regard.attention.scores import ScaledDot
-from regard.errors import BackendError, SettingError
+from regard.errors import BackendError, SettingError, ShapeError
 
 NAME = "regard"
+OLDEST = "5.2"  # of transformers
+
+HARMLESS = {  # keywords that change no number of attention without flash kernels, and why
+    "sliding_window": "the mask that comes with it has the window",
+    "cu_seq_lens_q": "for kernels of variable length; other attention is called once a sequence, or has a mask",
+    "cu_seq_lens_k": "as cu_seq_lens_q",
+    "max_length_q": "as cu_seq_lens_q",
+    "max_length_k": "as cu_seq_lens_q",
+    "cu_seqlens": "as cu_seq_lens_q",
+    "max_seqlen": "as cu_seq_lens_q",
+    "seq_idx": "numbers of packed sequences, for recurrent layers",
+    "position_ids": "already in the queries and keys, and in the mask of packed sequences",
+    "position_embeddings": "already in the queries and keys",
+    "cache_position": "already in the mask",
+    "deterministic": "chooses a backward pass of flash kernels",
+    "output_attentions": "consumed: it requests the weights",
+    "output_hidden_states": "for the model's output",
+    "output_router_logits": "for the model's output",
+    "return_dict": "for the model's output",
+    "use_cache": "keys and values of earlier calls are already in key and value",
+    "past_key_values": "keys and values of earlier calls are already in key and value",
+    "num_items_in_batch": "for the loss",
+    "labels": "for the loss",
+    "return_loss": "for the loss",
+    "logits_to_keep": "for the model's output",
+    "token_type_ids": "already in the embeddings or the mask",
+    "mm_token_type_ids": "already in the embeddings, the positions or the mask",
+    "inputs_embeds": "the embeddings, which the model has read",
+    "input_ids": "the tokens, which the model has read",
+    "pixel_values": "the picture, which the model has read",
+    "image_grid_thw": "the layout of pictures, which is in positions and mask",
+    "video_grid_thw": "as image_grid_thw",
+    "image_sizes": "as image_grid_thw",
+    "spatial_shapes": "as image_grid_thw",
+    "interpolate_pos_encoding": "already in the embeddings",
+    "prefix_length": "already in the mask",
+}
 
 
 def enable() -> None:
     """Register attn_implementation="regard" with transformers; a second call changes nothing."""
     try:
-        from transformers import AttentionInterface, AttentionMaskInterface
-        from transformers.masking_utils import sdpa_mask
+        from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+        from transformers.masking_utils import eager_mask  # noqa: F401  (older ones make masks otherwise)
     except ImportError as error:
         raise SettingError(
-            "transformers 4.57 or later is not installed",
+            f"transformers {OLDEST} or later is not installed",
             where="regard.hub.enable",
             advice="Run pip install 'regard[hub]'.",
         ) from error
     AttentionInterface.register(NAME, attention)
-    AttentionMaskInterface.register(NAME, sdpa_mask)
+    AttentionMaskInterface.register(NAME, attention_mask_of)
+    if not hasattr(PreTrainedModel.get_correct_attn_implementation, "before_regard"):
+        resolving = _resolving(PreTrainedModel.get_correct_attn_implementation)
+        setattr(PreTrainedModel, "get_correct_attn_implementation", resolving)  # noqa: B010
+
+
+def _resolving(before: Any) -> Any:
+    """transformers' check of an attention implementation, where "regard" means another one to a class that computes
+    its own attention: such a class would take our masks and attend by code that cannot read them."""
+
+    def get_correct_attn_implementation(self: Any, requested: str | None, *rest: Any, **more: Any) -> str:
+        if requested == NAME and not uses_interface(self.__class__):
+            return "sdpa" if self._supports_sdpa else "eager"
+        found: str = before(self, requested, *rest, **more)
+        return found
+
+    get_correct_attn_implementation.before_regard = before  # type: ignore[attr-defined]
+    return get_correct_attn_implementation
+
+
+@cache
+def uses_interface(kind: Hashable) -> bool:
+    """Whether a class of transformers models attends through the attention interface, by the source of its module:
+    one with attention modules of its own that never look an implementation up does not."""
+    from transformers import PreTrainedModel
+
+    assert isinstance(kind, type)
+    for one in kind.__mro__:
+        if one is PreTrainedModel:
+            return True
+        module = sys.modules.get(one.__module__)
+        try:
+            source = "" if module is None else getsource(module)
+        except (OSError, TypeError):  # typed into a notebook: its bases decide
+            continue
+        own = re.search(r"^class \w*Attention\w*\((nn\.)?Module\):", source, re.MULTILINE)
+        if own and issubclass(one, PreTrainedModel) and "ALL_ATTENTION_FUNCTIONS" not in source:
+            return False
+    return True
+
+
+def attention_mask_of(*args: Any, config: Any = None, **how: Any) -> Tensor | None:
+    """The mask that a model is given: booleans, or None where causality is enough, for models that are written for
+    that; for any other a tensor that is added to the scores, as eager attention expects."""
+    from transformers.masking_utils import eager_mask, sdpa_mask
+
+    make = sdpa_mask if config is None or _reads_boolean_masks(config.__class__) else eager_mask
+    mask: Tensor | None = make(*args, config=config, **how)
+    return mask
+
+
+@cache
+def _reads_boolean_masks(kind: Hashable) -> bool:
+    """Whether the models of a class of configs are written for the masks of fused attention."""
+    found = [one for one in _model_classes() if one.config_class is kind]
+    return any(one._supports_sdpa or (one._supports_attention_backend and one._supports_flash_attn) for one in found)
+
+
+def _model_classes() -> list[Any]:
+    """Every class of transformers models that is imported."""
+    from transformers import PreTrainedModel
+
+    found: list[Any] = [PreTrainedModel]
+    for one in found:
+        found += [child for child in one.__subclasses__() if child not in found]
+    return found
 
 
 def attention(
@@ -48,37 +159,66 @@ def attention(
     scaling: float | None = None,
     is_causal: bool | None = None,
     position_bias: Tensor | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
+    indices: Tensor | None = None,
+    block_indices: Tensor | None = None,
     **more: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """The function that transformers calls: query (B, H, T, D), key and value (B, Hk, S, D); returns (B, T, H, D), and
-    the weights on request."""
-    _expect_known(more)
-    mask, bias = _mask(module, query, key, attention_mask, is_causal), None
-    if attention_mask is not None and attention_mask.is_floating_point():
-        bias = attention_mask if position_bias is None else attention_mask + position_bias
-    elif position_bias is not None:
-        bias = position_bias
+    the weights on request.
+
+    s_aux: logits of learned sinks (H,); indices (B, T, n) and block_indices (B, Hi, T, n): the keys an indexer chose.
+    """
+    _refuse_unknown(module, more)
+    mask, bias = _mask(module, query, key, attention_mask, is_causal)
+    mask = mask & _chosen_keys(module, query, indices, block_indices)
+    if position_bias is not None:
+        bias = position_bias if bias is None else bias + position_bias
     added = None if bias is None else DenseBias(bias[..., : key.size(-2)])
+    normalise: Normaliser | None = None if s_aux is None else Sink(s_aux.to(query.device))
 
     def compute(observe: Observe) -> Attended:
-        return attend(
-            query, key, value, score=ScaledDot(scaling), mask=mask, bias=added, dropout=dropout, observe=observe
-        )
+        score = ScaledDot(scaling, softcap)
+        how: Any = {"mask": mask, "bias": added, "normalise": normalise, "dropout": dropout}
+        return attend(query, key, value, score=score, observe=observe, **how)
 
     got = dispatch(module, compute, value, dropout, Observe(weights=_wants_weights(more)))
     weights = None if got.weights is None else got.weights.to(query.dtype)
     return got.output.transpose(1, 2).contiguous(), weights
 
 
-def _mask(module: nn.Module, query: Tensor, key: Tensor, given: Tensor | None, is_causal: bool | None) -> Mask:
-    """The given mask; without one, a causal module with several queries has a causal mask, and a single query after its
-    cache sees everything."""
-    if given is not None and not given.is_floating_point():
-        return Dense(given[..., : key.size(-2)].bool())
-    causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-    if given is None and causal and query.size(-2) > 1:
-        return Window(None, 0, offset=0)
-    return Everything()
+def _mask(
+    module: nn.Module, query: Tensor, key: Tensor, given: Tensor | None, is_causal: bool | None
+) -> tuple[Mask, Tensor | None]:
+    """The given mask as a mask and a bias. Without one, a causal module with several queries has a causal mask, if its
+    model is written for that; a single query after its cache sees everything."""
+    if given is None:
+        config = getattr(module, "config", None)
+        implied = config is None or _reads_boolean_masks(config.__class__)
+        causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+        return (Window(None, 0, offset=0) if implied and causal and query.size(-2) > 1 else Everything()), None
+    if given.size(-1) < key.size(-2):
+        raise ShapeError(f"a mask of {given.size(-1)} keys", f"{key.size(-2)}", where=_describe(module))
+    given = given[..., : key.size(-2)]
+    if not given.is_floating_point():
+        return Dense(given.bool()), None
+    # eager attention hides a key by the lowest number of the dtype
+    return Dense(given > torch.finfo(given.dtype).min / 2), given
+
+
+def _chosen_keys(module: nn.Module, query: Tensor, indices: Tensor | None, block_indices: Tensor | None) -> Mask:
+    """The keys that a sparse attention's indexer chose."""
+    mask: Mask = Everything()
+    if indices is not None:
+        mask = mask & Keys(indices.unsqueeze(1) if indices.dim() == 3 else indices)
+    if block_indices is not None:
+        size = getattr(getattr(module, "indexer", None), "block_size", None)
+        if size is None:
+            raise BackendError("The size of the blocks of block_indices is not known", where=_describe(module))
+        heads = query.size(1) // block_indices.size(1)
+        mask = mask & Blocks(block_indices.repeat_interleave(heads, 1), size)
+    return mask
 
 
 def _wants_weights(more: dict[str, Any]) -> bool:
@@ -91,7 +231,19 @@ def _wants_weights(more: dict[str, Any]) -> bool:
     return bool(collected) and any("attentions" in name for name in collected)
 
 
-def _expect_known(more: dict[str, Any]) -> None:
-    for name, what in (("softcap", "a cap on the scores"), ("s_aux", "an attention sink"), ("cache", "a paged cache")):
-        if more.get(name) is not None:
-            raise BackendError(f"{what.capitalize()} ({name}) is not supported", where='attn_implementation="regard"')
+def _refuse_unknown(module: nn.Module, more: dict[str, Any]) -> None:
+    """Refuse keywords whose meaning is not known: what they ask for would silently be left out."""
+    for name, value in more.items():
+        if value is not None and name not in HARMLESS:
+            raise BackendError(
+                f"The model passes the keyword {name!r} to its attention, whose meaning is not known here",
+                where=_describe(module),
+                advice='Use attn_implementation="eager": capture hears that too.',
+            )
+
+
+def _describe(module: nn.Module) -> str:
+    """Where an error was: the model's kind, the class of the module, its layer."""
+    layer = getattr(module, "layer_idx", None)
+    model = getattr(getattr(module, "config", None), "model_type", "")
+    return f'attn_implementation="{NAME}", {model} {type(module).__name__}' + ("" if layer is None else f" {layer}")

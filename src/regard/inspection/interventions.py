@@ -27,7 +27,7 @@ from regard.attention import (
     Observe,
     OnAttention,
     TapListener,
-    intercept_sdpa,
+    intercept_attention,
     listen,
     places_of,
     taps_of,
@@ -87,14 +87,14 @@ def replace_weights(
         calls += 1
         return on_attention(place, got)
 
-    elsewhere: AbstractContextManager[object] = nullcontext() if ours else intercept_sdpa(model)
+    elsewhere: AbstractContextManager[object] = nullcontext() if ours else intercept_attention(model)
     with listen(TapListener(found, observe, counted)), elsewhere:
         yield
     if not ours and not calls:
         raise PlaceError(
             f"No attention was computed at {places!r}",
             where="intervene",
-            advice='A model of transformers needs attn_implementation "sdpa" or "regard".',
+            advice="Run the model inside the block; places are modules that average values by a softmax.",
         )
 
 
