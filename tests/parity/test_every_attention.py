@@ -1,5 +1,5 @@
-"""Attention of 2026 in transformers: under "regard", sinks, caps and sparse keys are those of eager; classes that compute
-their own attention are heard there; a keyword that nobody knows is refused."""
+"""Attention of 2026 in transformers: under "regard", sinks, caps and sparse keys are those of eager; classes that
+compute their own attention are heard there; a keyword that nobody knows is refused."""
 
 from __future__ import annotations
 

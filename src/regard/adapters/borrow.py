@@ -64,7 +64,8 @@ def _capturable_attention(model: Any, through_regard: bool) -> Iterator[None]:
 
 def _computes_own(module: nn.Module) -> bool:
     """Whether this is a transformers model of a class that computes its own attention."""
-    return hasattr(type(module), "_supports_attention_backend") and not uses_interface(module.__class__)
+    kind: Any = type(module)
+    return hasattr(kind, "_supports_attention_backend") and not uses_interface(kind)
 
 
 def _configs(model: nn.Module) -> list[Any]:
