@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from inspect import getsource, signature
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
@@ -130,9 +131,12 @@ def _calls_interface(kind: Hashable) -> bool:
 
 
 def _lengths(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> frozenset[int]:
-    """The possible lengths of the sequences among the inputs: (B, T, D), (T, B, D), (B, H, T, D)."""
-    tensors = [one for one in (*args, *kwargs.values()) if isinstance(one, Tensor) and one.dim() >= 2]
-    return frozenset(size for one in tensors for size in {one.size(-2), one.size(0 if one.dim() == 3 else -2)})
+    """The possible lengths of the sequences among the inputs: (B, T, D), (T, B, D), (B, D, T), (B, H, W, D)."""
+    shapes = [tuple(one.shape) for one in (*args, *kwargs.values()) if isinstance(one, Tensor) and one.dim() >= 2]
+    pictures = {prod(shape[-3:-1]) for shape in shapes if len(shape) > 3}
+    return frozenset(
+        {size for shape in shapes for size in shape[-2:]} | {s[0] for s in shapes if len(s) == 3} | pictures
+    )
 
 
 def _leave() -> None:

@@ -6,7 +6,7 @@
 
 It supports every model that uses transformers' attention interface: grouped heads, position biases, caches, learned
 sinks, soft caps, sparse keys. `output_attentions=True` returns the weights, which fused attention there does not.
-A class that computes its own attention keeps doing so (as "sdpa" or "eager"), and `capture` hears it there.
+A class that computes its own attention keeps doing so (as "eager"), and `capture` hears it there.
 
 Every keyword that a model passes is consumed, known to change no number, or refused: none is swallowed.
 """
@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from regard.attention import Attended, Normaliser, Observe, Sink, attend, dispatch
 from regard.attention.biases import DenseBias
@@ -31,6 +32,8 @@ from regard.errors import BackendError, SettingError, ShapeError
 
 NAME = "regard"
 OLDEST = "5.2"  # of transformers
+
+_FIRST_CAUSAL = Window(None, 0, offset=0)  # causal from the first key on, as torch's is_causal
 
 HARMLESS = {  # keywords that change no number of attention without flash kernels, and why
     "sliding_window": "the mask that comes with it has the window",
@@ -69,6 +72,13 @@ HARMLESS = {  # keywords that change no number of attention without flash kernel
 }
 
 
+SCALES_OUTPUT = (
+    "granite_swa",
+    "granitemoe_swa",
+)  # their own code scales the output by what the sink leaves, and returns
+# weights that sum to one
+
+
 def enable() -> None:
     """Register attn_implementation="regard" with transformers; a second call changes nothing."""
     try:
@@ -93,7 +103,7 @@ def _resolving(before: Any) -> Any:
 
     def get_correct_attn_implementation(self: Any, requested: str | None, *rest: Any, **more: Any) -> str:
         if requested == NAME and not uses_interface(self.__class__):
-            return "sdpa" if self._supports_sdpa else "eager"
+            return "eager"
         found: str = before(self, requested, *rest, **more)
         return found
 
@@ -103,8 +113,8 @@ def _resolving(before: Any) -> Any:
 
 @cache
 def uses_interface(kind: Hashable) -> bool:
-    """Whether a class of transformers models attends through the attention interface, by the source of its module:
-    one with attention modules of its own that never look an implementation up does not."""
+    """Whether a class of transformers models attends through the attention interface, by the source of its module: one
+    with attention modules of its own that never ask for an implementation, or with a class for each, does not."""
     from transformers import PreTrainedModel
 
     assert isinstance(kind, type)
@@ -117,26 +127,40 @@ def uses_interface(kind: Hashable) -> bool:
         except (OSError, TypeError):  # typed into a notebook: its bases decide
             continue
         own = re.search(r"^class \w*Attention\w*\((nn\.)?Module\):", source, re.MULTILINE)
-        if own and issubclass(one, PreTrainedModel) and "ALL_ATTENTION_FUNCTIONS" not in source:
+        by_class = re.search(r"_CLASSES\[(self\.)?config\._attn_implementation\]", source)
+        if issubclass(one, PreTrainedModel) and (by_class or (own and "ALL_ATTENTION_FUNCTIONS" not in source)):
             return False
     return True
 
 
 def attention_mask_of(*args: Any, config: Any = None, **how: Any) -> Tensor | None:
-    """The mask that a model is given: booleans, or None where causality is enough, for models that are written for
-    that; for any other a tensor that is added to the scores, as eager attention expects."""
+    """The mask that a model is given: booleans for models that are written for fused attention, for any other a tensor
+    that is added to the scores, as eager attention expects. None, which means causal, is for models with sdpa."""
     from transformers.masking_utils import eager_mask, sdpa_mask
 
-    make = sdpa_mask if config is None or _reads_boolean_masks(config.__class__) else eager_mask
-    mask: Tensor | None = make(*args, config=config, **how)
+    fused = None if config is None else _fused_attention(config.__class__)
+    if fused == "none":
+        mask: Tensor | None = eager_mask(*args, config=config, **how)
+        return mask
+    mask = sdpa_mask(*args, config=config, **how)
+    if mask is None and fused == "flash":
+        mask = sdpa_mask(*args, config=config, **{**how, "allow_is_causal_skip": False})
+        if mask is not None and how.get("allow_is_causal_skip", True):
+            _CAUSAL[mask] = True
     return mask
 
 
+_CAUSAL: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+"""Masks that are known to be causal and nothing else, so that kernels need not read them."""
+
+
 @cache
-def _reads_boolean_masks(kind: Hashable) -> bool:
-    """Whether the models of a class of configs are written for the masks of fused attention."""
+def _fused_attention(kind: Hashable) -> str:
+    """The fused attention that the models of a class of configs are written for: "sdpa", "flash" or "none"."""
     found = [one for one in _model_classes() if one.config_class is kind]
-    return any(one._supports_sdpa or (one._supports_attention_backend and one._supports_flash_attn) for one in found)
+    if not found or any(one._supports_sdpa for one in found):
+        return "sdpa"
+    return "flash" if any(one._supports_attention_backend and one._supports_flash_attn for one in found) else "none"
 
 
 def _model_classes() -> list[Any]:
@@ -171,6 +195,7 @@ def attention(
     s_aux: logits of learned sinks (H,); indices (B, T, n) and block_indices (B, Hi, T, n): the keys an indexer chose.
     """
     _refuse_unknown(module, more)
+    config = getattr(module, "config", None)
     mask, bias = _mask(module, query, key, attention_mask, is_causal)
     mask = mask & _chosen_keys(module, query, indices, block_indices)
     if position_bias is not None:
@@ -184,7 +209,11 @@ def attention(
         return attend(query, key, value, score=score, observe=observe, **how)
 
     got = dispatch(module, compute, value, dropout, Observe(weights=_wants_weights(more)))
-    weights = None if got.weights is None else got.weights.to(query.dtype)
+    weights = got.weights
+    if weights is not None:
+        if got.sink is not None and getattr(config, "model_type", "") in SCALES_OUTPUT:
+            weights = weights / (1 - got.sink).unsqueeze(-1)
+        weights = weights.to(query.dtype)
     return got.output.transpose(1, 2).contiguous(), weights
 
 
@@ -195,9 +224,11 @@ def _mask(
     model is written for that; a single query after its cache sees everything."""
     if given is None:
         config = getattr(module, "config", None)
-        implied = config is None or _reads_boolean_masks(config.__class__)
+        implied = config is None or _fused_attention(config.__class__) == "sdpa"
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-        return (Window(None, 0, offset=0) if implied and causal and query.size(-2) > 1 else Everything()), None
+        return (_FIRST_CAUSAL if implied and causal and query.size(-2) > 1 else Everything()), None
+    if given in _CAUSAL and given.size(-1) >= key.size(-2):
+        return (_FIRST_CAUSAL if query.size(-2) > 1 else Everything()), None
     if given.size(-1) < key.size(-2):
         raise ShapeError(f"a mask of {given.size(-1)} keys", f"{key.size(-2)}", where=_describe(module))
     given = given[..., : key.size(-2)]
