@@ -143,9 +143,10 @@ def attention_mask_of(*args: Any, config: Any = None, **how: Any) -> Tensor | No
         mask: Tensor | None = eager_mask(*args, config=config, **how)
         return mask
     mask = sdpa_mask(*args, config=config, **how)
-    if mask is None and fused == "flash":
+    # modules of a decoder that reads some texts in both directions say is_causal=False: there None would be no mask
+    if mask is None and (fused == "flash" or getattr(config, "use_bidirectional_attention", False)):
         mask = sdpa_mask(*args, config=config, **{**how, "allow_is_causal_skip": False})
-        if mask is not None and how.get("allow_is_causal_skip", True):
+        if mask is not None:
             _CAUSAL[mask] = True
     return mask
 
@@ -212,7 +213,7 @@ def attention(
     weights = got.weights
     if weights is not None:
         if got.sink is not None and getattr(config, "model_type", "") in SCALES_OUTPUT:
-            weights = weights / (1 - got.sink).unsqueeze(-1)
+            weights = weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
         weights = weights.to(query.dtype)
     return got.output.transpose(1, 2).contiguous(), weights
 
