@@ -9,7 +9,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 
 
 def benchmark(name: str) -> ModuleType:
-    """The module benchmarks/NAME.py, without its folder on sys.path, where its transformers.py would hide the other."""
+    """The module benchmarks/NAME.py, without its folder on sys.path, where a name could hide a package."""
     known = f"benchmark_{name}"
     if known not in sys.modules:
         spec = importlib.util.spec_from_file_location(known, FOLDER / f"{name}.py")

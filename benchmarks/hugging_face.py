@@ -1,13 +1,13 @@
 """BERT and GPT-2 beside Hugging Face's own, in one run: a training step, and greedy generation with a cache.
 
-    python benchmarks/transformers.py [--rounds 5] [--only bert-base ...]
+    python benchmarks/hugging_face.py [--rounds 5] [--only bert-base ...]
 
 Training: masked tokens and next sentences, 8 x 128 tokens, 15% of them hidden, the same dropout, float32, forward, back
 and AdamW (fused). Hugging Face's model computes the vocabulary layer for every token, ours for hidden ones. GPT-2 124M:
 4 x 128 tokens, every one of which is predicted. Generation: GPT-2 124M in float32, a prompt of 64 tokens, 64 new ones,
 the likeliest each time, at batch 1 and 8, with fresh weights (speed does not ask what they are); beside it the same
 model exported to CTranslate2 in 8 bits, where that is installed. Rounds alternate; a ratio is the median over rounds of
-Hugging Face's time over ours. Writes benchmarks/results/transformers.json.
+Hugging Face's time over ours. Writes benchmarks/results/hugging-face.json.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="*", choices=list(WORKS), default=list(WORKS))
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/transformers.json"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/hugging-face.json"))
     told = parser.parse_args()
     prepare_machine()
     found = {}
