@@ -1,5 +1,5 @@
 """Tiny random models of every architecture that transformers registers: one rule that shrinks any configuration, with
-overrides where an architecture needs them, and inputs by the parameters of its forward.
+overrides where an architecture needs them.
 
 Nothing is downloaded: configurations are the library's defaults, made small; weights are random, and large enough that
 attention is far from uniform.
@@ -7,38 +7,37 @@ attention is far from uniform.
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from zoo_overrides import OVERRIDES
 
 VOCABULARY = 99
-LONG = 12  # tokens of a text
 WIDTH, HEADS, FEEDFORWARD, LAYERS = 32, 4, 48, 2
 PICTURE, PATCH = 32, 8
 
 SIZES: dict[str, int] = {
     **dict.fromkeys(
-        "hidden_size d_model n_embd embed_dim embedding_size emb_dim word_embed_proj_dim projection_dim dim text_hidden_size"
-        " encoder_hidden_size out_hidden_size projector_hidden_size decoder_hidden_size output_dim fusion_hidden_size"
-        " fpn_hidden_size encoder_hidden_dim hidden_dim proj_dim text_embed_dim text_proj_dim query_dim d_latents"
-        " decoder_embed_dim mlp_hidden_size share_hidden_size hidden_size_global cross_hidden_size embedding_dim"
-        " output_proj_dim projection_size bottleneck_dim output_hidden_size vision_output_dim pooler_output_size"
-        " prompt_hidden_size mask_feature_size feature_size_out hidden_feature_size vision_hidden_size"
-        " audio_hidden_size connector_hidden_size d_inner_proj lm_hidden_size".split(),
+        "hidden_size d_model n_embd embed_dim embedding_size emb_dim word_embed_proj_dim projection_dim dim"
+        " text_hidden_size encoder_hidden_size out_hidden_size projector_hidden_size decoder_hidden_size"
+        " output_dim fusion_hidden_size fpn_hidden_size encoder_hidden_dim hidden_dim proj_dim text_embed_dim"
+        " text_proj_dim query_dim d_latents decoder_embed_dim mlp_hidden_size share_hidden_size"
+        " hidden_size_global cross_hidden_size embedding_dim output_proj_dim projection_size bottleneck_dim"
+        " output_hidden_size vision_output_dim pooler_output_size prompt_hidden_size mask_feature_size"
+        " feature_size_out hidden_feature_size vision_hidden_size audio_hidden_size connector_hidden_size"
+        " d_inner_proj lm_hidden_size".split(),
         WIDTH,
     ),
     **dict.fromkeys(
-        "num_attention_heads num_heads n_head n_heads encoder_attention_heads decoder_attention_heads attention_heads"
-        " num_self_attention_heads num_cross_attention_heads decoder_num_attention_heads encoder_num_attention_heads"
-        " resampler_n_heads num_decoder_attention_heads num_encoder_attention_heads vision_num_attention_heads"
-        " num_attn_heads nhead aggregator_num_heads head_num".split(),
+        "num_attention_heads num_heads n_head n_heads encoder_attention_heads decoder_attention_heads"
+        " attention_heads num_self_attention_heads num_cross_attention_heads decoder_num_attention_heads"
+        " encoder_num_attention_heads resampler_n_heads num_decoder_attention_heads"
+        " num_encoder_attention_heads vision_num_attention_heads num_attn_heads nhead aggregator_num_heads"
+        " head_num".split(),
         HEADS,
     ),
     **dict.fromkeys("num_key_value_heads n_head_kv num_kv_heads encoder_num_key_value_heads kv_n_heads".split(), 2),
@@ -54,15 +53,14 @@ SIZES: dict[str, int] = {
         LAYERS,
     ),
     **dict.fromkeys(
-        "intermediate_size encoder_ffn_dim decoder_ffn_dim d_ff ffn_dim mlp_dim n_inner dim_feedforward d_inner"
-        " ffn_hidden_size feed_forward_proj_dim decoder_intermediate_size d_model_ffn intermediate_size_mlp linear_units"
-        " dim_ff encoder_intermediate_dim moe_shared_expert_intermediate_size shared_intermediate_size"
-        " dense_intermediate_size mlp_intermediate_size".split(),
+        "intermediate_size encoder_ffn_dim decoder_ffn_dim d_ff ffn_dim mlp_dim n_inner dim_feedforward"
+        " d_inner ffn_hidden_size feed_forward_proj_dim decoder_intermediate_size d_model_ffn"
+        " intermediate_size_mlp linear_units dim_ff encoder_intermediate_dim"
+        " moe_shared_expert_intermediate_size shared_intermediate_size dense_intermediate_size"
+        " mlp_intermediate_size".split(),
         FEEDFORWARD,
     ),
-    **dict.fromkeys(
-        "moe_intermediate_size shared_expert_intermediate_size expert_dim".split(), 16
-    ),
+    **dict.fromkeys("moe_intermediate_size shared_expert_intermediate_size expert_dim".split(), 16),
     **dict.fromkeys(
         "num_experts num_local_experts n_routed_experts moe_num_experts num_local_experts_per_layer".split(), 4
     ),
@@ -72,7 +70,9 @@ SIZES: dict[str, int] = {
     **dict.fromkeys("index_topk".split(), 4),
     "index_n_heads": 4,
     "index_head_dim": 8,
-    **dict.fromkeys("vocab_size entity_vocab_size char_vocab_size text_vocab_size src_vocab_size tgt_vocab_size".split(), VOCABULARY),
+    **dict.fromkeys(
+        "vocab_size entity_vocab_size char_vocab_size text_vocab_size src_vocab_size tgt_vocab_size".split(), VOCABULARY
+    ),
     **dict.fromkeys("max_position_embeddings n_positions max_source_positions max_target_positions n_ctx".split(), 64),
     "max_2d_position_embeddings": 64,
     "image_size": PICTURE,
@@ -110,7 +110,9 @@ TOKENS = {
     "sep_token_id": 3,
     "mask_token_id": 4,
 }
-SPECIAL = re.compile(r"(image|video|audio|vision|img|boi|eoi|boa|eoa|boc|eov|bov|speech|user|sys|row|col|tile|frame)\w*_(token_id|token_index|token)$|_(start|end|pad)_token_id$")
+SPECIAL = re.compile(
+    r"(image|video|audio|vision|img|boi|eoi|boa|eoa|boc|eov|bov|speech|user|sys|row|col|tile|frame)\w*_(token_id|token_index|token)$|_(start|end|pad)_token_id$"
+)
 FIRST_SPECIAL = 80  # ids of placeholder tokens; texts are drawn from below
 
 
@@ -162,10 +164,18 @@ LAYER_COUNTS = tuple(name for name, size in SIZES.items() if size == LAYERS and 
 
 def _shrunk_rope(value: Mapping[str, Any], default: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Sections of multi-axis rotary embeddings share the small width of a head."""
-    small = {name: _shrunk_rope(one, default, overrides) if isinstance(one, dict) else one for name, one in value.items()}
+    small = {
+        name: _shrunk_rope(one, default, overrides) if isinstance(one, dict) else one for name, one in value.items()
+    }
     if "mrope_section" in small:
         heads = WIDTH // HEADS if default.get("head_dim") is None else SIZES["head_dim"]
-        rotated = int(overrides.get("head_dim", heads) * small.get("partial_rotary_factor", default.get("partial_rotary_factor") or 1.0)) // 2
+        rotated = (
+            int(
+                overrides.get("head_dim", heads)
+                * small.get("partial_rotary_factor", default.get("partial_rotary_factor") or 1.0)
+            )
+            // 2
+        )
         small["mrope_section"] = [rotated - 2 * (rotated // 3), rotated // 3, rotated // 3]
     return small
 
@@ -178,7 +188,7 @@ def small_config(kind: str) -> Any:
     overrides = OVERRIDES.get(kind, {})
     try:
         default = made().to_dict()
-    except Exception:  # no default of its own: the overrides say everything
+    except (TypeError, ValueError, AttributeError):  # no default of its own: the overrides say everything
         default = {}
     for name in ("model_type", "transformers_version", "architectures", "dtype"):
         default.pop(name, None)
@@ -186,7 +196,7 @@ def small_config(kind: str) -> Any:
 
 
 def model_classes(kind: str) -> list[Any]:
-    """The classes to try of a model type: the base model, and one that generates, or else the first with a head."""
+    """The classes of a model type: the base model and those that write or fill in text, or else the first of any."""
     from transformers.models.auto import modeling_auto as auto
 
     names: list[str] = []
@@ -199,11 +209,10 @@ def model_classes(kind: str) -> list[Any]:
         found = found[0] if isinstance(found, list | tuple) else found
         if found and found not in names:
             names.append(found)
-        if len(names) == 2:
-            break
     if not names:
         for name in sorted(vars(auto)):
-            found = getattr(auto, name).get(kind) if name.endswith("_MAPPING_NAMES") else None
+            is_model = name.startswith("MODEL_") and name.endswith("_MAPPING_NAMES")
+            found = getattr(auto, name).get(kind) if is_model else None
             found = found[0] if isinstance(found, list | tuple) else found
             if found:
                 names.append(found)
@@ -223,7 +232,7 @@ def _class_of(kind: str, name: str) -> Any:
 
 
 def made_lively(model: nn.Module, seed: int = 0) -> None:
-    """Random weights so large that attention is far from uniform, and biases, sinks and scales that differ from 0 and 1."""
+    """Random weights so large that attention is far from uniform, with biases, sinks and scales other than 0 and 1."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, weight in model.named_parameters():
@@ -237,161 +246,3 @@ def made_lively(model: nn.Module, seed: int = 0) -> None:
                 weight.copy_(noise)
             elif weight.numel() > 1 and name.endswith("bias"):
                 weight.copy_(0.1 * noise)
-
-
-def input_plans(model: Any, config: Any, seed: int = 1) -> Iterator[dict[str, Any]]:
-    """Inputs that a model may take, by the parameters of its forward: two texts, two pictures or two sounds, alone or
-    together. The first that it runs with is the right one."""
-    parameters = {
-        name: one.default is inspect.Parameter.empty
-        for name, one in inspect.signature(model.forward).parameters.items()
-        if one.kind is not inspect.Parameter.VAR_KEYWORD
-    }
-    main = getattr(model, "main_input_name", "input_ids")
-    if "config" in parameters or not parameters:
-        return
-    source = InputSource(config, seed)
-    required = [name for name, needed in parameters.items() if needed]
-    decoder = ["decoder_input_ids"] if "decoder_input_ids" in parameters else []
-    text = ["input_ids"] if "input_ids" in parameters else []
-    beside = [name for name in ("bbox", "pixel_values", "lang_ids") if name in parameters]
-    tried: list[list[str]] = []
-    for names in (
-        [main, *required, *decoder],
-        [*text, *required, *decoder],
-        [main, *text, *required, *decoder],
-        [*text, *beside, *required, *decoder],
-        [main, *beside, *required, *decoder],
-        [name for name in parameters if name in InputSource.KNOWN and name != "inputs_embeds"],
-        [name for name in parameters if name in InputSource.KNOWN],
-    ):
-        names = list(dict.fromkeys(name for name in names if name in parameters))
-        if names in tried or not all(name in InputSource.KNOWN for name in names):
-            continue
-        tried.append(names)
-        for layout in range(len(InputSource.LAYOUTS)):
-            yield source.draw(names, layout)
-
-
-class InputSource:
-    """Random inputs by name. A layout says how sounds, pictures and tables lie: models disagree."""
-
-    LAYOUTS = (0, 1, 2, 3)
-    KNOWN = frozenset(
-        "input_ids decoder_input_ids qformer_input_ids pixel_values pixel_values_videos input_values input_features"
-        " bbox grid_thw image_grid_thw hidden_states visual_feats visual_pos inputs_embeds query_embeds past_values"
-        " past_time_features past_observed_mask future_time_features future_values past_values_padding freq inputs"
-        " pixel_attention_mask spatial_shapes input_features_mask feature_attention_mask audio_mel_mask attention_mask"
-        " prompt_pixel_values prompt_masks pixel_position_ids encoder_hidden_states context_hidden_states states actions"
-        " rewards returns_to_go timesteps merge_sizes target_sizes image_sizes audio_values flattened_patches"
-        " action_embeds image_position_ids conditioning_pixel_values task_inputs features".split()
-    )
-
-    def __init__(self, config: Any, seed: int) -> None:
-        self.config, self.seed = config, seed
-
-    def find(self, *names: str, default: int) -> int:
-        """A whole number of the configuration or one of its sub-configurations."""
-        left = [self.config, *(getattr(self.config, name, None) for name in ("vision_config", "audio_config", "encoder", "encoder_config", "backbone_config", "text_config"))]
-        for config in left:
-            for name in names if config is not None else ():
-                value = getattr(config, name, None)
-                value = value[0] if isinstance(value, list | tuple) and value else value
-                if isinstance(value, int) and not isinstance(value, bool):
-                    return value
-        return default
-
-    def draw(self, names: list[str], layout: int) -> dict[str, Any]:
-        generator = torch.Generator().manual_seed(self.seed)
-        return {name: self._draw(name, layout, generator) for name in names}
-
-    def _draw(self, name: str, layout: int, generator: torch.Generator) -> Tensor:
-        def noise(*shape: int) -> Tensor:
-            return torch.randn(shape, generator=generator)
-
-        width = self.find("hidden_size", "d_model", default=WIDTH)
-        patch, channels = self.find("patch_size", default=PATCH), self.find("num_channels", "in_channels", "in_chans", default=3)
-        side = self.find("image_size", default=PICTURE)
-        side = side if side >= 8 else PICTURE
-        grid = 4  # patches a side, where pictures come cut into patches
-        if name.endswith("input_ids"):
-            vocabulary = self.find("vocab_size", default=VOCABULARY)
-            length = LONG - 3 if name.startswith("decoder") else LONG
-            return torch.randint(5, max(6, min(vocabulary, FIRST_SPECIAL)), (2, length), generator=generator)
-        if name in ("attention_mask", "past_values_padding"):
-            return torch.ones(2, LONG, dtype=torch.long) if name == "attention_mask" else torch.zeros(2, 32)
-        if name == "pixel_values" and layout == 2:
-            return noise(2, 2 * self.find("tubelet_size", default=1), channels, side, side)
-        if name == "pixel_values" and layout == 3:  # cut into patches
-            temporal = self.find("temporal_patch_size", default=1)
-            return noise(2, grid * grid, channels * temporal * patch * patch) if hasattr(self.config, "num_patches") else noise(2 * grid * grid, channels * temporal * patch * patch)
-        if name in ("pixel_values", "conditioning_pixel_values"):
-            return noise(2, channels, side, side)
-        if name == "pixel_values_videos":
-            return noise(2, 2 * self.find("tubelet_size", default=1), channels, side, side)
-        if name == "prompt_pixel_values":
-            return noise(2, channels, side, side)
-        if name == "prompt_masks":
-            return noise(2, channels, side, side)
-        if name == "pixel_attention_mask":
-            return torch.ones(2, grid * grid, dtype=torch.long)
-        if name == "spatial_shapes":
-            return torch.tensor([[grid, grid]] * 2)
-        if name in ("grid_thw", "image_grid_thw"):
-            return torch.tensor([[1, grid, grid]] * 2)
-        if name == "merge_sizes":
-            return torch.tensor([1, 1])
-        if name == "target_sizes":
-            return torch.tensor([[grid, grid]] * 2)
-        if name in ("pixel_position_ids", "image_position_ids"):
-            where = torch.arange(grid * grid)
-            return torch.stack([where % grid, where // grid], -1).expand(2, -1, -1)
-        if name == "hidden_states":
-            if layout == 1:
-                return noise(2, LONG, width)
-            temporal = self.find("temporal_patch_size", default=1)
-            return noise(2 * grid * grid, channels * temporal * patch * patch)
-        if name in ("input_values", "audio_values"):
-            mels, frames = self.find("num_mel_bins", default=16), self.find("max_length", default=64)
-            return (noise(2, 1600), noise(2, 1, 1600), noise(2, frames, mels), noise(2, LONG, mels))[layout]
-        if name in ("input_features", "features"):
-            mels = self.find("num_mel_bins", "feature_projection_input_dim", "input_feat_per_channel", "feature_size", "mel_dim", "n_mels", "input_dim", "feature_dim", "input_size", "audio_channels", "hidden_size", default=16)
-            positions = self.find("max_source_positions", default=64)
-            return (noise(2, mels, 2 * positions), noise(2, 64, mels), noise(2, mels, 64), noise(2, 1, 64, mels))[layout]
-        if name in ("input_features_mask", "feature_attention_mask", "audio_mel_mask"):
-            return torch.ones(2, 64, dtype=torch.bool) if name != "audio_mel_mask" else torch.zeros(2, 64, dtype=torch.bool)
-        if name == "bbox":
-            corner = torch.randint(0, 20, (2, LONG, 2), generator=generator)
-            boxes = torch.cat([corner, corner + 5], -1)
-            return (boxes, boxes / 32.0, boxes[..., [0, 1, 2, 1, 2, 3, 0, 3]] / 32.0, boxes)[layout]
-        if name in ("visual_feats", "visual_pos"):
-            return noise(2, 6, 4 if name == "visual_pos" else self.find("visual_feat_dim", default=2048))
-        if name in ("inputs_embeds", "query_embeds", "context_hidden_states", "encoder_hidden_states", "action_embeds"):
-            return noise(2, LONG, width)
-        if name in ("states", "actions", "rewards", "returns_to_go", "timesteps"):
-            wide = {"states": self.find("state_dim", default=17), "actions": self.find("act_dim", default=4)}
-            return torch.arange(LONG).expand(2, -1) if name == "timesteps" else noise(2, LONG, wide.get(name, 1))
-        if name == "flattened_patches":
-            return torch.cat([torch.arange(1, 17).float().expand(2, -1)[..., None]] * 2 + [noise(2, 16, self.find("patch_embed_hidden_size", default=768))], -1)
-        if name == "task_inputs":
-            return torch.randint(0, 40, (2, 77), generator=generator)
-        if name in ("past_values", "past_observed_mask", "future_values", "past_time_features", "future_time_features"):
-            return self._series(name, layout, noise)
-        if name == "freq":
-            return torch.zeros(2, 1, dtype=torch.long)
-        if name == "inputs":
-            return torch.randint(5, 50, (2, LONG), generator=generator) if layout == 0 else noise(2, LONG, self.find("d_model", default=WIDTH))
-        if name == "image_sizes":
-            return torch.tensor([[side, side]] * 2)
-        raise KeyError(name)
-
-    def _series(self, name: str, layout: int, noise: Any) -> Tensor:
-        """Values of a time series: (2, T), (2, T, channels), or with the lags that a probabilistic model looks back."""
-        context, ahead = self.find("context_length", default=32), self.find("prediction_length", default=4)
-        lags = max(getattr(self.config, "lags_sequence", None) or [0])
-        wide = self.find("num_input_channels", "input_size", default=1)
-        length = ahead if name.startswith("future") else context + lags
-        if name.endswith("time_features"):
-            return noise(2, length, self.find("num_time_features", default=0))
-        shape = (2, length) if (layout == 0 and wide == 1) else (2, length, wide)
-        return torch.ones(shape) if name.endswith("mask") else noise(*shape)

@@ -30,7 +30,7 @@ from regard.attention.scores import ScaledDot
 from regard.attention.tap import any_listeners, dispatch, dispatching, has_listeners, is_dispatching, is_in_graph
 from regard.errors import BackendError
 
-ATTENTION_NAME = re.compile(r"Attention|Attn")  # in the names of classes, those of attention modules
+ATTENTION_NAME = re.compile(r"(Attention|Attn)(?!\w*Output$)")  # in the names of classes, those of attention modules
 INTERFACE = "ALL_ATTENTION_FUNCTIONS"  # in the source of modules that call transformers' attention interface
 REGARD = "regard"  # attn_implementation of a transformers model that attends through us
 WRAPPERS = (nn.Softmax, nn.Dropout, nn.Identity)  # modules inside attention modules that compute none of it

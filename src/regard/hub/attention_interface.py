@@ -69,14 +69,15 @@ HARMLESS = {  # keywords that change no number of attention without flash kernel
     "spatial_shapes": "as image_grid_thw",
     "interpolate_pos_encoding": "already in the embeddings",
     "prefix_length": "already in the mask",
+    **dict.fromkeys(
+        "max_new_tokens min_new_tokens max_length do_sample num_beams cache_implementation pad_token_id".split(),
+        "for generation",
+    ),
 }
 
 
-SCALES_OUTPUT = (
-    "granite_swa",
-    "granitemoe_swa",
-)  # their own code scales the output by what the sink leaves, and returns
-# weights that sum to one
+# their own code scales the output by what the sink leaves, and returns weights that sum to one
+SCALES_OUTPUT = ("granite_swa", "granitemoe_swa")
 
 
 def enable() -> None:
