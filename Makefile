@@ -10,7 +10,7 @@ TORCH   := $(shell grep '^torch==' constraints.txt)
 PYTEST  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-gpu bench-gpu lint types types-page public-names bench clean
+.PHONY: help demo test test-long test-gpu bench-gpu lint types types-page public-names zoo bench clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
@@ -43,6 +43,9 @@ types-page:  ## tsc on the page's modules, through npx (needs Node, and the netw
 
 public-names: $(READY)  ## pin the public names anew, after a change that is meant
 	@PYTHONPATH=tests $(BIN)/python tests/pin_public_names.py
+
+zoo: $(READY)  ## every architecture of transformers beside eager attention; writes docs/models.md (some minutes)
+	@PYTHONPATH=src $(BIN)/python benchmarks/zoo.py
 
 bench: $(READY)  ## side by side with peers, printed as ratios
 	@$(BIN)/python benchmarks/attend.py
