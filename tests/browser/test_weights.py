@@ -23,7 +23,7 @@ TILE = """async ([number, head, box, rows, cols, measure]) => {
 }"""
 
 
-@pytest.mark.parametrize("name", ["bert", "translator", "grouped", "additive", "gaps", "hostile"])
+@pytest.mark.parametrize("name", ["bert", "translator", "grouped", "additive", "normalised", "gaps", "hostile"])
 def test_every_weight_of_every_head(opened: Callable[..., Opened], name: str) -> None:
     page = opened(name)
     for number, place in enumerate(page.record.places):
@@ -91,7 +91,11 @@ def test_rows_from_statistics_have_the_largest_weights(opened: Callable[..., Ope
 
 
 @pytest.mark.parametrize(
-    ("name", "number", "head"), [("bert", 0, 1), ("grouped", 1, 3), ("additive", 0, 0), ("additive", 1, 0)]
+    ("name", "number", "head"),
+    [
+        *[("bert", 0, 1), ("grouped", 1, 3), ("additive", 0, 0), ("additive", 1, 0)],
+        *[("normalised", 0, 1), ("normalised", 1, 2), ("normalised", 2, 3)],
+    ],
 )
 def test_a_pair_adds_up_to_its_weight(opened: Callable[..., Opened], name: str, number: int, head: int) -> None:
     page = opened(name)
@@ -101,8 +105,22 @@ def test_a_pair_adds_up_to_its_weight(opened: Callable[..., Opened], name: str, 
         assert sum(pair["terms"]) == pytest.approx(pair["score"])
         assert pair["weight"] == pytest.approx(float(weights[query, key]), abs=2e-5)
         if pair["visible"]:
-            logs = pair["score"] + pair["bias"] - pair["lse"]
-            assert np.exp(min(0.0, logs)) * pair["windowWeight"] == pytest.approx(pair["weight"], abs=1e-5)
+            assert _weight_of(pair, page.record.places[number].stored.alpha) == pytest.approx(pair["weight"], abs=2e-5)
+
+
+def _weight_of(pair: dict[str, float], alpha: float | None) -> float:
+    """The weight that follows from the terms that the page shows."""
+    score = pair["capped"] + pair["bias"]
+    if alpha is not None:
+        return max(0.0, (alpha - 1) * score - pair["lse"]) ** (1 / (alpha - 1))
+    return float(np.exp(min(0.0, score - pair["lse"])) * pair["windowWeight"])
+
+
+def test_the_share_of_a_sink_is_shown(opened: Callable[..., Opened]) -> None:
+    page = opened("normalised", "#place=0&head=2&query=6")
+    share = float(page.record.places[0].statistics.sink[2, 6])
+    assert share > 0.1
+    page.wait(f"() => document.body.textContent.includes('the sink took {share:.3f}')")
 
 
 @pytest.mark.parametrize(("name", "token"), [("bert", 4), ("translator", 3), ("grouped", 17)])

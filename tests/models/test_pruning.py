@@ -10,6 +10,7 @@ from torch import nn
 
 from regard.attention.layers import FusedQKV, MultiHead, SeparateQKV
 from regard.attention.masks import Causal
+from regard.attention.normalise import Sink
 from regard.attention.positions import Rotary
 from regard.errors import PlaceError, SettingError
 from regard.inspection.interventions import intervene
@@ -37,7 +38,7 @@ def test_without_heads_is_as_they_were_silent(kind: str) -> None:
     torch.manual_seed(0)
     project, heads = KINDS[kind]
     rotary = Rotary(8 if "wide" in kind else 4)
-    attention = MultiHead(24, project(), rotary=rotary).double().eval()
+    attention = MultiHead(24, project(), rotary=rotary, normalise=Sink(torch.randn(6))).double().eval()
     x, before = torch.randn(2, 7, 24).double(), numbers(attention)
     with intervene(attention, heads=heads, weights="zero"):
         silent = attention(x, mask=Causal())

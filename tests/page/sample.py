@@ -9,8 +9,9 @@ from regard.adapters.token_row import NO_SPAN, NO_WORD
 from regard.attention.attend import attend
 from regard.attention.biases import DenseBias
 from regard.attention.masks import Causal, Dense, Everything, Mask
+from regard.attention.normalise import Entmax, Normaliser, Sink, Sparsemax
 from regard.attention.positions import Alibi
-from regard.attention.scores import Additive, Score
+from regard.attention.scores import Additive, ScaledDot, Score
 from regard.attention.windows import LocalP
 from regard.inspection.record.build_place import merge_statistics, record_observe, store_qk
 from regard.inspection.record.place import PlaceRecord, StoredGradients, StoredQK
@@ -51,12 +52,14 @@ def place(
     mask: Mask | None = None,
     bias: object = None,
     window: LocalP | None = None,
+    normalise: Normaliser | None = None,
 ) -> PlaceRecord:
     """Heads, queries and keys of `sizes`; strong enough that some weights are large."""
     heads, T, S = sizes
     q = 2.5 * torch.randn(1, heads, T, width)
     k = 1.5 * torch.randn(1, key_heads or heads, S, width) + 0.5
     how = {"score": score, "mask": mask or Everything(), "bias": bias, "window": window}
+    how["normalise"] = normalise
     with torch.no_grad():
         got = attend(q, k, observe=record_observe(max(T, S)), **how)
         stored = store_qk([got], keep)
@@ -144,6 +147,19 @@ def additive() -> Record:
     return Record(axes, places, {"model": "tiny Bahdanau"})
 
 
+def normalised() -> Record:
+    """An attention sink over capped scores, sparsemax, and entmax."""
+    torch.manual_seed(9)
+    side = TokenAxis.from_tokens("text", [f"w{n}" for n in range(14)])
+    capped = {"score": ScaledDot(cap=5.0), "normalise": Sink(torch.tensor([1.0, 0.0, 2.0, -1.0]))}
+    places = (
+        place("decoder.0.self", 0, (4, 14, 14), key_heads=2, mask=Causal(), **capped),
+        place("decoder.1.self", 1, (4, 14, 14), mask=Causal(), normalise=Sparsemax()),
+        place("decoder.2.self", 2, (4, 14, 14), normalise=Entmax(1.5), bias=Alibi(4)),
+    )
+    return Record((side,), places, {"model": "tiny gpt-oss"})
+
+
 def gaps() -> Record:
     """A mask with gaps, a bias for each pair, queries that see nothing, and heads that were not stored."""
     torch.manual_seed(5)
@@ -201,7 +217,10 @@ def measured() -> Record:
     return replace(made, measures=(zeroing, whole))
 
 
-ALL = {make.__name__: make for make in (measured, bert, translator, grouped, additive, gaps, statistics, long, hostile)}
+ALL = {
+    make.__name__: make
+    for make in (measured, bert, translator, grouped, additive, normalised, gaps, statistics, long, hostile)
+}
 
 
 def tile(record: Record, number: int, head: int) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from regard.attention.kv_cache import KVCache
 from regard.attention.masks import Mask
+from regard.attention.normalise import Normaliser, Sink
 from regard.attention.positions import Rotary
 from regard.attention.residual import Residual
 from regard.attention.scores import Score
@@ -29,6 +30,7 @@ class MultiHead(nn.Module):
     heads = MultiHead(512, SeparateQKV(512, 8, key_heads=2))  # grouped-query; cross-attention: heads(x, memory)
 
     `heads`: how many, projected by three matrices, or the projections themselves (SeparateQKV, FusedQKV).
+    `normalise`: how scores become weights; the logits of a Sink are learned, starting from its own.
     """
 
     def __init__(
@@ -37,12 +39,15 @@ class MultiHead(nn.Module):
         heads: int | Projections = 8,
         *,
         score: Score | None = None,
+        normalise: Normaliser | None = None,
         rotary: Rotary | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.dim = dim
         self.project = SeparateQKV(dim, heads) if isinstance(heads, int) else heads
+        self.fixed_normalise = None if isinstance(normalise, Sink) else normalise
+        self.sink = nn.Parameter(normalise.logits.clone()) if isinstance(normalise, Sink) else None
         self.score, self.rotary, self.dropout = score, rotary, dropout
         self.tap = Tap()
         self.out = nn.Linear(self.project.heads * self.project.width, dim, bias=self.project.bias)
@@ -76,8 +81,19 @@ class MultiHead(nn.Module):
             if cache is not None:
                 k, v = cache.extend(k, v)
         dropout = self.dropout if self.training else 0.0
-        got = self.tap(q, k, v, score=self.score, mask=mask, bias=bias, dropout=dropout)
+        how = {"score": self.score, "mask": mask, "bias": bias, "normalise": self.normalise, "dropout": dropout}
+        got = self.tap(q, k, v, **how)
         return self.out(got.output.transpose(1, 2).flatten(2))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether this is softmax attention over scaled dot products, and nothing else, which any other program has."""
+        return self.normalise is None and self.score is None
+
+    @property
+    def normalise(self) -> Normaliser | None:
+        """How scores become weights; None is a softmax."""
+        return self.fixed_normalise if self.sink is None else Sink(self.sink)
 
 
 class Projections(Protocol):

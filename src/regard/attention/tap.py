@@ -201,7 +201,7 @@ def _place(path: str) -> str:
 
 
 def _with_weights(got: Attended, weights: Tensor, v: Tensor, dropout: float, observe: Observe) -> Attended:
-    """The same call with other weights: output and statistics follow them; lse stays that of the scores."""
+    """The same call with other weights: output, statistics and sink follow them; lse stays that of the scores."""
     expected = (*got.lse.shape, v.size(-2))
     if tuple(weights.shape) != expected:
         raise ShapeError(f"replacement weights of shape {tuple(weights.shape)}", f"{expected}", where="Tap")
@@ -210,4 +210,5 @@ def _with_weights(got: Attended, weights: Tensor, v: Tensor, dropout: float, obs
     with autocast_disabled(v):
         output = average(nn.functional.dropout(weights, dropout), v, grid)
     hidden = weights == 0
-    return replace(got, output=output, **attention_statistics(weights, hidden, observe))
+    left = None if got.sink is None else (1 - weights.sum(-1)).clamp(min=0.0)
+    return replace(got, output=output, sink=left, **attention_statistics(weights, hidden, observe))

@@ -24,9 +24,16 @@ from regard.attention.layers import (
     MultiHead,
     SeparateQKV,
 )
+from regard.attention.normalise import Normaliser
 from regard.attention.positions import Rotary
+from regard.attention.scores import ScaledDot
 from regard.errors import SettingError
 from regard.models.fused_gelu import GeluFeedForward
+
+
+def softmax(heads: int) -> Normaliser | None:
+    """The softmax, for any number of heads."""
+    return None
 
 
 class SwiGLU(nn.Module):
@@ -50,7 +57,9 @@ class BlockConfig:
     `order`: post-norm or pre-norm. `feedforward` makes the feed-forward layer of (width, hidden), `norm` the norm of a
     width. `bias`: of the attention's linear layers. `key_heads`: fewer heads for keys and values (grouped-query
     attention). `head_dim`: where it is not width / heads. `dropout` applies to each residual branch,
-    `attention_dropout` to the attention weights (which rules out the fused kernels of some devices).
+    `attention_dropout` to the attention weights (which rules out the fused kernels of some devices). `softcap`: no
+    score of self-attention passes it (Gemma 2). `normalise`: how the scores of self-attention become weights, by the
+    number of heads: softmax, a learned attention sink (gpt-oss), sparsemax or entmax.
     """
 
     order: Literal["post", "pre"] = "post"
@@ -61,11 +70,15 @@ class BlockConfig:
     head_dim: int | None = None
     dropout: float = 0.0
     attention_dropout: float = 0.0
+    softcap: float | None = None
+    normalise: Callable[[int], Normaliser | None] = softmax
 
     def self_attention(self, width: int, heads: int, rotary: Rotary | None = None) -> MultiHead:
         """Self-attention: one projection for queries, keys and values together."""
         joint = FusedQKV(width, heads, key_heads=self.key_heads, width=self.head_dim, bias=self.bias)
-        return MultiHead(width, joint, rotary=rotary, dropout=self.attention_dropout)
+        how = {"rotary": rotary, "dropout": self.attention_dropout, "normalise": self.normalise(heads)}
+        score = None if self.softcap is None else ScaledDot(cap=self.softcap)
+        return MultiHead(width, joint, score=score, **how)
 
     def cross_attention(self, width: int, heads: int) -> MultiHead:
         """Cross-attention to the encoder's states."""

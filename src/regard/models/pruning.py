@@ -61,6 +61,8 @@ def _remove_heads(attention: MultiHead, heads: Sequence[int], place: str) -> Non
         project.query = _rows(project.query, queries)
         project.key, project.value = _rows(project.key, keys), _rows(project.value, keys)
     project.heads, project.key_heads = len(left), len(queries_left)
+    if attention.sink is not None:
+        attention.sink = nn.Parameter(attention.sink[left])
     attention.out = _columns(attention.out, queries)
 
 

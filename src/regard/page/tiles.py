@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.attention.scores import soft_cap
 from regard.errors import SettingError
 from regard.inspection import PlaceRecord
 from regard.page.payload import finite_or_null
@@ -135,13 +136,17 @@ def compute_row(place: PlaceRecord, head: int, query: int) -> Tensor:
 
 @dataclass(frozen=True)
 class ScoreBreakdown:
-    """The computation of one weight: the `terms` of the dimensions sum to `score`; weight = exp(score + bias - lse) *
-    window_weight where the key is `visible`, else 0. Minus infinity is None."""
+    """The computation of one weight: `terms`, of the dimensions, sum to `score`, which a soft cap turns into `capped`;
+    weight = exp(capped + bias - lse) * window_weight where the key is `visible`, else 0. Minus infinity is None.
+
+    Of an entmax, lse is the threshold: weight = max(0, (alpha - 1) (capped + bias) - lse) ** (1 / (alpha - 1)).
+    """
 
     q: list[float]
     k: list[float]
     terms: list[float]
     score: float
+    capped: float
     bias: float | None
     lse: float | None
     window_weight: float
@@ -162,13 +167,15 @@ def explain_pair(place: PlaceRecord, head: int, query: int, key: int) -> ScoreBr
     window, allowed = stored.window, stored.mask.allowed(head, rows, cols)
     visible = bool(allowed) and (window is None or bool(window.inside(head, rows, cols)))
     bias = 0.0 if stored.bias is None else float(stored.bias.tile(head, rows, cols)[0, 0])
+    shift = centre if stored.alpha is None else centre * (stored.alpha - 1)
     return ScoreBreakdown(
         q=q.tolist(),
         k=k.tolist(),
         terms=terms.tolist(),
         score=float(terms.sum()),
+        capped=float(soft_cap(terms.sum(), stored.cap)),
         bias=finite_or_null(bias),
-        lse=finite_or_null(float(stored.lse[number, query]) + centre),
+        lse=finite_or_null(float(stored.lse[number, query]) + shift),
         window_weight=1.0 if window is None else float(window.factor(head, rows, cols)),
         visible=visible,
         weight=float(place.tile(head, rows, cols)[0, 0]),

@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_leaves
 
 from regard import Observe, attend, masks, scores
 from regard.attention.biases import DenseBias
+from regard.attention.normalise import Entmax, Sink, Sparsemax
 from regard.attention.positions import Alibi, Relative
 from regard.attention.windows import LocalM, LocalP
 from regard.errors import RecordError, SettingError
@@ -62,6 +63,19 @@ CASES: dict[str, dict[str, Any]] = {
     "by key": {"bias": DenseBias(torch.linspace(-2, 2, S).view(1, 1, 1, S).expand(1, 1, T, S))},
     "by pair": {"bias": DenseBias(torch.randn(1, H, T, S, generator=torch.Generator().manual_seed(6)))},
     "local-m": {"window": LocalM(3)},
+    "a sink": {"normalise": Sink(torch.tensor([4.0, 0.0, 60.0, -9.0]))},
+    "a soft cap": {"score": scores.ScaledDot(cap=4.0), "mask": masks.Causal()},
+    "a sink over capped scores": {
+        "score": scores.ScaledDot(cap=6.0),
+        "normalise": Sink(torch.ones(H)),
+        "bias": Alibi(H),
+    },
+    "sparsemax": {"normalise": Sparsemax(), "mask": masks.Causal(offset=0)},
+    "entmax": {"normalise": Entmax(1.5), "score": scores.ScaledDot(cap=9.0)},
+    "entmax by bisection": {"normalise": Entmax(1.25), "mask": masks.Padding(torch.tensor([11]), torch.tensor([9]))},
+    "keys that an indexer chose": {
+        "mask": masks.Causal() & masks.Keys(torch.tensor([0, 3, 4, 9, 12]).expand(1, 1, T, 5))
+    },
 }
 
 
@@ -90,6 +104,14 @@ def test_additive_scores_and_predicted_windows_are_recomputed(window: str | None
     q, k = torch.randn(1, T, D), torch.randn(1, S, D)
     place, weights = recorded(q, k, score=scores.Additive(D, 6), window=None if window is None else LocalP(D, 4))
     torch.testing.assert_close(place.tile(0), weights[0], atol=1e-4, rtol=0)
+
+
+def test_the_share_of_a_sink_is_what_the_weights_leave(tmp_path) -> None:
+    place, weights = recorded(*vectors(), normalise=Sink(torch.tensor([4.0, 0.0, 60.0, -9.0])))
+    Record(axes(place), (place,)).save(tmp_path / "a.regard")
+    sink = Record.load(tmp_path / "a.regard").places[0].statistics.sink
+    assert sink is not None and sink[2].min() > 0.5 > sink[3].max()
+    torch.testing.assert_close(sink, 1 - weights.sum(-1), atol=1e-5, rtol=0)
 
 
 def test_statistics_are_those_of_the_capture() -> None:

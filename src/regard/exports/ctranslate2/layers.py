@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from regard.attention.layers import DecoderBlock, FeedForward, FusedQKV, MultiHead, SeparateQKV
 from regard.attention.positions import Rotary
+from regard.errors import CheckpointError
 from regard.models import SwiGLU
 
 Block = Any  # an EncoderBlock or a DecoderBlock, or a part of one
@@ -47,6 +48,12 @@ def rotary_options(rotary: Rotary) -> dict[str, Any]:
 def set_attention(spec: Any, heads: MultiHead, before: nn.Module) -> None:
     """Self-attention has one matrix for queries, keys and values; cross-attention one for keys and values."""
     project = heads.project
+    if not heads.is_plain:
+        raise CheckpointError(
+            "CTranslate2 attends by a softmax of scaled dot products alone, without sinks, caps and sparse weights",
+            where="regard export",
+            advice="Export to ONNX, which has them.",
+        )
     if isinstance(project, FusedQKV):
         parts = [[project.joint], [heads.out]]
     else:

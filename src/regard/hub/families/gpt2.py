@@ -79,7 +79,8 @@ def matches(model: nn.Module) -> bool:
     attention, feed = first_block(model.decoder).self, first_block(model.decoder).feed
     same = attention.project.key_heads == attention.project.heads
     square = attention.project.heads * attention.project.width == attention.dim
-    return same and square and attention.project.bias and isinstance(feed, FeedForward) and feed.inner.bias is not None
+    plain = same and square and attention.is_plain and attention.project.bias
+    return plain and isinstance(feed, FeedForward) and feed.inner.bias is not None
 
 
 def config(model: nn.Module, max_length: int) -> Mapping[str, Any]:

@@ -81,7 +81,8 @@ def matches(model: nn.Module) -> bool:
         return False
     first = first_block(model.decoder)
     whole = first.self.rotary.pairs == "halves" and first.self.rotary.dim == first.self.project.width
-    return whole and isinstance(first.feed, SwiGLU) and isinstance(first.feed.activation, nn.SiLU)
+    plain = whole and first.self.is_plain
+    return plain and isinstance(first.feed, SwiGLU) and isinstance(first.feed.activation, nn.SiLU)
 
 
 def config(model: nn.Module, max_length: int) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 
 from regard.attention import Attended, AttentionInputs, Observe, attend, cell_assignment
 from regard.attention.masks import Causal, Everything, Mask
+from regard.attention.normalise import Entmax, Sink
 from regard.attention.scores import Additive, Dot
 from regard.errors import SettingError
 from regard.inspection.record.mask_codec import MAX_TABLE, BiasTerm, GaussianWindow, MaskSpans, NotReconstructible
@@ -47,12 +48,15 @@ def store_qk(calls: Sequence[Attended], heads: Sequence[int] | None, row: int = 
     group = all_heads // merged.k.size(0)
     used = sorted({head // group for head in chosen})
     queries = Int16Tensor.quantize(merged.q[list(chosen)])
-    keys = Int16Tensor.quantize(merged.k[used], centred=merged.vector is None)
+    keys = Int16Tensor.quantize(merged.k[used], centred=merged.vector is None and merged.cap is None)
     key_heads = tuple(used.index(head // group) for head in chosen)
     none = queries.scale.new_empty(0)
-    stored = StoredQK(chosen, key_heads, queries, keys, merged.vector, merged.mask, merged.bias, merged.window, none)
-    lse = torch.zeros(merged.q.shape[:2])[list(chosen)] if merged.log_weights else _lse(stored)
-    return replace(stored, lse=lse)
+    terms = (merged.vector, merged.mask, merged.bias, merged.window)
+    stored = StoredQK(chosen, key_heads, queries, keys, *terms, none, merged.cap, merged.alpha)
+    if merged.log_weights:
+        return replace(stored, lse=torch.zeros(merged.q.shape[:2])[list(chosen)])
+    lse = _lse(stored)
+    return replace(stored, lse=lse if merged.sink is None else _with_sink(stored, lse, merged.sink[list(chosen)]))
 
 
 def merge_statistics(calls: Sequence[Attended], stored: StoredQK | None, row: int = 0) -> PlaceStatistics:
@@ -67,7 +71,9 @@ def merge_statistics(calls: Sequence[Attended], stored: StoredQK | None, row: in
         thumbnail: Tensor | None = _row_of(calls[0].thumbnail, row, 2)
     else:
         thumbnail = None if stored is None else thumbnails_of(stored, entropy.size(0), entropy.size(-1), S)
-    return PlaceStatistics(entropy.float(), received.float(), values.float(), indices, thumbnail)
+    sinks = [_row_of(call.sink, row, 1).float() for call in calls if call.sink is not None]
+    sink = torch.cat(sinks, -1) if sinks else None
+    return PlaceStatistics(entropy.float(), received.float(), values.float(), indices, thumbnail, sink)
 
 
 def thumbnails_of(stored: StoredQK, heads: int, T: int, S: int) -> Tensor:
@@ -93,6 +99,9 @@ class _MergedCalls:
     mask: MaskSpans
     bias: BiasTerm | None
     window: GaussianWindow | None
+    cap: float | None = None  # of the scores
+    alpha: float | None = None  # of an entmax
+    sink: Tensor | None = None  # (H,), the logits of a sink
     log_weights: bool = False  # whether the scores are the logarithms of the weights already
 
 
@@ -113,10 +122,15 @@ def _merge_calls(parts: Sequence[AttentionInputs], last: AttentionInputs) -> _Me
     vector = score.vector.detach().float().cpu() if isinstance(score, Additive) else None
     scale = score.scale(last.k.size(-1)) if isinstance(score, Dot) else 1.0
     k = _flatten_heads(last.k)
+    how = {
+        "cap": score.cap if isinstance(score, Dot) else None,
+        "alpha": last.normalise.alpha if isinstance(last.normalise, Entmax) else None,
+        "sink": _sink_logits(last),
+    }
     if len(parts) == 1:
         [part] = parts
         terms = MaskSpans.encode(part), BiasTerm.encode(part), GaussianWindow.encode(part)
-        return _MergedCalls(_queries(part, k) * scale, k, vector, *terms)
+        return _MergedCalls(_queries(part, k) * scale, k, vector, *terms, **how)
     same = all(torch.equal(_flatten_heads(part.k), k[:, : part.grid.S]) for part in parts)
     masks = [MaskSpans.encode(part) for part in parts] if same else []
     if not same or any(mask.table is not None for mask in masks) or any(part.bias is not None for part in parts):
@@ -128,7 +142,7 @@ def _merge_calls(parts: Sequence[AttentionInputs], last: AttentionInputs) -> _Me
     centres = [one.centre for one in windows if one is not None]
     window = None if windows[0] is None else GaussianWindow(torch.cat(centres, -1), windows[0].half_width)
     queries = torch.cat([_queries(part, k) for part in parts], 1) * scale
-    return _MergedCalls(queries, k, vector, MaskSpans(*ends), None, window)
+    return _MergedCalls(queries, k, vector, MaskSpans(*ends), None, window, **how)
 
 
 def _store_log_weights(parts: Sequence[AttentionInputs], k: Tensor) -> _MergedCalls:
@@ -145,6 +159,21 @@ def _store_log_weights(parts: Sequence[AttentionInputs], k: Tensor) -> _MergedCa
     nothing = torch.zeros(heads, T, 1), torch.zeros(heads, S, 1)
     mask = MaskSpans(torch.zeros(1, T, dtype=torch.int32), torch.full((1, T), S, dtype=torch.int32))
     return _MergedCalls(*nothing, None, mask, BiasTerm("pair", logs, T), None, log_weights=True)
+
+
+def _sink_logits(part: AttentionInputs) -> Tensor | None:
+    """The logits (H,) of a sink, for one row of a batch; None where there is none."""
+    if not isinstance(part.normalise, Sink):
+        return None
+    return part.normalise.logits.detach().float().cpu().expand(part.grid.lead).reshape(-1)
+
+
+def _with_sink(stored: StoredQK, lse: Tensor, logits: Tensor) -> Tensor:
+    """lse (n, T) with these logits (n,) in it: a sink's does not shift with the centre of the keys, as scores do."""
+    centre = torch.stack([stored.keys.centre[group] for group in stored.key_heads])
+    queries = torch.stack([stored.queries.offsets(number) for number in range(len(stored.heads))])
+    shifted = logits.unsqueeze(-1) - (queries @ centre.unsqueeze(-1)).squeeze(-1)
+    return torch.logaddexp(lse, shifted).masked_fill(lse == -torch.inf, -torch.inf)
 
 
 def _span_ends(mask: MaskSpans) -> tuple[Tensor, Tensor]:
@@ -176,14 +205,24 @@ def _lse(stored: StoredQK) -> Tensor:
     found = []
     for number in range(len(stored.heads)):
         scores = (stored.scores(number, rows, torch.arange(S)) for rows in torch.arange(T).split(BLOCK_ROWS))
-        found.append(torch.cat([torch.logsumexp(some, -1) for some in scores]) if T else torch.empty(0))
+        found.append(torch.cat([_row_lse(stored, some) for some in scores]) if T else torch.empty(0))
     return torch.stack(found)
+
+
+def _row_lse(stored: StoredQK, scores: Tensor) -> Tensor:
+    """The log-sum-exp of whole rows (t, S), or the threshold of an entmax; -inf for a row without keys."""
+    if stored.alpha is None:
+        return torch.logsumexp(scores, -1)
+    empty = (scores == -torch.inf).all(-1)
+    return stored.normaliser.normalise(scores.masked_fill(empty.unsqueeze(-1), 0.0))[1].masked_fill(empty, -torch.inf)
 
 
 def _fused_mask(stored: StoredQK, T: int, S: int) -> Mask | None:
     """The mask, where a fused kernel has it and the scores have no other term."""
     mask = stored.mask
     if stored.vector is not None or stored.bias is not None or stored.window is not None or mask.table is not None:
+        return None
+    if stored.cap is not None or stored.alpha is not None:
         return None
     if not T or not S or mask.first.size(0) > 1 or bool(mask.first.any()):
         return None

@@ -8,6 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from regard.attention.normalise import Entmax, Normaliser, Softmax
+from regard.attention.scores import soft_cap
 from regard.errors import RecordError, ShapeError
 from regard.inspection.record.mask_codec import BiasTerm, GaussianWindow, MaskSpans
 from regard.inspection.record.quantize import Int16Tensor
@@ -19,8 +21,9 @@ Index = slice | Tensor
 class PlaceStatistics:
     """The statistics of every head that were observed while the model ran; exact, whether its map is stored or not.
 
-    entropy (H, T), received (H, S), the k largest weights of each query (H, T, k) and their keys, and the thumbnail
-    (H, R, C), which is None where queries came one by one and no map is stored.
+    entropy (H, T), received (H, S), the k largest weights of each query (H, T, k) and their keys; the thumbnail
+    (H, R, C), which is None where queries came one by one and no map is stored; and the share of an attention sink
+    (H, T), where there is one.
     """
 
     entropy: Tensor
@@ -28,6 +31,7 @@ class PlaceStatistics:
     top_values: Tensor
     top_indices: Tensor
     thumbnail: Tensor | None
+    sink: Tensor | None = None
 
     def __repr__(self) -> str:
         heads, T = self.entropy.shape
@@ -39,8 +43,9 @@ class StoredQK:
     """The quantised queries and keys that the weights of some heads are recomputed from.
 
     `heads`: the heads of the place that are stored; number n of them has queries n and key head key_heads[n]. Scores
-    are dot products, or with a `vector` (D,) additive ones. `lse` (n, T) belongs to the quantised numbers, the keys
-    without their centre: an offset that all keys share changes no weight.
+    are dot products, or with a `vector` (D,) additive ones; `cap` is their soft cap. `lse` (n, T) belongs to the
+    quantised numbers, the keys without their centre: an offset that all keys share changes no weight (keys of capped
+    scores have none). It includes the logit of a sink; with `alpha`, it is the threshold of an entmax.
     """
 
     heads: tuple[int, ...]
@@ -52,6 +57,8 @@ class StoredQK:
     bias: BiasTerm | None
     window: GaussianWindow | None
     lse: Tensor
+    cap: float | None = None
+    alpha: float | None = None
 
     def __repr__(self) -> str:
         return f"StoredQK(heads={self.heads}, queries={self.queries}, keys={self.keys})"
@@ -73,13 +80,16 @@ class StoredQK:
         """The scores without mask and bias, the keys without their centre."""
         q, k = self.queries.offsets(number, rows), self.keys.offsets(self.key_heads[number], cols)
         if self.vector is None:
-            return q @ k.mT
+            return soft_cap(q @ k.mT, self.cap)
         return torch.tanh(q.unsqueeze(-2) + k.unsqueeze(-3)) @ self.vector
 
+    @property
+    def normaliser(self) -> Normaliser:
+        """How scores and `lse` give weights."""
+        return Softmax() if self.alpha is None else Entmax(self.alpha)
+
     def weights(self, number: int, rows: Tensor, cols: Tensor) -> Tensor:
-        lse = self.lse[number][rows].unsqueeze(-1)
-        logs = self.scores(number, rows, cols).sub_(lse.masked_fill(lse == -torch.inf, 0.0))
-        weights = logs.clamp_(max=0.0).exp_()
+        weights = self.normaliser.weights(self.scores(number, rows, cols), self.lse[number][rows])
         return weights if self.window is None else weights * self.window.factor(self.heads[number], rows, cols)
 
 

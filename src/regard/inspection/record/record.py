@@ -191,6 +191,8 @@ def _place_to_dict(place: PlaceRecord) -> dict[str, Any]:
             "score": "dot" if stored.vector is None else "additive",
             "bias": None if stored.bias is None else stored.bias.kind,
             "half_width": None if stored.window is None else stored.window.half_width,
+            "cap": stored.cap,
+            "alpha": stored.alpha,
         },
         "value_heads": None if gradients is None else gradients.value_heads,
     }
@@ -204,6 +206,7 @@ def _place_tensors(place: PlaceRecord) -> dict[str, Tensor]:
         "top_values": statistics.top_values,
         "top_indices": statistics.top_indices,
         "value_norms": place.value_norms,
+        "sink": statistics.sink,
     }
     if statistics.thumbnail is not None:
         found["thumbnail"], found["thumbnail_peak"] = quantize_thumbnails(statistics.thumbnail)
@@ -238,7 +241,8 @@ def _place_from_dict(data: Mapping[str, Any], prefix: str, tensors: Mapping[str,
 
     has_thumbnail = maybe("thumbnail") is not None
     thumbnail = dequantize_thumbnails(get("thumbnail"), get("thumbnail_peak")) if has_thumbnail else None
-    statistics = PlaceStatistics(get("entropy"), get("received"), get("top_values"), get("top_indices"), thumbnail)
+    exact = (get("entropy"), get("received"), get("top_values"), get("top_indices"))
+    statistics = PlaceStatistics(*exact, thumbnail, maybe("sink"))
     stored, gradients = None, None
     how = data["stored"]
     if how is not None:
@@ -253,6 +257,8 @@ def _place_from_dict(data: Mapping[str, Any], prefix: str, tensors: Mapping[str,
             None if bias is None else BiasTerm(how["bias"], bias, data["T"]),
             None if centre is None else GaussianWindow(centre, how["half_width"]),
             get("lse"),
+            how.get("cap"),
+            how.get("alpha"),
         )
     if data["value_heads"] is not None:
         grads, values = (_uncentred(get(name), get(f"{name}_scale")) for name in ("output_grads", "values"))

@@ -38,7 +38,12 @@ if TYPE_CHECKING:
         RecurrentLMConfig as RecurrentLMConfig,
         WindowLMConfig as WindowLMConfig,
     )
-    from regard.models.config.names import CellName as CellName, NormName as NormName, ScoreName as ScoreName
+    from regard.models.config.names import (
+        CellName as CellName,
+        NormaliserName as NormaliserName,
+        NormName as NormName,
+        ScoreName as ScoreName,
+    )
     from regard.models.config.pooling import (
         PoolingClassifierConfig as PoolingClassifierConfig,
         PoolingEncoderName as PoolingEncoderName,
@@ -110,7 +115,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "RecurrentLMConfig",
             "WindowLMConfig",
         ),
-        "names": ("CellName", "NormName", "ScoreName"),
+        "names": ("CellName", "NormName", "NormaliserName", "ScoreName"),
         "pooling": ("PoolingClassifierConfig", "PoolingEncoderName"),
         "translation": (
             "ActivationName",

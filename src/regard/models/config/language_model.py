@@ -13,7 +13,7 @@ from regard.attention.layers import FeedForward
 from regard.attention.positions import Rotary, Sinusoidal
 from regard.models.attentive_rnn_lm import AttentiveLM, PastAttention
 from regard.models.blocks import BlockConfig, SwiGLU, gelu_feedforward
-from regard.models.config.names import SCORES, CellName, NormName, ScoreName
+from regard.models.config.names import NORMALISERS, SCORES, CellName, NormaliserName, NormName, ScoreName
 from regard.models.copy_gates import Average, CopyGate, Gate, Sentinel
 from regard.models.embedding import WordEmbedding
 from regard.models.gpt import GPT, Positions
@@ -45,7 +45,8 @@ class GPTConfig:
 
     `max_positions`: how many positions are learned. `feedforward_dim`: width of the feed-forward layers, by default
     4 x width. `key_heads`: fewer heads for keys and values (grouped-query attention). `head_dim`: width of one head.
-    `rotary_base`: of the rotary angles.
+    `rotary_base`: of the rotary angles. `softcap`: of the attention scores (Gemma 2). `normalise`: how scores become
+    weights: softmax, softmax with a learned attention sink, sparsemax, or entmax with alpha 1.5.
     """
 
     vocabulary: int
@@ -65,6 +66,8 @@ class GPTConfig:
     feedforward_bias: bool = True
     tied: bool = True
     rotary_base: float = 10000.0
+    softcap: float | None = None
+    normalise: NormaliserName = "softmax"
 
     def build(self) -> GPT:
         positions: int | Positions = self.max_positions
@@ -85,6 +88,8 @@ class GPTConfig:
             key_heads=self.key_heads,
             head_dim=self.head_dim,
             dropout=self.dropout,
+            softcap=self.softcap,
+            normalise=NORMALISERS[self.normalise],
         )
 
 

@@ -6,7 +6,7 @@
  * @typedef {{T: number, S: number, D: number, queries: Int16Array, queriesScale: Float32Array, keys: Int16Array,
  *   keysScale: Float32Array, keyCentres: Float32Array, vector: Float32Array | null, first: Int32Array, last: Int32Array,
  *   visibleTable: Uint8Array | null, bias: Float32Array | null, biasKind: string | null, lse: Float32Array,
- *   windowCentre: Float32Array | null, halfWidth: number}} HeadParams */
+ *   windowCentre: Float32Array | null, halfWidth: number, cap: number | null, alpha: number | null}} HeadParams */
 
 /**
  * The parameters of a head; null where they were not stored.
@@ -38,7 +38,20 @@ export function readHeadParams(record, number, head) {
     first: shared("first", T), last: shared("last", T), visibleTable: shared("mask", T * S),
     bias: stored.bias === null ? null : shared("bias", biasSize), biasKind: stored.bias,
     lse: part("lse", at, T), windowCentre: shared("centre", T), halfWidth: stored.half_width ?? 0,
+    cap: stored.cap ?? null, alpha: stored.alpha ?? null,
   };
+}
+
+/** A score after its soft cap. @param {HeadParams} params @param {number} score */
+export function softCap(params, score) {
+  return params.cap === null ? score : params.cap * Math.tanh(score / params.cap);
+}
+
+/** The weight of a score: of a softmax, whose lse may hold a sink, or of an entmax, whose lse is the threshold.
+ * @param {HeadParams} params @param {number} score @param {number} lse */
+export function weightOf(params, score, lse) {
+  if (params.alpha === null) return Math.exp(Math.min(0, score - lse));
+  return Math.max(0, (params.alpha - 1) * score - lse) ** (1 / (params.alpha - 1));
 }
 
 /** The bias that is added to the score of a pair. @param {HeadParams} params @param {number} i @param {number} j */

@@ -85,9 +85,20 @@ export class PairView {
   renderSum() {
     const pair = this.pair;
     /** @type {[string, string, string][]} */
-    const terms = pair === null ? [] : [["score", formatNumber(pair.score), ""], ["bias", formatNumber(pair.bias), "+"], ["log-sum-exp of all scores", formatNumber(pair.lse), "−"]];
-    if (pair !== null && pair.windowWeight !== 1) terms.push(["window", formatNumber(pair.windowWeight), "×"]);
-    if (pair !== null) terms.push(["weight", formatNumber(pair.weight), "exp ="]);
+    const terms = [];
+    if (pair !== null) {
+      const { source, state } = this.context;
+      const { cap, alpha } = source.info.places[state.shown.place].stored ?? { cap: null, alpha: null };
+      const sink = source.sinkShare(state.shown.place, this.head, Math.max(0, state.shown.query)) === null ? "" : " and the sink";
+      terms.push(["score", formatNumber(pair.score), ""]);
+      if (cap !== null) terms.push([`after the soft cap of ${formatNumber(cap)}`, formatNumber(pair.capped), "→"]);
+      terms.push(["bias", formatNumber(pair.bias), "+"]);
+      if (alpha !== null && alpha !== 2) terms.push(["α − 1", formatNumber(alpha - 1), "×"]);
+      terms.push(alpha === null ? [`log-sum-exp of all scores${sink}`, formatNumber(pair.lse), "−"] : ["threshold", formatNumber(pair.lse), "−"]);
+      if (pair.windowWeight !== 1) terms.push(["window", formatNumber(pair.windowWeight), "×"]);
+      const power = alpha === null ? "exp" : `max(0, ·)${alpha === 2 ? "" : ` to the power ${formatNumber(1 / (alpha - 1))}`}`;
+      terms.push(["weight", formatNumber(pair.weight), `${power} =`]);
+    }
     this.sums.replaceChildren(...terms.map(([name, value, sign]) =>
       make("div", { class: name === "weight" ? "result" : "" }, make("dt", {}, name), make("dd", {}, ...(sign === "" ? [] : [make("span", { class: "sign", "aria-hidden": "true" }, sign)]), value))));
   }

@@ -1,7 +1,7 @@
 // Parsing of the payload: a JSON header, and tensors as typed arrays.
 
 /** @typedef {{name: string, text: string, tokens: string[], spans: [number, number][], words: number[], segments: number[] | null}} TokenAxis */
-/** @typedef {{heads: number[], key_heads: number[], score: "dot" | "additive", bias: "distance" | "key" | "pair" | null, half_width: number | null}} StoredQK */
+/** @typedef {{heads: number[], key_heads: number[], score: "dot" | "additive", bias: "distance" | "key" | "pair" | null, half_width: number | null, cap: number | null, alpha: number | null}} StoredQK */
 /** @typedef {{name: string, layer: number, kind: "self" | "cross", queries: number, keys: number, heads: number, T: number, S: number, why: string, stored: StoredQK | null, value_heads: number[] | null}} Place */
 /** @typedef {[number, number, number | null, [number, string, number | null][]]} Step */
 /** An attribution map computed in advance, such as value zeroing: of one place, or (null) of the whole

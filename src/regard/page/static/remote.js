@@ -114,7 +114,7 @@ export class RemoteSource extends Source {
   /** @override @param {number} place @param {number} head @param {number} query @param {number} key @returns {Promise<Pair>} */
   async pair(place, head, query, key) {
     const pair = await (await this.get("pair", { place, head, query, key })).json();
-    const { q, k, terms, score, visible, weight } = pair;
-    return { q, k, terms, score, bias: pair.bias ?? -Infinity, lse: pair.lse ?? -Infinity, windowWeight: pair.window_weight, weight, visible };
+    const { q, k, terms, score, capped, visible, weight } = pair;
+    return { q, k, terms, score, capped, bias: pair.bias ?? -Infinity, lse: pair.lse ?? -Infinity, windowWeight: pair.window_weight, weight, visible };
   }
 }

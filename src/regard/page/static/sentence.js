@@ -166,7 +166,10 @@ export class Sentence {
     const token = this.left.items[at].label;
     const kind = this.context.measure(place, measure) === "weights" ? "weight" : "share";
     const target = best < 0 ? "" : ` most to \u2068${this.right.items[best].label}\u2069 (${kind} ${formatNumber(row[best])})`;
-    status(`${where}. \u2068${token}\u2069 attends${target}; entropy ${entropyOf(row).toFixed(3)}.`);
+    const shares = this.left.items[at].tokens.map((one) => source.sinkShare(place, head, one) ?? NaN);
+    const share = shares.reduce((sum, one) => sum + one, 0) / shares.length;
+    const sink = Number.isNaN(share) ? "" : `; the sink took ${formatNumber(share)}`;
+    status(`${where}. \u2068${token}\u2069 attends${target}${sink}; entropy ${entropyOf(row).toFixed(3)}.`);
   }
 
   /** @param {KeyboardEvent} event @returns {boolean} */

@@ -100,6 +100,17 @@ export class Source {
     return all.subarray(head * S, (head + 1) * S);
   }
 
+  /** What an attention sink took of a query; null where there is none. @param {number} number @param {number} head @param {number} query @returns {number | null} */
+  sinkShare(number, head, query) {
+    const found = this.tensor(`${number}.sink`);
+    if (found === null) return null;
+    const { T, heads } = this.info.places[number];
+    if (head !== ALL_HEADS) return found.numbers[head * T + query];
+    let sum = 0;
+    for (let h = 0; h < heads; h++) sum += found.numbers[h * T + query];
+    return sum / heads;
+  }
+
   /** The thumbnail of the map; null where there is none. @param {number} number @param {number} head @returns {Small | null} */
   thumbnail(number, head) {
     const found = this.tensor(`${number}.thumbnail`);

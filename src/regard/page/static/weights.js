@@ -1,7 +1,7 @@
 // The attention weights of one head, recomputed from its stored queries and keys.
 
 /** @import { HeadParams } from "./head_params.js" */
-import { biasOf, isVisible } from "./head_params.js";
+import { biasOf, isVisible, softCap, weightOf } from "./head_params.js";
 
 /** Queries from top to bottom, keys from left to right. @typedef {{top: number, bottom: number, left: number, right: number}} Box */
 /** @typedef {{values: Float32Array, exact: boolean}} Tile */
@@ -26,8 +26,8 @@ export function fillRow(params, i, left, right, out) {
   const plain = params.visibleTable === null && params.windowCentre === null;
   for (let j = from; j < to; j++) {
     if (!plain && !isVisible(params, i, j)) continue;
-    const score = compare(params, query, j) + (params.bias === null ? 0 : biasOf(params, i, j));
-    let weight = Math.exp(Math.min(0, score - lse));
+    const score = softCap(params, compare(params, query, j)) + (params.bias === null ? 0 : biasOf(params, i, j));
+    let weight = weightOf(params, score, lse);
     if (params.windowCentre !== null) {
       const away = j - params.windowCentre[i];
       weight *= Math.exp((-2 * away * away) / (params.halfWidth * params.halfWidth));
@@ -63,11 +63,11 @@ function fillRows(params, queries, left, right, out) {
     third[j - left] = sc;
     fourth[j - left] = se;
   }
-  queries.forEach((i, n) => softmaxRow(params, i, left, right, out[n]));
+  queries.forEach((i, n) => weighRow(params, i, left, right, out[n]));
 }
 
-/** Turns a row of dot products into softmax weights. @param {HeadParams} params @param {number} i @param {number} left @param {number} right @param {Float32Array} row */
-function softmaxRow(params, i, left, right, row) {
+/** Turns a row of dot products into weights. @param {HeadParams} params @param {number} i @param {number} left @param {number} right @param {Float32Array} row */
+function weighRow(params, i, left, right, row) {
   const lse = params.lse[i];
   const from = lse === -Infinity ? right : Math.min(right, Math.max(left, params.first[i]));
   const to = Math.max(from, Math.min(right, params.last[i]));
@@ -75,7 +75,7 @@ function softmaxRow(params, i, left, right, row) {
   row.fill(0, to - left, right - left);
   for (let j = from; j < to; j++) {
     const added = params.bias === null ? 0 : biasOf(params, i, j);
-    row[j - left] = Math.exp(Math.min(0, row[j - left] + added - lse));
+    row[j - left] = weightOf(params, softCap(params, row[j - left]) + added, lse);
   }
 }
 
@@ -191,7 +191,8 @@ export function yieldToBrowser() {
   });
 }
 
-/** @typedef {{q: number[], k: number[], terms: number[], score: number, bias: number, lse: number, windowWeight: number, weight: number, visible: boolean}} Pair */
+/** `terms` sum to `score`, which its soft cap turns into `capped`.
+ * @typedef {{q: number[], k: number[], terms: number[], score: number, capped: number, bias: number, lse: number, windowWeight: number, weight: number, visible: boolean}} Pair */
 
 /** The terms of a pair's score, and its weight; keys include their centre. @param {HeadParams} params @param {number} i @param {number} j @returns {Pair} */
 export function breakDownScore(params, i, j) {
@@ -201,13 +202,14 @@ export function breakDownScore(params, i, j) {
   const terms = q.map((one, d) => (vector === null ? one * k[d] : vector[d] * Math.tanh(one + k[d])));
   // the centre of the keys adds the same to every score of a query, and so to the log-sum-exp
   const centre = vector === null ? q.reduce((sum, one, d) => sum + one * params.keyCentres[d], 0) : 0;
+  const score = terms.reduce((sum, term) => sum + term, 0);
   const row = new Float32Array(1);
   fillRow(params, i, j, j + 1, row);
   const away = params.windowCentre === null ? 0 : j - params.windowCentre[i];
   const windowWeight = params.windowCentre === null ? 1 : Math.exp((-2 * away * away) / (params.halfWidth * params.halfWidth));
   return {
-    q, k, terms, score: terms.reduce((sum, term) => sum + term, 0), bias: biasOf(params, i, j),
-    lse: params.lse[i] + centre, windowWeight, weight: row[0], visible: isVisible(params, i, j),
+    q, k, terms, score, capped: softCap(params, score), bias: biasOf(params, i, j),
+    lse: params.lse[i] + centre * (params.alpha === null ? 1 : params.alpha - 1), windowWeight, weight: row[0], visible: isVisible(params, i, j),
   };
 }
 

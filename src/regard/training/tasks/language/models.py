@@ -13,6 +13,7 @@ from regard.models.config import (
     GPTActivation,
     GPTConfig,
     GPTPositions,
+    NormaliserName,
     NormName,
     RecurrentLMConfig,
     ScoreName,
@@ -26,7 +27,9 @@ class GPTModel(RecipeSection):
 
     Llama's has norm = "rms", activation = "swiglu", bias = false, feedforward_bias = false, positions = "rotary" and
     tied = false. `key_heads`: fewer heads for keys and values (grouped-query attention). `head_dim`: width of one head.
-    `feedforward_dim`: by default 4 x width. `rotary_base`: of the rotary angles.
+    `feedforward_dim`: by default 4 x width. `rotary_base`: of the rotary angles. `softcap`: no attention score passes
+    it (Gemma 2's is 50). `normalise`: how scores become weights; "sink" is a softmax with a learned attention sink for
+    each head (gpt-oss), "sparsemax" and "entmax" (alpha 1.5) give most keys no weight at all.
     """
 
     carries_state: ClassVar[bool] = False
@@ -46,6 +49,8 @@ class GPTModel(RecipeSection):
     feedforward_bias: bool = GPTConfig.feedforward_bias
     tied: bool = GPTConfig.tied
     rotary_base: Positive = GPTConfig.rotary_base
+    softcap: Positive | None = GPTConfig.softcap
+    normalise: NormaliserName = GPTConfig.normalise
 
 
 class WindowModel(RecipeSection):
