@@ -121,7 +121,10 @@ def _print_tables(found: Report, path: Path | None) -> None:
     facts = found.facts
     right = facts["accuracy"]
     accuracy = "" if right is None else f", {right['value']:.1%} of them right"
-    console.print(f"\n{facts['decisions']} decisions ({facts['decision']}){accuracy}; means ± half of a 95% interval")
+    level = f"{facts['settings']['confidence']:.0%}"
+    console.print(
+        f"\n{facts['decisions']} decisions ({facts['decision']}){accuracy}; means ± half of a {level} interval"
+    )
     console.print(
         "\n".join(line for line in ABOUT.splitlines() if line.split()[0] in map(COLUMNS.get, tests)), soft_wrap=True
     )
