@@ -37,7 +37,7 @@ def resolve_path(path: Path, info: ValidationInfo) -> Path:
         return path
     try:
         return Path(info.context) / path.expanduser()
-    except RuntimeError as error:  # ~nobody
+    except RuntimeError as error:  # ~name of an unknown user
         raise ValueError("a path whose ~ is the home folder of a known user") from error
 
 
@@ -161,7 +161,7 @@ class EvaluateSettings(RecipeSection):
 
 
 class CheckpointSettings(RecipeSection):
-    """A checkpoint every so many steps; the last `keep_last` and the best are kept."""
+    """A checkpoint every `every` steps; the last `keep_last` and the best are kept (CheckpointSchedule)."""
 
     every: Count = 100
     keep_last: Count = 2
