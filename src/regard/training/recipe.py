@@ -226,7 +226,7 @@ class Recipe(RecipeSection):
 
     def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> PreparedTask:
         """Model, objective and the batches of this rank. What takes long is made once and found again in `folder`:
-        tokenizer.json, and tokenised text under data/."""
+        tokenizer.json, and tokenized text under data/."""
         raise self._no_task()
 
     def assemble(self, folder: Path) -> nn.Module:
