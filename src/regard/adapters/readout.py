@@ -1,4 +1,4 @@
-"""The readout token of a decision, such as [CLS], found by gradients; runs the output layer at that position alone.
+"""Finds the readout token of a decision, such as [CLS], by gradients; runs the output layer at that position alone.
 
 An audit runs the model thousands of times, and the output layer over thousands of words is most of the cost of a small
 model, so it is computed only where it is read.

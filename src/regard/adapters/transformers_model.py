@@ -41,8 +41,12 @@ _INPUT_NAMES = ("input_ids", "token_type_ids")  # one text has no padding, so it
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TransformersAdapter(ModelAdapter):
-    """A model of transformers with its tokenizer. It keeps its attention implementation where that can be captured
-    (sdpa, regard), and attends through "regard" while it is borrowed where it cannot."""
+    """A model of transformers with its tokenizer; the base class of the adapters below, and the adapter of models
+    without a head.
+
+    While an adapter borrows the model, it attends through "regard", unless its own attention implementation can be
+    captured (sdpa, regard).
+    """
 
     model: Any
     tokenizer: Any
@@ -217,7 +221,7 @@ class TransformersAdapter(ModelAdapter):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TransformersClassifier(TransformersAdapter):
-    """...ForSequenceClassification."""
+    """A sequence classifier (...ForSequenceClassification): its decision is the class of the text."""
 
     @property
     def decision(self) -> Decision:
@@ -252,7 +256,7 @@ class TransformersClassifier(TransformersAdapter):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TransformersMaskedLM(TransformersAdapter):
-    """...ForMaskedLM."""
+    """A masked language model (...ForMaskedLM): its decision is the token behind a mask."""
 
     @property
     def kind(self) -> Kind:
@@ -285,7 +289,8 @@ class TransformersMaskedLM(TransformersAdapter):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TransformersCausalLM(TransformersAdapter):
-    """...ForCausalLM; `max_new_tokens`: how many tokens it generates after a text."""
+    """A causal language model (...ForCausalLM): its decision is the next token. `max_new_tokens`: how many tokens it
+    generates after a text."""
 
     @property
     def kind(self) -> Kind:

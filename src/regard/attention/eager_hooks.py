@@ -69,7 +69,7 @@ class Product:
 
 
 class NotReproduced(Exception):
-    """The softmax of the scores is not what the model multiplied with its values."""
+    """The model did not multiply its values by the softmax of its scores, so its attention cannot be reproduced."""
 
 
 class EagerHooks:

@@ -35,7 +35,7 @@ OnAttention = Callable[[str, Attended], Tensor | None]
 
 @dataclass(frozen=True)
 class TapListener:
-    """A listener at some taps: what it observes, and the function that it calls with that.
+    """A listener at some taps: the statistics it requests, and the function that is called with them.
 
     `replaces`: whether `on_attention` may return weights. A call that only reports is computed as without a listener.
     `in_graph`: whether the model's output is computed from the same tensors as are reported, so that gradients of the

@@ -26,7 +26,7 @@ class CopyShares(NamedTuple):
 
 
 class CopyGate(Protocol):
-    """A split from the query states (B, T, D) and what they attended to.
+    """A function from query states (B, T, D) and their attention to CopyShares.
 
     Where there is nothing to attend to, the softmax gets everything.
     """
