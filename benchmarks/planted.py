@@ -30,7 +30,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 
 from regard.adapters.encoder import ClassifierAdapter  # noqa: E402
 from regard.faithfulness.audit import audit  # noqa: E402
-from regard.faithfulness.faithfulness_tests import AuditSettings  # noqa: E402
+from regard.faithfulness.decision_scores import AuditSettings  # noqa: E402
 from regard.faithfulness.findings import judge  # noqa: E402
 from regard.faithfulness.report import Report  # noqa: E402
 from regard.models.pooling import PoolingClassifier  # noqa: E402

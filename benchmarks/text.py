@@ -1,4 +1,4 @@
-"""What the text room costs: tokenising beside the bare `tokenizers` library, the memory of a large store, batches.
+"""What the text room costs: tokenizing beside the bare `tokenizers` library, the memory of a large store, batches.
 
     python benchmarks/text.py [--quick] [--out out/bench]
 
@@ -204,8 +204,8 @@ def drawing(pairs: int, rounds: int) -> dict[str, list[float]]:
 
 def goals(result: dict[str, Any]) -> list[str]:
     """Each goal with the figure beside it."""
-    tokenising, memory = result["tokenising"], result["memory"]
-    encode, store = tokenising["encode"]["Tokenizer.encode_batch"], tokenising["store"]["Store.build, 2 workers"]
+    tokenizing, memory = result["tokenizing"], result["memory"]
+    encode, store = tokenizing["encode"]["Tokenizer.encode_batch"], tokenizing["store"]["Store.build, 2 workers"]
     said = [
         f"encode_batch:     {encode['best']:.2f}x the bare library's rate  (goal >= {RATE_GOAL})",
         f"store, 2 workers: {store['best']:.2f}x the bare library's rate  (goal >= {RATE_GOAL})",
@@ -242,8 +242,8 @@ def main() -> None:
         tokenizer = Tokenizer.train(BPE(PIECES), islice(lines(), 30_000))
         print(f"{small} MB of text, {len(tokenizer)} pieces, {os.cpu_count()} cores, {rounds} rounds", flush=True)
         tasks = contenders(folder, folder / "text.txt", tokenizer)
-        result["tokenising"] = {task: measure(runs, small, rounds) for task, runs in tasks.items()}
-        print(table(result["tokenising"]), flush=True)
+        result["tokenizing"] = {task: measure(runs, small, rounds) for task, runs in tasks.items()}
+        print(table(result["tokenizing"]), flush=True)
         result["memory"] = memory(folder, large, asked.workers)
     import batches  # here, because worker processes import this file too, and need no torch
 

@@ -105,7 +105,7 @@ def test_the_best_place_is_chosen_by_one_half_and_judged_by_the_other(regard) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("forth", "few.en"), "RUN, SRC and TGT are required"),
+        (("forth", "few.en"), "RUN, SOURCE and TARGET are required"),
         (("forth", *FILES, "--links", "few.align"), "Give either RUN or --links, not both"),
         (("forth", *FILES, "--place", "decoder.7.cross"), "decoder.7.cross"),
         (("forth", *FILES, "--place", "decoder.1.cross/9"), "got head 9, expected heads from 0 to 1"),

@@ -15,7 +15,19 @@ from regard.cli.command import RENAMED_OPTIONS, Command
 from regard.errors import SettingError
 
 GROUP: Any = typer.main.get_command(cli.app)
-VALUES = {"TEXT", "FILE", "FOLDER", "N", "NUMBER", "NAME", "PATTERN", "RUN", "A.B=C", "N|NAME"}  # what options take
+VALUES = {
+    "TEXT",
+    "FILE",
+    "FOLDER",
+    "N",
+    "NUMBER",
+    "NAME",
+    "PATTERN",
+    "RUN",
+    "SECTION.KEY=VALUE",
+    "N|NAME",
+    "RUN|FILE",
+}  # what options take
 
 
 def verbs() -> Iterator[tuple[str, ...]]:
@@ -56,6 +68,9 @@ def test_help_names_values_in_words(words: tuple[str, ...]) -> None:
     assert not re.search(
         r"<|\[\[|\blist\b\[|\bPath\b|\bstr\b|\bint\b|\bfloat\b|x>=|again for more|so many", shown.stdout
     )
+    assert "(default" not in shown.stdout and "default: (" not in shown.stdout  # defaults are in brackets
+    if "--json" in shown.stdout:
+        assert re.search(r"^  --json +Print JSON instead of text\.$", shown.stdout, re.MULTILINE)
     for param in command(words).params:
         if param.param_type_name == "argument":
             assert param.metavar and param.help, param.name

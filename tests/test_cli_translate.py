@@ -129,7 +129,7 @@ def test_score_prints_signatures_or_perplexity(runs: Path, regard: Command) -> N
         (("translate", "recurrent-lm", "A word ."), "task 'translation'"),
         (("translate", "nowhere", "A word ."), "is not a run"),
         (("translate", "bahdanau", "A word .", "--ban", "blörp"), "vocabulary"),
-        (("score", "bahdanau", "corpus/test.en"), "RUN SRC TGT"),
+        (("score", "bahdanau", "corpus/test.en"), "RUN FILE TARGET"),
         (("align", "seq2seq", "corpus/test.en", "corpus/test.fr"), "bottleneck"),
         (("align", "bahdanau", "corpus/test.en", "corpus/train.fr"), "has 10 lines, but corpus/train.fr has 200"),
         (("align", "bahdanau", "corpus/test.en", "corpus/none.fr"), "none.fr"),

@@ -24,16 +24,24 @@ FOUND_IN = {  # a term, as a pattern: the modules that implement it
     r"sinusoidal": ["attention/positions"],
     r"alibi": ["attention/positions"],
     r"kv.cache": ["attention/kv_cache"],
+    r"static.cache": ["attention/kv_cache"],
+    r"sliding.window": ["attention/masks"],
+    r"local attention": ["attention/windows"],
     r"context vector": ["models/decoders"],
     r"gelu": ["models/fused_gelu", "models/gelu_triton"],
     r"swiglu": ["models/blocks"],
     r"cross.entropy": ["models/chunked_cross_entropy", "models/chunked_cross_entropy_triton", "models/cross_entropy"],
     r"sampled.softmax": ["models/cross_entropy"],
-    r"pointer.generator": ["models/pointer"],
+    r"pointer.generator|p_gen": ["models/pointer"],
+    r"coverage.loss": ["models/pointer"],
+    r"copy.gate": ["models/copy_gates"],
     r"input.feeding": ["models/decoders"],
     r"neural.cache": ["models/neural_cache"],
     r"label.smoothing": ["models/cross_entropy"],
     r"beam.search": ["decoding/beam"],
+    r"length.penalty": ["decoding/beam"],
+    r"coverage.penalty": ["decoding/beam"],
+    r"repetition.penalty": ["decoding/sampling"],
     r"sparsemax|entmax": ["attention/normalise"],
     r"greedy (decoding|search)": ["decoding/greedy"],
     r"nucleus|top.p": ["decoding/sampling"],
@@ -43,6 +51,10 @@ FOUND_IN = {  # a term, as a pattern: the modules that implement it
     r"weight.decay": ["training/optimisers"],
     r"early.stopping": ["training/early_stopping"],
     r"gradient.accumulation": ["training/step"],
+    r"gradient.clipping": ["training/step"],
+    r"(when|how often).*(checkpoint|one) is written|checkpoint.*retention": ["training/checkpoint"],
+    r"loss.scaling": ["training/precision"],
+    r"truncated.backprop": ["text/batches/lm_batches", "training/objectives/stateful_lm"],
     r"mixed.precision": ["training/precision"],
     r"moving average|\bema\b": ["training/weight_average"],
     r"\bfsdp\b": ["training/distributed"],
@@ -60,11 +72,15 @@ FOUND_IN = {  # a term, as a pattern: the modules that implement it
     r"value.zeroing": ["inspection/attribution/value_zeroing"],
     r"\baer\b|alignment error rate": ["inspection/alignment/evaluate"],
     r"symmetri[sz]": ["inspection/alignment/symmetrize"],
+    r"sinkhorn": ["inspection/alignment/links"],
     r"induction": ["inspection/atlas/head_patterns"],
     r"attention.sink": ["inspection/atlas/head_patterns", "attention/normalise"],
     r"head.importance": ["inspection/heads/importance"],
     r"pruning": ["inspection/heads/pruning", "models/pruning"],
     r"bootstrap confidence interval": ["inspection/bootstrap"],
+    r"jensen.shannon|jsd": ["inspection/distances"],
+    r"head.ablation": ["inspection/heads/ablation"],
+    r"faithfulness.test": ["faithfulness/decision_scores"],
     r"kendall": ["inspection/distances"],
     r"leave.one.out": ["faithfulness/token_erasure"],
     r"comprehensiveness": ["faithfulness/token_erasure"],
@@ -92,6 +108,16 @@ GERUNDS = {  # the field's own words
 SMALLEST = 30  # lines of a module that does not say why it is by itself
 
 
+FOUND_ON_PAGE = {  # the same for the page's JavaScript: a pattern, and the file whose first comment has it
+    r"lines between words": ["sentence.js"],
+    r"drawing primitives|pens": ["draw.js"],
+    r"attention rollout": ["rollout.js", "rollout_view.js"],
+    r"keyboard shortcut": ["app.js"],
+    r"colour map": ["colours.js"],
+    r"zoom": ["matrix.js", "tiles.js", "viewport.js", "pointer.js"],
+}
+
+
 def name_of(path: Path) -> str:
     return str(path.relative_to(SOURCE).with_suffix(""))
 
@@ -113,6 +139,24 @@ def test_a_term_leads_to_its_module(term: str) -> None:
     wanted = set(FOUND_IN[term])
     assert wanted <= found
     assert len(found - wanted) <= ELSEWHERE, sorted(found - wanted)
+
+
+@pytest.mark.parametrize("term", FOUND_ON_PAGE)
+def test_a_term_leads_to_its_file_of_the_page(term: str) -> None:
+    files = (SOURCE / "page" / "static").glob("*.js")
+    found = {path.name for path in files if re.search(term, _first_comment(path), re.IGNORECASE)}
+    assert found == set(FOUND_ON_PAGE[term])
+
+
+def _first_comment(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return " ".join(line for line in lines[: next((n for n, one in enumerate(lines) if one[:2] != "//"), len(lines))])
+
+
+def test_the_place_to_add_a_family_says_so() -> None:
+    """It is no module of its own but the list that registers them, which CONTRIBUTING.md names."""
+    assert "ADD A FAMILY HERE" in (ast.get_docstring(parsed(SOURCE / "hub" / "families" / "__init__.py")) or "")
+    assert "start at `hub/families/__init__.py`" in (SOURCE.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
 def test_no_two_public_classes_share_a_name() -> None:

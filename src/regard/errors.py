@@ -13,7 +13,7 @@ class RegardError(Exception):
 
     >>> str(RegardError("File not found: train.en", advice="`regard corpus DIR` writes the built-in corpus."))
     'File not found: train.en. `regard corpus DIR` writes the built-in corpus.'
-    >>> str(RegardError("heads=3", "a divisor of 8", where="MultiHead"))   # a value that was given, and what it must be
+    >>> str(RegardError("heads=3", "a divisor of 8", where="MultiHead"))  # the given value, and what it must be
     'MultiHead: got heads=3, expected a divisor of 8.'
     """
 
@@ -38,7 +38,7 @@ class ShapeError(RegardError, ValueError):
 
 
 class DtypeError(RegardError, TypeError):
-    """Values of a kind that cannot be used here, or of kinds that do not go together."""
+    """Values of a type that cannot be used here, or of types that cannot be combined."""
 
 
 class DeviceError(RegardError, ValueError):
@@ -46,7 +46,7 @@ class DeviceError(RegardError, ValueError):
 
 
 class SettingError(RegardError, ValueError):
-    """A setting outside its range, or a name that nobody knows."""
+    """A setting outside its range, or an unknown name."""
 
 
 class BackendError(RegardError, ValueError):
@@ -54,15 +54,15 @@ class BackendError(RegardError, ValueError):
 
 
 class PlaceError(RegardError, LookupError):
-    """A place in a model, or a call of it, that nobody heard."""
+    """A place that the model does not have, or whose attention was not called as often as needed."""
 
 
 class CorpusError(RegardError, ValueError):
-    """Text that cannot be read, or not as it was asked; `where` is path:line of the user's file."""
+    """Text that cannot be read, or not in the requested format; `where` is path:line of the user's file."""
 
 
 class StoreError(RegardError, ValueError):
-    """A token store that is stale, damaged or unfinished; the message says which thing differs."""
+    """A token store that is stale, damaged or unfinished; the message says what differs."""
 
 
 class CheckpointError(RegardError, ValueError):
@@ -70,23 +70,23 @@ class CheckpointError(RegardError, ValueError):
 
 
 class RunError(RegardError, ValueError):
-    """A run folder that is in the way, is no run, or is in use."""
+    """A folder that exists already, is not a run, or is in use by another process."""
 
 
 class RunWarning(UserWarning):
-    """A run that is used, but not with the weights that its training was to end with; the message says with which."""
+    """A run is used with other weights than the final ones, such as those of a checkpoint; the message says which."""
 
 
 class CaptureWarning(UserWarning):
-    """Attention of a model that could not be heard; the message names the places."""
+    """Attention of a model that could not be captured; the message names the places."""
 
 
 class RecordError(RegardError, ValueError):
-    """A record of attention that cannot be read, or has not kept what is asked of it."""
+    """A record of attention that cannot be read, or that does not store what was requested."""
 
 
 class TrainingError(RegardError, RuntimeError):
-    """A training that cannot go on: a loss that is no number, memory that is not enough."""
+    """Training that cannot continue: the loss is not finite, or memory ran out."""
 
 
 def unknown(

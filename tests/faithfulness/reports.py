@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from regard.faithfulness.faithfulness_tests import AuditSettings
+from regard.faithfulness.decision_scores import AuditSettings
 from regard.faithfulness.report import Report, summarise
 
 SETTINGS = AuditSettings(bootstrap_samples=100)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from regard.errors import SettingError
-from regard.faithfulness.faithfulness_tests import AuditSettings
+from regard.faithfulness.decision_scores import AuditSettings
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from regard.faithfulness.faithfulness_tests import AuditSettings
+from regard.faithfulness.decision_scores import AuditSettings
 from regard.faithfulness.findings import MIN_DIVERGENCE
 from regard.faithfulness.report import summarise
 

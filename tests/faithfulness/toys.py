@@ -16,7 +16,7 @@ from regard.adapters.translator import TranslatorAdapter
 from regard.attention.scores import Score
 from regard.decoding.translate import Translator
 from regard.faithfulness.adversary import AdversarySearch
-from regard.faithfulness.faithfulness_tests import AuditSettings
+from regard.faithfulness.decision_scores import AuditSettings
 from regard.models.bert import Bert, BertSize, MaskedLM
 from regard.models.bert_heads import BertFeatures, SequenceClassifier
 from regard.models.blocks import BlockConfig, gelu_feedforward

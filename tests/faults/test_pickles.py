@@ -146,7 +146,7 @@ def test_a_model_is_loaded_or_refused(file: str, make: Make, usable: Path, mark:
 
 
 @pytest.mark.parametrize("make", [bare, by_torch, by_numpy])
-def test_tokenised_text_is_used_or_refused(make: Make, usable: Path, mark: Path, tmp_path: Path) -> None:
+def test_tokenized_text_is_used_or_refused(make: Make, usable: Path, mark: Path, tmp_path: Path) -> None:
     files = [path.relative_to(usable) for path in (usable / "data").rglob("*") if path.is_file()]
     assert files
     for number, file in enumerate(files):

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import nan
+from statistics import NormalDist
 
 import numpy as np
 import pytest
+import torch
 
 from regard.errors import SettingError
-from regard.inspection.bootstrap import MIN_EXAMPLES, Bootstrap, ConfidenceInterval
+from regard.inspection.bootstrap import (
+    CONFIDENCE_LEVEL,
+    MIN_EXAMPLES,
+    STANDARD_ERRORS,
+    Bootstrap,
+    ConfidenceInterval,
+    percentile_interval,
+    poisson_counts,
+)
 
 REPEATS = 400
 Draw = Callable[[np.random.Generator, int], np.ndarray]
@@ -96,3 +106,21 @@ def test_formatting() -> None:
     assert str(ConfidenceInterval(0.5, None, None, 2)) == "0.50"
     with pytest.raises(SettingError, match="no examples"):
         Bootstrap([])
+
+
+def test_poisson_counts_belong_to_the_example() -> None:
+    assert poisson_counts(5, 0, 200).equal(poisson_counts(5, 0, 200))
+    assert not poisson_counts(5, 0, 200).equal(poisson_counts(6, 0, 200))
+    many = torch.stack([poisson_counts(number, 0, 200) for number in range(400)]).double()
+    assert float(many.mean()) == pytest.approx(1, abs=0.02)
+    assert float(many.var()) == pytest.approx(1, abs=0.03)
+
+
+def test_the_percentile_interval_leaves_out_a_twentieth_half_at_each_end() -> None:
+    resampled = torch.arange(201.0, dtype=torch.float64)
+    resampled[7] = float("nan")  # does not count
+    low, high = percentile_interval(torch.stack([resampled, 2 * resampled], dim=-1))
+    known = resampled[~resampled.isnan()].numpy()
+    assert low.tolist() == pytest.approx([np.quantile(known, 0.025), 2 * np.quantile(known, 0.025)])
+    assert high.tolist() == pytest.approx([np.quantile(known, 0.975), 2 * np.quantile(known, 0.975)])
+    assert pytest.approx(2 * NormalDist().inv_cdf((1 + CONFIDENCE_LEVEL) / 2), abs=1e-3) == STANDARD_ERRORS

@@ -13,7 +13,7 @@ import regard
 from regard.cli import main
 from regard.errors import CheckpointError, RunError, RunWarning
 from regard.runs import Run
-from regard.runs.checkpoint import Checkpoint, checkpoint_at
+from regard.runs.checkpoint_reader import Checkpoint, checkpoint_at
 from regard.runs.weights import weights_of
 from regard.training import TASKS, read_recipe, train
 

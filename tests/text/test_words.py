@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from regard.text.words import tokenise_words, whitespace_words, word_indices
+from regard.text.words import tokenize_words, whitespace_words, word_indices
 
 TEXTS = st.text(alphabet=st.sampled_from("ab é'\u2019-.,!1 \t\n\u0301中語กั\u200d(m"), max_size=40) | st.text(
     max_size=40
@@ -13,7 +13,7 @@ TEXTS = st.text(alphabet=st.sampled_from("ab é'\u2019-.,!1 \t\n\u0301中語ก�
 
 
 def shown(text: str) -> list[str]:
-    return [text[start:end] for start, end in tokenise_words(text)]
+    return [text[start:end] for start, end in tokenize_words(text)]
 
 
 @given(st.text())
@@ -22,8 +22,8 @@ def test_whitespace_words_are_those_of_split(text: str) -> None:
 
 
 @given(TEXTS)
-def test_tokenise_words_splits_each_whitespace_word_without_loss(text: str) -> None:
-    spans = tokenise_words(text)
+def test_tokenize_words_splits_each_whitespace_word_without_loss(text: str) -> None:
+    spans = tokenize_words(text)
     for start, end in whitespace_words(text):
         inside = [span for span in spans if start <= span[0] < end]
         assert inside[0][0] == start
@@ -60,7 +60,7 @@ def test_separated_words(text: str, words: list[str]) -> None:
 
 @given(TEXTS)
 def test_every_character_of_a_word_has_its_number(text: str) -> None:
-    for splitter in (whitespace_words, tokenise_words):
+    for splitter in (whitespace_words, tokenize_words):
         words = splitter(text)
         for number, (start, end) in enumerate(words):
             assert set(word_indices(words, [(at, at + 1) for at in range(start, end)])) == {number}

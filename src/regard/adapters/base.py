@@ -1,4 +1,4 @@
-"""The adapter of a model: one interface to every model family, to run text through it, and to ask it for decisions.
+"""The interface of model adapters: run any model on text, get its attention axes, and get its decisions.
 
 Inspection prepares a forward pass and captures its attention:
 

@@ -1,4 +1,4 @@
-"""The factory of adapters: which one a model gets, and where its tokenizer and labels are found.
+"""Chooses the adapter of a model or folder, and finds its tokenizer and labels.
 
 Only this module knows every family. A new family is a subclass of ModelAdapter and one line in `_regard_adapter` or
 `_transformers_adapter`.

@@ -1,6 +1,7 @@
-"""The readout token of a decision, such as [CLS], found by gradients; and the output layer, run at that position alone.
+"""Finds the readout token of a decision, such as [CLS], by gradients; runs the output layer at that position alone.
 
-A vocabulary of thousands of words is most of the cost of a small model, and an audit runs it thousands of times.
+An audit runs the model thousands of times, and the output layer over thousands of words is most of the cost of a small
+model, so it is computed only where it is read.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class Piece(NamedTuple):
 
 @dataclass
 class TokenRow:
-    """The tokens of a text, or of several in one row. Texts are joined by a line break; their words are numbered on.
+    """The tokens of a text, or of several in one row. Texts are joined by a line break, and their words numbered on.
 
     `optional`: left out of a record in which no place has its queries here.
     """

@@ -1,5 +1,7 @@
-"""Adapters of Hugging Face transformers models, one for each head: none or another, classes, masked LM, causal LM, and
-sequence to sequence."""
+"""Adapters of Hugging Face transformers models: without a head, sequence classification, masked LM, causal LM, seq2seq.
+
+Each runs a model on a text through the model's own tokenizer, and names the tokens along its attention maps.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,12 @@ _INPUT_NAMES = ("input_ids", "token_type_ids")  # one text has no padding, so it
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TransformersAdapter(ModelAdapter):
-    """A model of transformers with its tokenizer. It keeps its attention implementation where that can be captured
-    (sdpa, regard), and attends through "regard" while it is borrowed where it cannot."""
+    """A model of transformers with its tokenizer; the base class of the adapters below, and the adapter of models
+    without a head.
+
+    While an adapter borrows the model, it attends through "regard", unless its own attention implementation can be
+    captured (sdpa, regard).
+    """
 
     model: Any
     tokenizer: Any
@@ -215,7 +221,7 @@ class TransformersAdapter(ModelAdapter):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TransformersClassifier(TransformersAdapter):
-    """...ForSequenceClassification."""
+    """A sequence classifier (...ForSequenceClassification): its decision is the class of the text."""
 
     @property
     def decision(self) -> Decision:
@@ -250,7 +256,7 @@ class TransformersClassifier(TransformersAdapter):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TransformersMaskedLM(TransformersAdapter):
-    """...ForMaskedLM."""
+    """A masked language model (...ForMaskedLM): its decision is the token behind a mask."""
 
     @property
     def kind(self) -> Kind:
@@ -283,7 +289,8 @@ class TransformersMaskedLM(TransformersAdapter):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TransformersCausalLM(TransformersAdapter):
-    """...ForCausalLM; `max_new_tokens`: how many tokens it generates after a text."""
+    """A causal language model (...ForCausalLM): its decision is the next token. `max_new_tokens`: how many tokens it
+    generates after a text."""
 
     @property
     def kind(self) -> Kind:
@@ -427,13 +434,16 @@ class TransformersSeq2Seq(TransformersAdapter):
         special = [bool(one) for one in found["special_tokens_mask"]]
         if getattr(self.tokenizer, "is_fast", False):
             words = word_indices(whitespace_words(text), encode(text, return_offsets_mapping=True)["offset_mapping"])
-        else:  # it has no offsets, but its pieces never cross a space
+        else:  # a slow tokenizer gives no offsets; its pieces are counted word by word, since none crosses a space
             sizes = [len(encode(word, add_special_tokens=False)["input_ids"]) for word in text.split()]
             inside = iter([number for number, size in enumerate(sizes) for _ in range(size)])
             if sum(sizes) != special.count(False):
-                came = f"{special.count(False)} tokens for a text whose words have {sum(sizes)}"
-                expected = "a tokenizer that splits each word alone, or one with offsets (is_fast)"
-                raise SettingError(came, expected, where="align")
+                raise SettingError(
+                    f"This tokenizer splits the text into {special.count(False)} tokens, but its words one by one into "
+                    f"{sum(sizes)}, so tokens cannot be assigned to words",
+                    where="align",
+                    advice="Use a fast tokenizer (is_fast), which gives offsets.",
+                )
             words = [NO_WORD if one else next(inside) for one in special]
         return [NO_WORD if one else word for one, word in zip(special, words, strict=True)]
 

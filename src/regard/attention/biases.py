@@ -1,4 +1,4 @@
-"""Attention biases: what is added to the scores before the softmax, tile by tile.
+"""Attention biases, added to the scores before the softmax, tile by tile.
 
 A bias is any object with `tile(rows, cols)`: for the queries `rows` (t,) and the keys `cols` (s,), index tensors, it
 returns what to add, broadcasting to (*lead, t, s). Alibi and Relative live in positions.py.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import fields
 
 from torch import nn
 
@@ -67,15 +68,19 @@ class Captured:
         return len(self._calls)
 
     def __repr__(self) -> str:
-        """The places, with the one call at each or the number of calls."""
-        lines = [
-            f"  {place or '(the model itself)'}: {calls[0] if len(calls) == 1 else f'{len(calls)} calls'}"
-            for place, calls in self._calls.items()
-        ]
+        """The places, each with the shape of its output and what was observed, or with the number of calls."""
+        lines = [f"  {place or '(the model itself)'}: {_describe(calls)}" for place, calls in self._calls.items()]
         return "\n".join([f"Captured({len(lines)} place{'' if len(lines) == 1 else 's'})", *_shortened(lines)])
 
 
-MAX_LINES = 24  # of a repr
+MAX_LINES = 6  # of a repr
+
+
+def _describe(calls: list[Attended]) -> str:
+    if len(calls) != 1:
+        return f"{len(calls)} calls"
+    observed = [one.name for one in fields(Attended) if one.default is None and getattr(calls[0], one.name) is not None]
+    return ", ".join([f"output {tuple(calls[0].output.shape)}", *observed])
 
 
 def _shortened(lines: list[str]) -> list[str]:

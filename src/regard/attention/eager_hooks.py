@@ -1,4 +1,4 @@
-"""Eager attention hooks: hear attention where a model computes its own softmax and averages the values by it.
+"""Eager attention hooks: capture attention of models that compute the softmax and the average themselves.
 
 The scores that enter a softmax are followed through casts, dropout and reshapes to the product of their weights with
 the values. If the softmax of these scores is what was multiplied there, the product is reported as the attention of the
@@ -47,8 +47,8 @@ class Frame(NamedTuple):
 class FollowedWeights:
     """Weights on their way from a softmax to their product with the values.
 
-    scores   (..., T, S), what the softmax took
-    weights  (..., T, S), what came of it, before dropout
+    scores   (..., T, S), the input of the softmax
+    weights  (..., T, S), its result, before dropout
     dropout  its share
     owner    the attention module whose forward computed the softmax
     """
@@ -69,7 +69,7 @@ class Product:
 
 
 class NotReproduced(Exception):
-    """The softmax of the scores is not what the model multiplied with its values."""
+    """The model did not multiply its values by the softmax of its scores, so its attention cannot be reproduced."""
 
 
 class EagerHooks:

@@ -1,4 +1,4 @@
-"""The KV cache: keys and values of earlier steps, kept by a decoder that generates token by token."""
+"""The KV cache: keys and values of earlier steps of a decoder; growing, or a static cache of fixed size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class KVCache:
     """Keys and values of earlier steps, (B, H, length, width); one cache for each attention, passed in by the caller.
 
     Without gradients it grows by doubling, so a step copies only its own keys; with gradients it concatenates. With
-    `max_length` all memory is allocated at the start and never moves: for torch.compile.
+    `max_length` it is a static cache: all memory is allocated at the start and never moves, as torch.compile needs.
     """
 
     def __init__(self, max_length: int | None = None) -> None:

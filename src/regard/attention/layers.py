@@ -29,7 +29,8 @@ class MultiHead(nn.Module):
     heads = MultiHead(512, 8)                                 # self-attention: heads(x, mask=Causal())
     heads = MultiHead(512, SeparateQKV(512, 8, key_heads=2))  # grouped-query; cross-attention: heads(x, memory)
 
-    `heads`: how many, projected by three matrices, or the projections themselves (SeparateQKV, FusedQKV).
+    `heads`: the number of heads, with one matrix each for queries, keys and values; or the module that projects them
+    (SeparateQKV, FusedQKV).
     `normalise`: how scores become weights; the logits of a Sink are learned, starting from its own.
     """
 

@@ -263,7 +263,11 @@ class Documents(Mask):
             if ids.dim() == 2:
                 _check_batch(ids, grid, f"Documents {name}")
         if self.queries is None and grid.T > grid.S:
-            raise ShapeError(f"{grid.T} queries and ids of {grid.S} keys", "ids of the queries too", where="Documents")
+            raise ShapeError(
+                f"{grid.T} queries need document ids of their own, because there are only {grid.S} keys",
+                where="Documents",
+                advice="Pass Documents(ids, queries=...).",
+            )
 
     def implied_lead(self) -> tuple[int, ...]:
         return max((tuple(ids.shape[:-1]) for ids in (self.ids, self.queries) if ids is not None), key=len)
@@ -311,7 +315,7 @@ class Dense(Mask):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Keys(Mask):
-    """Sparse attention: the keys that an indexer chose for each query (DeepSeek sparse attention).
+    """Sparse attention: each query sees a list of chosen keys (as the indexer of DeepSeek sparse attention makes).
 
     `indices` (..., T, n): the numbers of the keys, -1 for none; the leading dimensions broadcast.
     """
@@ -328,7 +332,7 @@ class Keys(Mask):
         count = -(-grid.S // self.size)
         indices = self.indices.to(grid.device)
         chosen = (indices if indices.size(-2) == 1 else indices[..., rows, :]).long()
-        # one column more than there are keys takes those that name none
+        # an index of no key goes to one extra column, which is never read
         where = torch.where((chosen < 0) | (chosen >= count), count, chosen)
         table = torch.zeros(*where.shape[:-1], count + 1, dtype=torch.bool, device=grid.device)
         return table.scatter_(-1, where, True)[..., cols // self.size]
@@ -343,8 +347,10 @@ class Keys(Mask):
         if len(sizes) - 1 > len(full) or any(given not in (1, size) for given, size in pairs):
             raise ShapeError(f"indices of shape {tuple(sizes)}", f"(..., {grid.T}, n) for {full}", where=where)
         if _is_readable(self.indices) and int(self.indices.max()) * self.size >= grid.S:
+            unit = "keys" if self.size == 1 else f"blocks of {self.size} keys"
             raise ShapeError(
-                f"an index of {int(self.indices.max())}", f"less than {-(-grid.S // self.size)}", where=where
+                f"Index {int(self.indices.max())} is out of range: there are {-(-grid.S // self.size)} {unit}",
+                where=where,
             )
 
     def implied_lead(self) -> tuple[int, ...]:
@@ -353,8 +359,8 @@ class Keys(Mask):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Blocks(Keys):
-    """Block-sparse attention: the blocks of `size` keys that an indexer chose for each query; block b holds the keys
-    from b size to b size + size - 1."""
+    """Block-sparse attention: each query sees a list of chosen blocks; block b holds the keys from b * size up to, but
+    not including, (b + 1) * size."""
 
     size: int = 64
 

@@ -30,15 +30,16 @@ from regard.attention.observe import Attended, Observe, attention_statistics
 from regard.errors import PlaceError, ShapeError
 
 OnAttention = Callable[[str, Attended], Tensor | None]
-"""Called with (place, what was attended there); weights (..., T, S) that it returns replace those of the call."""
+"""Called with (place, Attended); weights (..., T, S) that it returns replace those of the call."""
 
 
 @dataclass(frozen=True)
 class TapListener:
-    """A listener at some taps: what it observes, and the function that it calls with that.
+    """A listener at some taps: the statistics it requests, and the function that is called with them.
 
-    `replaces`: whether `on_attention` may return weights. A call that only reports is computed as if nobody listened.
-    `in_graph`: whether the model must go on with the very tensors that are reported, so that gradients reach them.
+    `replaces`: whether `on_attention` may return weights. A call that only reports is computed as without a listener.
+    `in_graph`: whether the model's output is computed from the same tensors as are reported, so that gradients of the
+    output reach them.
     """
 
     places: Mapping[nn.Module, str]
@@ -71,7 +72,7 @@ class Tap(nn.Module):
 
     @property
     def has_listeners(self) -> bool:
-        """Whether anybody listens to this tap now."""
+        """Whether this tap has listeners now."""
         return has_listeners(self)
 
     @property
@@ -85,7 +86,7 @@ class Tap(nn.Module):
 
 
 def has_listeners(module: nn.Module) -> bool:
-    """Whether anybody listens to this module now."""
+    """Whether this module has listeners now."""
     return _any_listeners and any(module in listener.places for listener in _listeners.get())
 
 
@@ -95,12 +96,12 @@ def is_replaceable(module: nn.Module) -> bool:
 
 
 def is_in_graph(module: nn.Module) -> bool:
-    """Whether this module must go on with the very tensors that are reported."""
+    """Whether this module's output must be computed from the same tensors as are reported."""
     return _any_listeners and any(one.in_graph and module in one.places for one in _listeners.get())
 
 
 def any_listeners() -> bool:
-    """Whether anybody listens to any module, in any context."""
+    """Whether any module has listeners, in any context."""
     return _any_listeners
 
 

@@ -41,7 +41,7 @@ _following: ContextVar[EagerHooks | None] = ContextVar("regard_following", defau
 
 
 class Interception:
-    """What was seen of a model while it was intercepted: the attention modules that ran, and the eager attention."""
+    """The result of an interception: the attention modules that ran, and the eager attention that was followed."""
 
     def __init__(self) -> None:
         self.called: dict[nn.Module, None] = {}

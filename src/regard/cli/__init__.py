@@ -37,9 +37,9 @@ from regard.errors import RegardError, RunWarning
 app = typer.Typer(
     name="regard",
     help="Attention models: train, use, view and test them.",
-    epilog="`regard VERB -h` shows the arguments and options of a verb.",
+    epilog="`regard COMMAND -h` shows the arguments and options of a command.",
     context_settings=CONTEXT,
-    subcommand_metavar="VERB ...",
+    subcommand_metavar="COMMAND ...",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -116,7 +116,7 @@ def main() -> None:
     except Exception as error:  # --debug shows it in full
         if settings.debug:
             raise
-        typer.echo(f"regard: {_one_line(error)}; `regard --debug VERB ...` shows the traceback", err=True)
+        typer.echo(f"regard: {_one_line(error)}; `regard --debug COMMAND ...` shows the traceback", err=True)
         sys.exit(1)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from regard.cli.command import AsJson
 from regard.errors import CorpusError, SettingError
 
 if TYPE_CHECKING:
@@ -33,15 +34,22 @@ class Symmetrization(StrEnum):
 
 
 def align(
-    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="Run folder of a translation model.")] = None,
+    run: Annotated[
+        Path | None,
+        typer.Argument(metavar="RUN", help="Run folder of a translation model; with --links, leave out all three."),
+    ] = None,
     source: Annotated[
         Path | None,
-        typer.Argument(metavar="SRC", help="File of source sentences, one per line; - reads standard input."),
+        typer.Argument(metavar="SOURCE", help="File of source sentences, one per line; - reads standard input."),
     ] = None,
-    target: Annotated[Path | None, typer.Argument(metavar="TGT", help="File of their translations.")] = None,
+    target: Annotated[
+        Path | None, typer.Argument(metavar="TARGET", help="File of their translations, one per line.")
+    ] = None,
     gold: Annotated[
         Path | None,
-        typer.Option("--gold", metavar="FILE", help="Gold alignments (i-j sure, ipj possible); prints the AER."),
+        typer.Option(
+            "--gold", metavar="FILE", help="File of gold alignments (0-0 sure, 0p0 possible); prints the AER."
+        ),
     ] = None,
     index_base: Annotated[
         int, typer.Option("--index-base", metavar="N", min=0, max=1, help="Index of the first word in --gold.")
@@ -53,7 +61,7 @@ def align(
             metavar="NUMBER",
             min=0,
             max=1,
-            help="Weight from which a source word gets its best link too.",
+            help="Minimum weight of a link that is best for its source word only.",
         ),
     ] = 0.2,
     use_sinkhorn: Annotated[
@@ -76,12 +84,12 @@ def align(
         ),
     ] = Weights.raw,
     shift: Annotated[
-        bool, typer.Option("--shift", help="Take the attention of the step after the word, whose input it is.")
+        bool, typer.Option("--shift", help="Use the attention of the step after each word, which has it as input.")
     ] = False,
     reverse: Annotated[
         Path | None,
         typer.Option(
-            "--reverse", metavar="RUN", help="Run folder of the reverse model; with --links, a file of links."
+            "--reverse", metavar="RUN|FILE", help="Run folder of the reverse model; with --links, its file of links."
         ),
     ] = None,
     symmetrize: Annotated[
@@ -96,14 +104,13 @@ def align(
         Path | None,
         typer.Option("--links", metavar="FILE", help="Alignments from a file (0-0 1-2 per line) instead of a model."),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object per pair; with --gold, one in all.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print word alignments from attention, and their AER.
 
     The model scores each given translation (teacher forcing), and the links are read from its attention, as 0-0 1-2.
-    With --gold, prints precision, recall and alignment error rate instead.
+    With --gold, prints precision, recall and alignment error rate instead. With --json, prints an object per pair; with
+    --gold, one in all.
     """
     from regard.cli.progress_ui import progress_bar
     from regard.inspection import (
@@ -129,7 +136,7 @@ def align(
         made = Alignments(read, None if truths is None else evaluate_links([one.links for one in read], truths))
     else:
         if run is None or source is None or target is None:
-            raise SettingError("RUN, SRC and TGT are required, unless --links is given", where="align")
+            raise SettingError("RUN, SOURCE and TARGET are required, unless --links is given", where="align")
         pairs = _pairs(source, target)
         if gold is not None and truths is not None:
             _same_length(source, pairs, gold, truths)

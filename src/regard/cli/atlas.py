@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.command import AsJson
+
 if TYPE_CHECKING:
     from regard.inspection.atlas import Atlas, Head
 
@@ -28,7 +30,7 @@ def atlas(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", metavar="FILE", help="Output: .json, .html, .svg or .png (default: RUN/atlas.json)."
+            "--out", "-o", metavar="FILE", help="Output: .json, .html, .svg or .png.", show_default="RUN/atlas.json"
         ),
     ] = None,
     tags: Annotated[
@@ -44,12 +46,13 @@ def atlas(
     seed: Annotated[
         int, typer.Option("--seed", metavar="N", help="Random seed, of the induction probe and the bootstrap.")
     ] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole atlas as one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Label the attention heads of a model by their patterns.
 
     Previous token, identical word, delimiter, induction ...: each label comes with its score, the baseline it had to
-    exceed, and examples. `regard look` and `regard serve` show the labels.
+    exceed, and examples. `regard look` and `regard serve` show the labels. With --json, prints the whole
+    atlas as one object.
     """
     from regard.cli.process_tuning import prepare_machine
 

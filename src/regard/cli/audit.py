@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.command import AsJson
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
@@ -56,12 +57,13 @@ def audit(
         bool,
         typer.Option("--full-search", help="Search for adversarial maps as long as Jain & Wallace 2019; much slower."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the whole report as one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Test whether a model's attention explains its decisions.
 
     Gives a verdict in plain words for every head and layer. The report of a run is also saved in its folder, where
-    `regard look` and `regard serve` find it. An interrupted audit resumes where it stopped.
+    `regard look` and `regard serve` find it. An interrupted audit resumes where it stopped. With --json,
+    prints the whole report as one object.
     With several processes: torchrun --nproc-per-node N -m regard audit ...
     """
     from regard.cli.process_tuning import prepare_machine
@@ -121,7 +123,10 @@ def _print_tables(found: Report, path: Path | None) -> None:
     facts = found.facts
     right = facts["accuracy"]
     accuracy = "" if right is None else f", {right['value']:.1%} of them right"
-    console.print(f"\n{facts['decisions']} decisions ({facts['decision']}){accuracy}; means ± half of a 95% interval")
+    level = f"{facts['settings']['confidence']:.0%}"
+    console.print(
+        f"\n{facts['decisions']} decisions ({facts['decision']}){accuracy}; means ± half of a {level} interval"
+    )
     console.print(
         "\n".join(line for line in ABOUT.splitlines() if line.split()[0] in map(COLUMNS.get, tests)), soft_wrap=True
     )

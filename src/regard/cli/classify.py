@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.command import AsJson
 from regard.cli.inputs import read_texts, warn_oov
 from regard.errors import SettingError
 
@@ -21,13 +22,12 @@ def classify(
     other: Annotated[
         str | None, typer.Argument(metavar="TEXT2|FILE", help="The second text of each pair, for a pair classifier.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text, with all probabilities.")] = (
-        False
-    ),
+    as_json: AsJson = False,
 ) -> None:
     """Classify texts or pairs of texts.
 
     Prints the likeliest label of each and its probability; the estimate, if the labels are numbers.
+    With --json, prints one object per text, with the probabilities of all labels.
     """
     from regard.inspection import Classifier
 

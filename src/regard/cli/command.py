@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from regard.errors import SettingError
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]  # of every verb
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 REPEATABLE = "(repeatable)"  # ends the help of options that may be given more than once
 
@@ -29,7 +30,7 @@ RENAMED_OPTIONS = {
     "curves": {"--against": "--x-axis", "--smooth": "--smoothing"},
     "fill": {"--count": "--top-k"},
     "generate": {"--length": "--max-length", "--repetition": "--repetition-penalty", "--count": "--num-samples"},
-    "look": {"--write": "--max-new-tokens"},
+    "look": {"--write": "--max-new-tokens", "--place": "--draw-place", "--head": "--draw-head"},
     "prune": {"--by": "--criterion", "--batches": "--max-batches"},
     "score": {"--cache": "--cache-size", "--flatness": "--cache-theta", "--share": "--cache-weight"},
     "serve": {"--writes": "--max-new-tokens"},
@@ -90,10 +91,11 @@ class Command(TyperCommand):
 
 
 def _plain_ranges(text: str) -> str:
-    """Ranges in words; lower bounds alone go without saying.
+    """Ranges in words; lower bounds alone go without saying; defaults in words without parentheses.
 
     >>> _plain_ranges("Threshold.  [default: 0.2; 0<=x<=1]"), _plain_ranges("Beam width.  [default: 5; x>=1]")
     ('Threshold.  [default: 0.2; 0 to 1]', 'Beam width.  [default: 5]')
     """
+    text = re.sub(r"\[default: \(([^()]*)\)", r"[default: \1", text)
     text = re.sub(r"([\d.]+)<=x<=([\d.]+)(?=[\];])", r"\1 to \2", text)
     return re.sub(r"; x>=[\d.]+(?=[\];])|\s*\[x>=[\d.]+\]", "", text)

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.command import AsJson
+
 WORTH_IT = 20_000  # examples from which on several processes are faster
 
 
@@ -28,9 +30,9 @@ def corpus(
     replace: Annotated[bool, typer.Option("--replace", help="Replace existing files.")] = False,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", metavar="N", min=1, help="Processes (default: one per core for large corpora)."),
+        typer.Option("--workers", metavar="N", min=1, help="Processes.", show_default="one per core for large corpora"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write the built-in English-French corpus to files.
 

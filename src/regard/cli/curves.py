@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.command import AsJson
+
 if TYPE_CHECKING:
     from regard.training.events import RunCurves
 
@@ -18,12 +20,16 @@ def curves(
     paths: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders, or their log files.")],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help=f"Figure: .png, .svg or .pdf (default: {FIGURE})."),
+        typer.Option("--out", "-o", metavar="FILE", help="Figure: .png, .svg or .pdf.", show_default=str(FIGURE)),
     ] = None,
     metrics: Annotated[
         list[str] | None,
         typer.Option(
-            "--metric", "-m", metavar="NAME", help="Metric to plot (default: all and the learning rate; repeatable)."
+            "--metric",
+            "-m",
+            metavar="NAME",
+            help="Metric to plot (repeatable).",
+            show_default="all, and the learning rate",
         ),
     ] = None,
     x_axis: Annotated[str, typer.Option("--x-axis", metavar="NAME", help="step, tokens or seconds.")] = "step",
@@ -31,11 +37,12 @@ def curves(
         float,
         typer.Option("--smoothing", metavar="NUMBER", help="Smoothing of the training loss, from 0 (none) to 1."),
     ] = 0.6,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the values as JSON; plot only with --out.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Plot the learning curves of one or more runs.
 
     One panel per quantity, the runs overlaid. Steps that were repeated after an interruption count once.
+    With --json, prints the values, and plots only with --out.
     """
     from regard.training.events import curve_values, draw_curves, panel_names, plain, read_runs
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.command import AsJson
 from regard.cli.process_tuning import prepare_machine
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def demo(
         int, typer.Option("--sentences", metavar="N", min=1, help="Number of test sentences to translate.")
     ] = 500,
     served: Annotated[bool, typer.Option("--serve", help="Then serve the model as a web page.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a small translator, use it, and look at its attention.
 

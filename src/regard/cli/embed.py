@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from regard.cli.command import AsJson
 from regard.errors import SettingError, unknown
 
 if TYPE_CHECKING:
@@ -36,12 +37,12 @@ def embed(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Output: .npz or .safetensors.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text, with the vectors.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print or save contextual embeddings of words or texts.
 
     A word of several pieces has the mean of their vectors. Without --out or --json, prints each word's nearest
-    neighbour in the text by cosine similarity.
+    neighbour in the text by cosine similarity. With --json, prints one object per text, with the vectors.
     """
     from regard.inspection import Embedder, concat_embedded, save_embedded
 

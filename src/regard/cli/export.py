@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.command import AsJson
 from regard.errors import SettingError, unknown
 
 if TYPE_CHECKING:
@@ -47,10 +48,13 @@ def export(
     quantization: Annotated[
         str | None,
         typer.Option(
-            "--quantization", metavar="NAME", help="CTranslate2: int8, int8_float32, float16 or float32 (the default)."
+            "--quantization",
+            metavar="NAME",
+            help="CTranslate2: int8, int8_float32, float16 or float32.",
+            show_default="float32",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Export a run to Hugging Face, CTranslate2 or ONNX.
 

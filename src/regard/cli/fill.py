@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.command import AsJson
 from regard.cli.inputs import read_texts
 from regard.errors import SettingError
 
@@ -22,11 +23,11 @@ def fill(
         ),
     ] = "-",
     top_k: Annotated[int, typer.Option("--top-k", "-k", metavar="N", min=1, help="Predictions for each mask.")] = 5,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Predict the masked words of a text.
 
-    Prints the likeliest words for each [MASK], and their probabilities.
+    Prints the likeliest words for each [MASK], and their probabilities. With --json, prints one object per text.
     """
     from regard.inspection import MaskFiller
 

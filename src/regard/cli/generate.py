@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.command import AsJson
 from regard.cli.inputs import read_texts, warn_oov
 from regard.errors import SettingError
 
@@ -33,13 +34,14 @@ def generate(
             "--max-length",
             metavar="N",
             min=1,
-            help=f"Maximum new tokens (default: {MAX_LENGTH}, if the model has room).",
+            help="Maximum new tokens.",
+            show_default=f"{MAX_LENGTH}, if the model has room",
         ),
     ] = None,
     temperature: Annotated[
         float | None,
         typer.Option(
-            "--temperature", metavar="NUMBER", help="Sampling temperature; lower is less random (default: 0.8)."
+            "--temperature", metavar="NUMBER", help="Sampling temperature; lower is less random.", show_default="0.8"
         ),
     ] = None,
     top_k: Annotated[
@@ -59,17 +61,18 @@ def generate(
         float | None,
         typer.Option("--repetition-penalty", metavar="NUMBER", help="Above 1: make repeated tokens less likely."),
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Random seed (default: 0).")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="Random seed.", show_default="0")] = None,
     beam: Annotated[
         int | None,
         typer.Option("--beam", metavar="N", min=1, help="Beam search of this width instead of sampling; 1 is greedy."),
     ] = None,
     num_samples: Annotated[int, typer.Option("--num-samples", metavar="N", min=1, help="Texts for each prompt.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per text.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Generate text with a language model.
 
     A text ends where the model ends it, or at --max-length. The same seed gives the same text.
+    With --json, prints one object per text.
     """
     search = _search(temperature, top_k, top_p, min_p, repetition_penalty, seed, beam, num_samples)
     prompts = read_texts(prompt)

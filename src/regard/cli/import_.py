@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.command import AsJson
+
 
 def import_(
     folder: Annotated[
@@ -19,7 +21,7 @@ def import_(
         Path | None,
         typer.Option("--tokenizer", metavar="FILE", help="tokenizer.json in another place.", show_default=False),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Import a Hugging Face checkpoint as a run.
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.command import AsJson
 from regard.errors import SettingError
 
 
@@ -16,7 +17,7 @@ def look(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The text; - reads standard input.")],
     text2: Annotated[
         str | None,
-        typer.Argument(metavar="TEXT2", help="A second text, or the translation (default: the model translates)."),
+        typer.Argument(metavar="TEXT2", help="A second text, or the translation.", show_default="the model translates"),
     ] = None,
     out: Annotated[
         Path,
@@ -32,17 +33,28 @@ def look(
     ] = None,
     heads: Annotated[
         list[int] | None,
-        typer.Option("--heads", metavar="N", help="Store the full maps of this head only (repeatable)."),
+        typer.Option(
+            "--heads",
+            metavar="N",
+            help="Head to store in full; the others keep statistics only (repeatable).",
+        ),
     ] = None,
-    place: Annotated[
-        str | None, typer.Option("--place", metavar="NAME", help="Attention module to draw, for .svg and .png.")
+    draw_place: Annotated[
+        str | None,
+        typer.Option("--draw-place", metavar="NAME", help="Attention module that an .svg or .png picture shows."),
     ] = None,
-    head: Annotated[
-        int | None, typer.Option("--head", metavar="N", min=0, help="Head to draw, for .svg and .png.")
+    draw_head: Annotated[
+        int | None,
+        typer.Option("--draw-head", metavar="N", min=0, help="Head that an .svg or .png picture shows."),
     ] = None,
     max_new_tokens: Annotated[
         int,
-        typer.Option("--max-new-tokens", metavar="N", min=0, help="Tokens that a language model adds to the text."),
+        typer.Option(
+            "--max-new-tokens",
+            metavar="N",
+            min=0,
+            help="Tokens that a language model adds to the text at most.",
+        ),
     ] = 0,
     gradient: Annotated[
         bool,
@@ -51,7 +63,7 @@ def look(
     atlas: Annotated[
         Path | None,
         typer.Option(
-            "--atlas", metavar="FILE", help="Head labels, as written by `regard atlas` (default: RUN/atlas.json)."
+            "--atlas", metavar="FILE", help="Head labels, as written by `regard atlas`.", show_default="RUN/atlas.json"
         ),
     ] = None,
     measures: Annotated[
@@ -63,11 +75,12 @@ def look(
             "value-zeroing (repeatable).",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON summary of what was recorded.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Record a model's attention on a text as a page or figure.
 
     Runs the model on the text and saves its attention: a page to explore, a picture, or the numbers.
+    With --json, prints a summary of what was recorded.
     """
     from regard.cli.inputs import read_lines
     from regard.cli.process_tuning import prepare_machine
@@ -89,7 +102,7 @@ def look(
         atlas=atlas,
         measures=measures or (),
     )
-    path = view.save(out, place=place, head=head)
+    path = view.save(out, place=draw_place, head=draw_head)
     record = view.record
     if as_json:
         entries = [{"place": one.name, "kind": one.kind, "heads": one.heads, "why": one.why} for one in record.places]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.command import AsJson
 from regard.cli.lookup_demo import Lookup, LookupResult, look_up
 from regard.cli.matrix import shade
 from regard.errors import SettingError
@@ -33,7 +34,7 @@ def lookup(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the figure.")] = Path(
         "regard-lookup"
     ),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show how a dictionary look-up becomes attention.
 

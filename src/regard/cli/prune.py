@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from regard.cli.command import AsJson
 from regard.errors import unknown
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ def prune(
         Path | None,
         typer.Argument(
             metavar="FILE",
-            help="Examples to evaluate on, in the format of the task (default: the run's validation data).",
+            help="Examples to evaluate on, in the format of the task.",
+            show_default="the run's validation data",
         ),
     ] = None,
     keep: Annotated[
@@ -43,7 +45,7 @@ def prune(
     max_batches: Annotated[
         int | None, typer.Option("--max-batches", metavar="N", min=1, help="Maximum batches to evaluate on.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Prune the least important attention heads of a model.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.command import AsJson
 from regard.errors import SettingError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def score(
             "--cache-weight", metavar="NUMBER", min=0, max=1, help="Neural cache: lambda, its mixture weight."
         ),
     ] = 0.1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Evaluate a model: perplexity, or BLEU and chrF.
 
@@ -51,7 +52,7 @@ def score(
     translates = opened.task == "translation"
     if translates != (target is not None):
         problem = "A translator needs two files" if translates else "Only a translator takes two files"
-        advice = "Give RUN SRC TGT for a translator, RUN FILE for a language model."
+        advice = "Give RUN FILE TARGET for a translator, RUN FILE for a language model."
         raise SettingError(problem, where="score", advice=advice)
     if target is not None:
         metrics = _translations(opened, text, target, beam, length_penalty, hidden=as_json)

@@ -10,35 +10,49 @@ from typing import Annotated
 
 import typer
 
+from regard.cli.command import AsJson
 from regard.errors import SettingError
 
 LARGEST_PORT = 65535
 
 
 def serve(
-    runs: Annotated[list[Path] | None, typer.Argument(metavar="RUN", help="Run folders to serve.")] = None,
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="RUN", help="Run folders, or Hugging Face checkpoint folders, to serve."),
+    ] = None,
     records: Annotated[
-        list[Path] | None, typer.Option("--record", metavar="FILE", help="Saved record to view (repeatable).")
+        list[Path] | None,
+        typer.Option("--record", metavar="FILE", help="Record saved by `regard look` to view (repeatable)."),
     ] = None,
     port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=LARGEST_PORT, help="Port; 0 chooses a free one.")
+        int,
+        typer.Option("--port", metavar="N", min=0, max=LARGEST_PORT, help="Port to listen on; 0 chooses a free one."),
     ] = 8421,
     host: Annotated[
         str,
-        typer.Option("--host", metavar="NAME", help="Address to listen on; others allow access from other machines."),
+        typer.Option(
+            "--host",
+            metavar="NAME",
+            help="Address to listen on. With any other than the default, other machines can connect.",
+        ),
     ] = "127.0.0.1",
     max_new_tokens: Annotated[
         int,
-        typer.Option("--max-new-tokens", metavar="N", min=0, help="Tokens that a language model adds to a text."),
+        typer.Option(
+            "--max-new-tokens",
+            metavar="N",
+            min=0,
+            help="Tokens that a language model adds to a text at most.",
+        ),
     ] = 20,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the address as JSON once the server is ready.")
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Serve a local web page to explore attention.
 
-    On the page, type a text and see what the models attend to. Ctrl-C stops the server.
+    On the page, choose a model, type a text, and see what the model attends to. Saved records can be viewed too. Ctrl-C
+    stops the server. With --json, prints the address once the server is ready.
     """
     if not runs and not records:
         advice = "`regard train NAME --out RUN` makes a run; `regard look` saves records."

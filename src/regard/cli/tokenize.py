@@ -1,4 +1,4 @@
-"""`regard tokenize`: train a tokenizer, tokenise text, and tokenise a corpus into a store."""
+"""`regard tokenize`: train a tokenizer, tokenize text, and tokenize a corpus into a store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.command import CONTEXT, Command
+from regard.cli.command import CONTEXT, AsJson, Command
 from regard.cli.progress_ui import progress_bar
 from regard.errors import SettingError
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from regard.text import Corpus, Fields, Lines, SkippedLines, TokenizerKind
 
 app = typer.Typer(
-    help="Train a tokenizer, tokenise text, build a token store.",
+    help="Train a tokenizer, tokenize text, build a token store.",
     context_settings=CONTEXT,
-    subcommand_metavar="VERB ...",
+    subcommand_metavar="COMMAND ...",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -46,7 +46,6 @@ class CorpusFormat(StrEnum):
 TokenizerFile = Annotated[
     Path, typer.Argument(metavar="TOKENIZER", help="A tokenizer.json, of regard or of Hugging Face.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command(cls=Command)
@@ -61,7 +60,7 @@ def train(
         ),
     ] = KindName.bpe,
     size: Annotated[
-        int | None, typer.Option("--size", metavar="N", help="Maximum vocabulary size (default: 8000).")
+        int | None, typer.Option("--size", metavar="N", help="Maximum vocabulary size.", show_default="8000")
     ] = None,
     cased: Annotated[bool, typer.Option("--cased", help="wordpiece: keep case and accents.")] = False,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Output file.")] = Path("tokenizer.json"),
@@ -95,9 +94,12 @@ def text(
     special_tokens: Annotated[
         bool, typer.Option("--special-tokens", help="Read [MASK] and the like as special tokens.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Tokenise each line of a text and print the pieces."""
+    """Tokenize each line of a text and print the pieces.
+
+    With --json, prints one object per line.
+    """
     from regard.text import Tokenizer
 
     loaded = Tokenizer.load(tokenizer)
@@ -133,14 +135,14 @@ def store(
     ] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Tokenise files into a store, once for many trainings.
+    """Tokenize files into a store, once for many trainings.
 
     An interrupted build is resumed.
     """
     from regard.text import Store
 
     corpus, fields = _corpus(corpus_format, tokenizer, target, files)
-    with progress_bar("examples tokenised") as advance:
+    with progress_bar("examples tokenized") as advance:
         built = Store.build(out, corpus, fields, workers=workers, progress=advance)
     manifest = built.manifest
     if as_json:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.command import AsJson
 from regard.cli.process_tuning import prepare_machine
 from regard.errors import SettingError
 
@@ -25,16 +26,16 @@ def train(
     ] = None,
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="A.B=C", help="Override a setting of the recipe (repeatable)."),
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Override a setting of the recipe (repeatable)."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="RUN", help="Output folder (default: runs/NAME).")
+        Path | None, typer.Option("--out", "-o", metavar="RUN", help="Output folder.", show_default="runs/NAME")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted run.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the recipe, its steps and its memory, without training.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a model from a recipe, or list the recipes.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from regard.cli.command import AsJson
 from regard.cli.process_tuning import prepare_machine
 from regard.errors import SettingError
 
@@ -34,7 +35,9 @@ def translate(
     min_length: Annotated[int, typer.Option("--min-length", metavar="N", min=0, help="Minimum length in tokens.")] = 0,
     max_length: Annotated[
         int | None,
-        typer.Option("--max-length", metavar="N", min=1, help="Maximum length in tokens (default: by source length)."),
+        typer.Option(
+            "--max-length", metavar="N", min=1, help="Maximum length in tokens.", show_default="by source length"
+        ),
     ] = None,
     prefix: Annotated[
         str | None, typer.Option("--prefix", metavar="TEXT", help="Text that every translation begins with.")
@@ -46,11 +49,11 @@ def translate(
         list[str] | None, typer.Option("--require", metavar="TEXT", help="Text that must occur (repeatable).")
     ] = None,
     alignment: Annotated[bool, typer.Option("--alignment", help="Append the word alignment, as 0-0 1-2.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per translation.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Translate sentences with a trained model.
 
-    Prints one translation per line; blank lines stay blank.
+    Prints one translation per line; blank lines stay blank. With --json, prints one object per translation.
     """
     prepare_machine()
     from regard.cli.inputs import read_texts, warn_oov

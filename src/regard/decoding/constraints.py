@@ -1,4 +1,4 @@
-"""Constrained decoding: Rules as tensors, for allowed next tokens (ConstraintMask) and RequiredPhrases.
+"""Constrained decoding: which next tokens are allowed (ConstraintMask), which phrases must occur (RequiredPhrases).
 
 Required sequences as in Post & Vilar 2018 (dynamic beam allocation): beside the likeliest continuations, each
 hypothesis of a beam tries the required tokens that it lacks, and every bank (hypotheses that have met equally many of

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.decoding.sampling import Sample
-from regard.decoding.search import Hypothesis, Rules, Search
+from regard.decoding.search import MAX_SHOWN, Hypothesis, Rules, Search
 from regard.errors import SettingError
 from regard.text import OovEncoding, Tokenizer, compact_oov, decode_with_oov, encode_with_oov, pad_rows
 
@@ -30,7 +30,8 @@ class Continuation:
 
     def __repr__(self) -> str:
         state = "" if self.finished else ", unfinished"
-        return f"Continuation({self.text!r}, score={self.score:.3f}{state})"
+        shown = self.text if len(self.text) <= MAX_SHOWN else f"{self.text[: MAX_SHOWN - 1]}…"
+        return f"Continuation({shown!r}, score={self.score:.3f}{state})"
 
 
 @torch.no_grad()

@@ -98,6 +98,9 @@ class Rules:
                 raise SettingError(f"{name} for {len(given)} rows", f"one for each of {rows}", where="Rules")
 
 
+MAX_SHOWN = 120  # characters of a text in a repr
+
+
 @dataclass(frozen=True, eq=False)
 class Hypothesis:
     """One generated text: its tokens without the end, and ln p of each (and of the end, if it is `finished`)."""

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.decoding.beam import Beam
 from regard.decoding.score import teacher_force
-from regard.decoding.search import Hypothesis, Rules, Search
+from regard.decoding.search import MAX_SHOWN, Hypothesis, Rules, Search
 from regard.errors import SettingError
 from regard.text import OovEncoding, Tokenizer, compact_oov, decode_with_oov, encode_with_oov, pad_rows
 
@@ -41,7 +41,8 @@ class Translated:
 
     def __repr__(self) -> str:
         state = "" if self.finished else ", unfinished"
-        return f"Translated({self.text!r}, score={self.score:.3f}{state})"
+        shown = self.text if len(self.text) <= MAX_SHOWN else f"{self.text[: MAX_SHOWN - 1]}…"
+        return f"Translated({shown!r}, score={self.score:.3f}{state})"
 
 
 @dataclass(frozen=True)

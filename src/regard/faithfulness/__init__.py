@@ -2,7 +2,7 @@
 
 from regard.faithfulness.adversary import PUBLISHED_SEARCH, QUICK_SEARCH
 from regard.faithfulness.audit import audit
-from regard.faithfulness.faithfulness_tests import AuditSettings
+from regard.faithfulness.decision_scores import AuditSettings
 from regard.faithfulness.pages.glossary import display_names
 from regard.faithfulness.report import Report
 

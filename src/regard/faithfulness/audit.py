@@ -20,8 +20,8 @@ from torch import nn
 
 from regard.adapters import Case, Example, ModelAdapter, adapter as make_adapter
 from regard.errors import SettingError
+from regard.faithfulness.decision_scores import AuditSettings, run_tests
 from regard.faithfulness.examples import built_in_examples, read_examples
-from regard.faithfulness.faithfulness_tests import AuditSettings, run_tests
 from regard.faithfulness.journal import Journal, remove_journals
 from regard.faithfulness.report import Report, expect_writable, summarise
 from regard.hub import run_of

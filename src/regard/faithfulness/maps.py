@@ -28,7 +28,8 @@ from regard.inspection import (
     transformed_norms,
 )
 
-INTEGRATION_STEPS = 16
+# of integrated gradients; half of the 32 of regard.inspection, since an audit integrates twice for every decision
+AUDIT_INTEGRATION_STEPS = 16
 TEXT_STREAM, OTHER_STREAM = range(2)  # of the rollout: the text, and what attends to it
 
 
@@ -168,7 +169,7 @@ def gradient_times_input_map(
 
 
 def integrated_gradients_map(
-    adapter: ModelAdapter, rows: Sequence[InputRow], classes: Tensor, steps: int = INTEGRATION_STEPS
+    adapter: ModelAdapter, rows: Sequence[InputRow], classes: Tensor, steps: int = AUDIT_INTEGRATION_STEPS
 ) -> Tensor:
     """Integrated gradients of every token's embedding, from zero, (B, S)."""
     intercepted = intercept_embeddings(adapter.model, adapter.input_ids(rows))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import RecordError, SettingError
-from regard.faithfulness.faithfulness_tests import RANDOM, AuditSettings
+from regard.faithfulness.decision_scores import RANDOM, AuditSettings
 from regard.faithfulness.findings import MIN_DIVERGENCE, VERSION, Finding, Findings, MapKind, Verdict, judge
 from regard.faithfulness.pages.report_page import render_report
 from regard.files import write_atomic

@@ -51,7 +51,11 @@ if TYPE_CHECKING:
     )
     from regard.inspection.attribution.norms import transformed_norms as transformed_norms
     from regard.inspection.attribution.rollout import RolloutLayer as RolloutLayer, rollout as rollout
-    from regard.inspection.bootstrap import Bootstrap as Bootstrap, ConfidenceInterval as ConfidenceInterval
+    from regard.inspection.bootstrap import (
+        CONFIDENCE_LEVEL as CONFIDENCE_LEVEL,
+        Bootstrap as Bootstrap,
+        ConfidenceInterval as ConfidenceInterval,
+    )
     from regard.inspection.classify import Classifier as Classifier
     from regard.inspection.distances import (
         MAX_JSD as MAX_JSD,
@@ -126,7 +130,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "record.collect": ("RecordSpec", "collect"),
         "record.place": ("PlaceRecord",),
         "record.record": ("MeasureMap", "Record", "GenerationStep"),
-        "bootstrap": ("Bootstrap", "ConfidenceInterval"),
+        "bootstrap": ("CONFIDENCE_LEVEL", "Bootstrap", "ConfidenceInterval"),
         "distances": ("MAX_JSD", "jsd", "kendall_tau", "overlap", "tvd"),
     },
 )

@@ -1,8 +1,11 @@
-"""Bootstrap confidence intervals of means over examples.
+"""Bootstrap confidence intervals over examples: their level, their resamples, and the percentile interval.
 
-The bootstrap resamples whole examples, so that several decisions about one example do not count as independent. The
-percentile interval is too narrow for few examples; its quantiles are moved outwards as far as Student's t lies from the
-normal distribution (Hesterberg 2015).
+The audit has all its numbers at hand (Bootstrap): it resamples whole examples, so that several decisions about one
+example do not count as independent. The percentile interval is too narrow for few examples; its quantiles are moved
+outwards as far as Student's t lies from the normal distribution (Hesterberg 2015).
+
+The atlas adds text after text to sums (poisson_counts): a text counts 0, 1, 2, ... times in a resample. Its interval is
+the percentile interval as it is.
 """
 
 from __future__ import annotations
@@ -12,9 +15,13 @@ from math import erf, sqrt
 from statistics import NormalDist
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from regard.errors import SettingError
 
+CONFIDENCE_LEVEL = 0.95  # of every interval, unless another level is asked for
+STANDARD_ERRORS = 3.92  # the width of a normal interval of that level
 MIN_EXAMPLES = 3  # for an interval
 
 
@@ -36,7 +43,7 @@ class ConfidenceInterval:
 class Bootstrap:
     """Bootstrap samples of the examples, the same ones for every mean, so that differences of means are paired."""
 
-    def __init__(self, groups: list[int], samples: int = 1000, level: float = 0.95, seed: int = 0) -> None:
+    def __init__(self, groups: list[int], samples: int = 1000, level: float = CONFIDENCE_LEVEL, seed: int = 0) -> None:
         if not groups:
             raise SettingError("There are no examples", where="audit")
         self.names, which = np.unique(np.asarray(groups), return_inverse=True)
@@ -63,6 +70,21 @@ class Bootstrap:
         tail = _tail_quantile((1 - self.level) / 2, there)
         low, high = np.quantile(means, [tail, 1 - tail])
         return ConfidenceInterval(value, float(low), float(high), there)
+
+
+def poisson_counts(number: int, seed: int, samples: int) -> Tensor:
+    """(samples,): how often example `number` counts in each resample, Poisson with mean 1. It depends on nothing else,
+    so examples may be added in any order, by any process."""
+    rng = torch.Generator().manual_seed(seed * 1_000_003 + number)
+    return torch.poisson(torch.ones(samples), generator=rng).long()
+
+
+def percentile_interval(resampled: Tensor, level: float = CONFIDENCE_LEVEL) -> tuple[Tensor, Tensor]:
+    """The two ends (...) of the interval that holds the share `level` of resampled statistics (samples, ...); NaN does
+    not count."""
+    tail = (1 - level) / 2
+    low, high = torch.nanquantile(resampled, torch.tensor([tail, 1 - tail], dtype=torch.float64), dim=0)
+    return low, high
 
 
 def _tail_quantile(tail: float, count: int) -> float:

@@ -1,9 +1,10 @@
-"""Copy gates: how probability is split between the softmax and copying with the attention weights.
+"""Copy gates of language models: how they split probability between the softmax and copying from the text so far.
 
 p(w) = p_generate softmax(w) + p_copy (the sum of the attention weights of the tokens that are w)
 
 The three gates differ in what decides the split: a constant (Average), a learned gate on state and context (Gate), or
-a sentinel that competes with the keys in the attention softmax (Sentinel, the pointer sentinel).
+a sentinel that competes with the keys in the attention softmax (Sentinel, the pointer sentinel). The translator that
+copies from its source (pointer.py) has its gate inside it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class CopyShares(NamedTuple):
 
 
 class CopyGate(Protocol):
-    """A split from the query states (B, T, D) and what they attended to.
+    """A function from query states (B, T, D) and their attention to CopyShares.
 
     Where there is nothing to attend to, the softmax gets everything.
     """

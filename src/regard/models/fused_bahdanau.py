@@ -1,4 +1,4 @@
-"""Fused training path of the Bahdanau decoder: its loop as one autograd function, with the gradient written out.
+"""Fused training path of the Bahdanau decoder: its loop as one autograd function with a hand-written gradient.
 
     w_t = softmax(v . tanh(Wq h_t-1 + words_t + keys));   c_t = w_t values;   h_t = GRU(gates_t + Wc c_t, h_t-1)
 

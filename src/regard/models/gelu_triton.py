@@ -1,4 +1,4 @@
-"""Triton kernels for GELU of a product plus bias, and its backward, as fast as memory is read and written.
+"""Triton kernels for GELU with the bias of the linear layer before it, forward and backward, bound by memory bandwidth.
 
 Phi(-u) = 2^p(u), and p is smooth enough for a polynomial: one exponential where erf takes two dozen instructions.
 The backward also sums the gradients of each column, which is the gradient of the bias.

@@ -1,6 +1,9 @@
-"""The pointer-generator (See, Liu & Manning 2017): a translator that can also copy words of the source; coverage loss.
+"""The pointer-generator, a translator that can copy words of its source: its gate p_gen, and the coverage loss.
 
-    p(w) = g_t softmax(W v_t)(w) + (1 - g_t) sum of the attention to every w in the source,   g_t = sigmoid(u [h; c; y])
+See, Liu & Manning 2017:
+
+    p(w) = p_gen softmax(W v_t)(w) + (1 - p_gen) sum of the attention to every w in the source
+    p_gen = sigmoid(u [h; c; y])
 
 So it can output names that are in no vocabulary. The coverage vector c sums the attention of the steps before; the
 coverage loss sum_i min(a_i, c_i) penalises attending to the same words again.

@@ -42,7 +42,7 @@ class Seq2Seq(nn.Module):
     Seq2Seq(BiRNNEncoder(WordEmbedding(8000, 128), 256), Bahdanau(128, 256, 256), WordEmbedding(9000, 128))
 
     It is a Stepper: `start`, `step`, `reorder`. With `num_sampled`, training uses a sampled softmax: over the words of
-    the batch and about so many others, not over all. `eos` is the token that targets end with.
+    the batch and about `num_sampled` others. `eos` is the token that targets end with.
     """
 
     copies = False  # whether it can output words outside the vocabulary

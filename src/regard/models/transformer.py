@@ -66,8 +66,8 @@ class Transformer(nn.Module):
     Transformer(encoder, embedding, decoder_blocks(6, 512, 8, 2048, BlockConfig()))   # or build_transformer(37_000)
 
     `embedding`: of the target; where it is the encoder's own, both sides share one vocabulary. `output`: the softmax
-    layer, by default tied to `embedding`. `num_sampled` and `eos`: training uses a sampled softmax, over the words of
-    the batch and about so many others; `eos` is the token that targets end with.
+    layer, by default tied to `embedding`. With `num_sampled`, training uses a sampled softmax, over the words of
+    the batch and about `num_sampled` others. `eos` is the token that targets end with.
 
     It is a Stepper: `start`, `step`, `reorder`. The attention that a step reports is the mean over the heads of the
     cross-attention of block `alignment_layer`.
@@ -181,9 +181,9 @@ def build_transformer(
     build_transformer(8000, TransformerSize(3, 256, 4, 700), replace(LLAMA, key_heads=2), Rotary(256 // 4))   # modern
 
     `positions`: sinusoidal by default. Rotary ones give cross-attention no positions; (Sinusoidal(256), Rotary(64))
-    does, and learns alignments sooner. `embedding_lr_scale`: embeddings are stored so many times smaller and multiplied
-    by it where they are used, which changes nothing but their learning rate relative to the matrices; it helps where
-    half of the words are rare. `project`: the projection before the softmax, see OutputProjection.
+    does, and learns alignments sooner. `embedding_lr_scale`: embeddings are stored divided by it and multiplied
+    by it where they are used, which changes only their learning rate relative to the matrices; it helps where half of
+    the words are rare. `project`: the projection before the softmax, see OutputProjection.
     """
     layers, width, heads, hidden = size
     given = (Sinusoidal(width),) if positions is None else positions

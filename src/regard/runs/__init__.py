@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         build_model as build_model,
         load_tokenizers as load_tokenizers,
     )
-    from regard.runs.checkpoint import (
+    from regard.runs.checkpoint_reader import (
         AVERAGE as AVERAGE,
         FORMAT as FORMAT,
         WEIGHTS as WEIGHTS,
@@ -51,7 +51,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
     {
         "": ("toml",),
         "build": ("TARGET_TOKENIZER", "TOKENIZER", "build_model", "load_tokenizers"),
-        "checkpoint": ("AVERAGE", "Checkpoint", "FORMAT", "WEIGHTS", "checkpoint_at", "files_in", "steps_in"),
+        "checkpoint_reader": ("AVERAGE", "Checkpoint", "FORMAT", "WEIGHTS", "checkpoint_at", "files_in", "steps_in"),
         "renamed_settings": ("renamed_setting",),
         "run": ("Provenance", "RECIPE", "Run", "VERSION", "expect_version", "is_run", "open_run", "parse_settings"),
         "weights": ("FILE", "copy_weights", "load_weights", "expect_same_shape", "save_weights", "weights_of"),

@@ -1,4 +1,4 @@
-"""Builds the model of a recipe: plain TOML data to a configuration of models/config to a module.
+"""Builds the model of a recipe: from plain TOML data to a configuration (models/config) to a torch module.
 
 Training builds its models with this as well, so that the same model is trained and loaded.
 """

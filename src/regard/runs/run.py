@@ -20,7 +20,7 @@ from torch import nn
 from regard.errors import CheckpointError, RunError, RunWarning, SettingError
 from regard.runs import toml
 from regard.runs.build import Settings, Where, build_model, load_tokenizers, section
-from regard.runs.checkpoint import AVERAGE, WEIGHTS, Checkpoint, newest_intact, steps_in
+from regard.runs.checkpoint_reader import AVERAGE, WEIGHTS, Checkpoint, newest_intact, steps_in
 from regard.runs.renamed_settings import RENAMED
 from regard.runs.toml import NONE, Keys
 from regard.runs.weights import FILE as WEIGHT_FILE, copy_weights, load_weights

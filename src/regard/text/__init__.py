@@ -118,7 +118,7 @@ if TYPE_CHECKING:
     )
     from regard.text.words import (
         Span as Span,
-        tokenise_words as tokenise_words,
+        tokenize_words as tokenize_words,
         whitespace_words as whitespace_words,
         word_indices as word_indices,
     )
@@ -189,6 +189,6 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "tokenizers.specials": ("SpecialIds",),
         "tokenizers.char_ids": ("CHAR_PAD", "CHAR_SPECIAL", "spell_vocabulary", "spell_words"),
         "tokenizers.tokenizer": ("Encoding", "Tokenizer"),
-        "words": ("Span", "word_indices", "tokenise_words", "whitespace_words"),
+        "words": ("Span", "word_indices", "tokenize_words", "whitespace_words"),
     },
 )

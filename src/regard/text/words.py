@@ -1,4 +1,4 @@
-"""Word tokenisation: words as character spans of a text, and the word index of each piece."""
+"""Word tokenization: words as character spans of a text, and the word index of each piece."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def whitespace_words(text: str) -> list[Span]:
     return [match.span() for match in _NON_SPACE.finditer(text)]
 
 
-def tokenise_words(text: str) -> list[Span]:
-    """Tokenise into words and punctuation; in scripts written without spaces, every character is a word.
+def tokenize_words(text: str) -> list[Span]:
+    """Tokenize into words and punctuation; in scripts written without spaces, every character is a word.
 
     An elided French word keeps its apostrophe ("l'" + "homme"); other apostrophes and hyphens between letters, and
     points and commas between digits, stay inside ("aujourd'hui", "don't", "porte-monnaie", "3.14").
 
-    >>> [("L'ami (d'ici) ne sait-il pas?")[a:b] for a, b in tokenise_words("L'ami (d'ici) ne sait-il pas?")]
+    >>> [("L'ami (d'ici) ne sait-il pas?")[a:b] for a, b in tokenize_words("L'ami (d'ici) ne sait-il pas?")]
     ["L'", 'ami', '(', "d'", 'ici', ')', 'ne', 'sait-il', 'pas', '?']
     """
     return [span for start, end in whitespace_words(text) for span in _split_run(text, start, end)]

@@ -1,7 +1,8 @@
-"""Checkpoints of a training, written and loaded with torch.distributed.checkpoint; each is complete or absent.
+"""Checkpoints of a training: when one is written, how many are kept (retention), and how they are written and loaded.
 
-runs/checkpoint.py describes the folder. It is written under another name, synced to disk and then renamed. Nothing
-here is ever unpickled.
+CheckpointSchedule decides both from [checkpoint]. Checkpoints writes with torch.distributed.checkpoint: under another
+name, synced to disk and then renamed, so a checkpoint is complete or absent. runs/checkpoint_reader.py describes the
+folder. Nothing here is ever unpickled.
 """
 
 from __future__ import annotations
@@ -27,10 +28,39 @@ from regard.runs import FORMAT, Checkpoint, checkpoint_at, expect_same_shape, fi
 from regard.training.distributed import World
 
 Notify = Callable[[str], None]
-Retention = Callable[[list[int]], set[int]]  # among the steps of all checkpoints, those to keep
 warnings.filterwarnings(
     "ignore", "torch.distributed is disabled, unavailable or uninitialized"
 )  # one process is enough
+
+
+@dataclass(frozen=True)
+class CheckpointSchedule:
+    """When a checkpoint is due, and which checkpoints are kept.
+
+    every      steps between regular checkpoints; a new best evaluation gets one too
+    keep_last  how many of the last checkpoints are kept; the best one always is
+    averaged   how many regular checkpoints a weight average takes at the end; 0: none
+    """
+
+    every: int
+    keep_last: int
+    averaged: int = 0
+
+    def is_due(self, step: int, best: int | None) -> bool:
+        """Whether a checkpoint is due after this step; `best`: the step of the best evaluation."""
+        return step > 0 and (step % self.every == 0 or step == best)
+
+    def retained(self, steps: list[int], best: int | None) -> set[int]:
+        """Among the steps of all checkpoints, in order, those to keep: the last ones, the best, and those for a weight
+        average; for the average one more than it takes, in case the newest is damaged."""
+        kept = {*steps[-self.keep_last :]} | ({best} & {*steps})
+        if self.averaged:
+            kept |= {*self.regular(steps)[-self.averaged - 1 :]}
+        return {step for step in kept if step is not None}
+
+    def regular(self, steps: list[int]) -> list[int]:
+        """Those of the regular interval, without checkpoints of best evaluations and interrupts between them."""
+        return [step for step in steps if step % self.every == 0]
 
 
 @dataclass(frozen=True)
@@ -80,11 +110,13 @@ def load_per_rank(checkpoint: Checkpoint, rank: int) -> PerRank | None:
 class Checkpoints:
     """The checkpoints of a run."""
 
-    def __init__(self, folder: Path, world: World, notify: Notify = lambda text: None) -> None:
-        self.folder, self.world, self.notify = folder, world, notify
+    def __init__(
+        self, folder: Path, world: World, schedule: CheckpointSchedule, notify: Notify = lambda text: None
+    ) -> None:
+        self.folder, self.world, self.schedule, self.notify = folder, world, schedule, notify
 
-    def save(self, step: int, contents: CheckpointContents, retention: Retention) -> Path:
-        """Write a checkpoint, then remove those that `retention` does not keep."""
+    def save(self, step: int, contents: CheckpointContents, best: int | None) -> Path:
+        """Write a checkpoint, then remove those that the schedule does not keep; `best`: the step of the best one."""
         final = self.at(step).folder
         part = self.folder / f".{final.name}.part"
         try:
@@ -101,7 +133,7 @@ class Checkpoints:
                     _write_manifest(part, contents.scalars)
                     part.rename(final)
                     sync(self.folder)
-                    self._remove_old(retention)
+                    self._remove_old(best)
         finally:
             if self.world.is_main:
                 shutil.rmtree(part, ignore_errors=True)  # is there only if it failed
@@ -167,9 +199,9 @@ class Checkpoints:
         write_atomic(path.with_suffix(".safetensors"), save(dict(contents.per_rank.tensors)))
         write_atomic(path, json.dumps(dict(contents.per_rank.scalars)).encode())
 
-    def _remove_old(self, retention: Retention) -> None:
+    def _remove_old(self, best: int | None) -> None:
         steps = self.steps()
-        for step in sorted(set(steps) - retention(steps)):
+        for step in sorted(set(steps) - self.schedule.retained(steps, best)):
             doomed = self.folder / f".gone-{step}"
             shutil.rmtree(doomed, ignore_errors=True)
             self.at(step).folder.rename(doomed)  # so that a half-deleted checkpoint never has a checkpoint's name

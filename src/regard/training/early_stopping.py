@@ -46,7 +46,7 @@ class Progress:
         return len(self.history) - (0 if self.best is None else self.best + 1)
 
     def stops_early(self, patience: int | None) -> bool:
-        """Whether so many evaluations in a row brought no better value of the monitored metric; None: never."""
+        """Whether the last `patience` evaluations brought no better value of the monitored metric; None: never."""
         return patience is not None and self.evaluations_since_best >= patience
 
     @property

@@ -253,9 +253,9 @@ class Loop:
 
     def _is_save_due(self) -> bool:
         step = self.progress.step
-        if step == 0 or self._saved_step == step:
+        if self.writer is None or self._saved_step == step:
             return False
-        return step % self.recipe.checkpoint.every == 0 or self.progress.best_step == step
+        return self.writer.schedule.is_due(step, self.progress.best_step)
 
     def _save(self, point: ResumePoint) -> None:
         if self.writer is None or self._saved_step == self.progress.step:

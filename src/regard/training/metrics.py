@@ -119,12 +119,12 @@ def classification_metrics(nll: Tensor, confusion: Tensor) -> dict[str, float]:
 
 
 def bleu(got: Sequence[str], expected: Sequence[str]) -> CorpusScore:
-    """Corpus BLEU of detokenised texts, from 0 to 100, by sacrebleu, with its signature."""
+    """Corpus BLEU of detokenized texts, from 0 to 100, by sacrebleu, with its signature."""
     from sacrebleu.metrics import BLEU
 
     return _corpus_score(
         "bleu", BLEU(force=True), got, expected
-    )  # force: no warning about tokenised text, such as the grammar's
+    )  # force: no warning about tokenized text, such as the grammar's
 
 
 def chrf(got: Sequence[str], expected: Sequence[str]) -> CorpusScore:

@@ -37,7 +37,7 @@ def resolve_path(path: Path, info: ValidationInfo) -> Path:
         return path
     try:
         return Path(info.context) / path.expanduser()
-    except RuntimeError as error:  # ~nobody
+    except RuntimeError as error:  # ~name of an unknown user
         raise ValueError("a path whose ~ is the home folder of a known user") from error
 
 
@@ -161,7 +161,7 @@ class EvaluateSettings(RecipeSection):
 
 
 class CheckpointSettings(RecipeSection):
-    """A checkpoint every so many steps; the last `keep_last` and the best are kept."""
+    """A checkpoint every `every` steps; the last `keep_last` and the best are kept (CheckpointSchedule)."""
 
     every: Count = 100
     keep_last: Count = 2
@@ -226,7 +226,7 @@ class Recipe(RecipeSection):
 
     def prepare(self, folder: Path, rank: int = 0, ranks: int = 1) -> PreparedTask:
         """Model, objective and the batches of this rank. What takes long is made once and found again in `folder`:
-        tokenizer.json, and tokenised text under data/."""
+        tokenizer.json, and tokenized text under data/."""
         raise self._no_task()
 
     def assemble(self, folder: Path) -> nn.Module:

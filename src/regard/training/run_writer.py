@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.errors import CheckpointError
 from regard.runs import FILE, Checkpoint, save_weights, weights_of
-from regard.training.checkpoint import CheckpointContents, Checkpoints, Notify
+from regard.training.checkpoint import CheckpointContents, Checkpoints, CheckpointSchedule, Notify
 from regard.training.distributed import World, full_tensor
 from regard.training.recipe import LastAverage, Recipe
 
@@ -28,8 +28,9 @@ class RunWriter:
 
     def __init__(self, folder: Path, world: World, recipe: Recipe, notify: Notify = lambda text: None) -> None:
         self.folder, self.world = folder, world
-        self.settings, self.average = recipe.checkpoint, recipe.weight_average
-        self.checkpoints = Checkpoints(folder / "state", world.side_group(), notify)
+        averaged = recipe.weight_average.count if isinstance(recipe.weight_average, LastAverage) else 0
+        self.schedule = CheckpointSchedule(recipe.checkpoint.every, recipe.checkpoint.keep_last, averaged)
+        self.checkpoints = Checkpoints(folder / "state", world.side_group(), self.schedule, notify)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="regard-run-writer")
         self._saving: Future[Path] | None = None
         self._staged_state, self._staged_weights = HostStaging(), HostStaging()
@@ -41,26 +42,14 @@ class RunWriter:
         self._saving = self._thread.submit(self._write, step, copied, best, weights)
 
     def _write(self, step: int, contents: CheckpointContents, best: int | None, weights: Weights | None) -> Path:
-        path = self.checkpoints.save(step, contents, lambda steps: self._retained(steps, best))
+        path = self.checkpoints.save(step, contents, best)
         if weights is not None:
             self.write_weights(weights)
         return path
 
-    def _retained(self, steps: list[int], best: int | None) -> set[int]:
-        """The steps whose checkpoints stay: the last ones, the best, and those for a weight average; for the average
-        one more than it takes, in case the newest is damaged."""
-        retained = {*steps[-self.settings.keep_last :]} | ({best} & {*steps})
-        if isinstance(self.average, LastAverage):
-            retained |= {*self._regular(steps)[-self.average.count - 1 :]}
-        return {step for step in retained if step is not None}
-
-    def _regular(self, steps: list[int]) -> list[int]:
-        """Those of the regular interval, without checkpoints of best evaluations and interrupts between them."""
-        return [step for step in steps if step % self.settings.every == 0]
-
     def last_checkpoints(self, step: int, count: int) -> list[Checkpoint]:
         """The last `count` regular checkpoints, that of the last step included; a damaged one is refused."""
-        steps = sorted({*self._regular(self.checkpoints.steps()), step})[-count:]
+        steps = sorted({*self.schedule.regular(self.checkpoints.steps()), step})[-count:]
         found = [self.checkpoints.at(one) for one in steps]
         for one in found:
             complaint = one.damage()

@@ -1,6 +1,6 @@
 """Train a run: a recipe becomes a run folder, from the start or resumed from its checkpoints.
 
-RUN/recipe.toml  tokenizer.json  model.safetensors  state/  log.jsonl     and data/, the tokenised text files
+RUN/recipe.toml  tokenizer.json  model.safetensors  state/  log.jsonl     and data/, the tokenized text files
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from inspection.atlas.planted import lexicon, plan_of, scene, texts
-from regard.inspection.atlas.accumulate import KINDS, PatternSums, PatternTargets, accumulate, bootstrap_counts
+from regard.inspection.atlas.accumulate import KINDS, PatternSums, PatternTargets, accumulate
 from regard.inspection.atlas.head_patterns import NUMBERS, PATTERNS
 from regard.inspection.atlas.label_criteria import measure_patterns
 from regard.inspection.atlas.passages import Passage
@@ -110,15 +110,6 @@ def test_equal_largest_weights_are_no_peak() -> None:
     sums = PatternSums.zeros(1, 0, True)
     accumulate(sums, PatternTargets(one), torch.full((1, *one.visible.shape), 1 / one.visible.size(1)).double(), 0)
     assert not sums.target_peaks.any() and not sums.kind_peaks.any()
-
-
-def test_bootstrap_counts_belong_to_the_text_and_are_poisson() -> None:
-    assert bootstrap_counts(5, 0).equal(bootstrap_counts(5, 0)) and not bootstrap_counts(5, 0).equal(
-        bootstrap_counts(6, 0)
-    )
-    many = torch.stack([bootstrap_counts(number, 0) for number in range(400)]).double()
-    assert float(many.mean()) == pytest.approx(1, abs=0.02)
-    assert float(many.var()) == pytest.approx(1, abs=0.03)
 
 
 def test_the_interval_has_its_nominal_coverage() -> None:

@@ -13,7 +13,7 @@ from regard.errors import SettingError
 from regard.text import AnswerRows, LabelledRows, ParallelCorpus, TagFile, TextDocuments
 from regard.text.examples import Labelled, Translation
 from regard.text.grammar import SPLITS, GeneratedCorpus, document, opinion, question, sense, tagged, translation
-from regard.text.grammar.corpus_files import VIEWS, detokenise, write_corpus
+from regard.text.grammar.corpus_files import VIEWS, detokenize, write_corpus
 from regard.text.grammar.generated_corpus import CHUNK_SIZE, chunk
 from regard.text.grammar.nouns import FAMILIES, HELD_OUT_NAMES, TOWNS
 from regard.text.grammar.rng import GrammarRng
@@ -156,7 +156,7 @@ def test_nothing_is_left_behind_when_writing_fails(tmp_path: Path) -> None:
     ],
 )
 def test_prose(words: str, language: str, text: str) -> None:
-    assert detokenise(words.split(), language) == text
+    assert detokenize(words.split(), language) == text
 
 
 def test_the_verb(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from regard.text.store.fields import (
 )
 from regard.text.tokenizers.tokenizer import Tokenizer
 from regard.text.tokenizers.trainers import BPE, ByteBPE, WordPiece
-from regard.text.words import tokenise_words, whitespace_words
+from regard.text.words import tokenize_words, whitespace_words
 
 TEXTS = ["Ann met Bob in New York .", "don't look (now) , he said", "été comme hiver"] * 5
 TOKENIZER = Tokenizer.train(BPE(150), TEXTS)
@@ -79,7 +79,7 @@ def test_translations() -> None:
     assert list(same["target"][0]) == TOKENIZER.encode(pairs[0].target).ids
 
 
-@pytest.mark.parametrize("words", [None, whitespace_words, tokenise_words])
+@pytest.mark.parametrize("words", [None, whitespace_words, tokenize_words])
 def test_documents(words: object) -> None:
     documents = [Document(tuple(TEXTS[:2])), Document(tuple(TEXTS[2:3]))]
     columns = encode_columns(documents, DocumentFields(TOKENIZER, words))  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer as Engine, decoders, models, pre_tokenizers
 from regard.errors import CorpusError, DtypeError, SettingError
 from regard.text.tokenizers.tokenizer import SpecialIds, Tokenizer
 from regard.text.tokenizers.trainers import BPE, ByteBPE, CharacterLevel, TokenizerKind, Unigram, WordLevel, WordPiece
-from regard.text.words import tokenise_words, whitespace_words
+from regard.text.words import tokenize_words, whitespace_words
 
 TEXTS = [
     "He hit me (hard), don't you see?",
@@ -239,7 +239,7 @@ def test_a_mask_takes_the_space_before_it_where_space_is_part_of_a_piece() -> No
 
 
 def test_words_by_another_splitter() -> None:
-    encoding = trained(BPE(400)).encode("don't (see)", words=tokenise_words)
+    encoding = trained(BPE(400)).encode("don't (see)", words=tokenize_words)
     assert encoding.words == sorted(encoding.words)
     assert {encoding.text[a:b]: word for (a, b), word in zip(encoding.offsets, encoding.words, strict=True)}[")"] == 3
 

@@ -1,4 +1,8 @@
-"""The model families that can be imported and exported, by their model_type; one place that lists them all."""
+"""ADD A FAMILY HERE: the Hugging Face model families that regard imports and exports, by model_type.
+
+A family is a file in this folder that defines a `Family` (family.py lists its fields; gpt2.py is a short example), and
+an entry in ALL.
+"""
 
 from regard.hub.families.bart import BART, MARIAN
 from regard.hub.families.bert import BERT

@@ -1,4 +1,4 @@
-"""What defines a family of Hugging Face models: configuration, tensor names, recipe."""
+"""The dataclass Family: configuration, tensor names and recipe of one Hugging Face model family."""
 
 from __future__ import annotations
 

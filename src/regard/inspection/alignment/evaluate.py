@@ -1,4 +1,4 @@
-"""Alignment error rate (AER), precision and recall of word links against gold ones; BLEU and chrF of a translator.
+"""AER (alignment error rate), precision and recall of word links against gold ones; BLEU and chrF of a translator.
 
 evaluate_links([links], [gold]).aer
 """

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from regard.inspection.atlas.head_patterns import BROAD, MIN_CHOICES, NUMBERS, PATTERNS, Level, other_half
 from regard.inspection.atlas.token_features import KINDS, MapFeatures, WordUnits, pool_to_units
+from regard.inspection.bootstrap import poisson_counts
 
 EXAMPLES = 3  # of each pattern of a head
 SNIPPET = 90  # characters of the text around an example
@@ -157,12 +158,6 @@ class PatternSums:
 _TENSORS = [one.name for one in fields(PatternSums) if one.type == "Tensor"]
 
 
-def bootstrap_counts(number: int, seed: int) -> Tensor:
-    """(R,): how often text number `number` counts in each bootstrap sample."""
-    rng = torch.Generator().manual_seed(seed * 1_000_003 + number)
-    return torch.poisson(torch.ones(SAMPLES), generator=rng).long()
-
-
 def accumulate(sums: PatternSums, targets: PatternTargets, weights: Tensor, number: int, seed: int = 0) -> None:
     """Add one text to the sums of a place: weights (H, T, S), float64, between the tokens of the targets' features."""
     features, one = targets.features, _TextSums(sums.heads)
@@ -183,7 +178,7 @@ def accumulate(sums: PatternSums, targets: PatternTargets, weights: Tensor, numb
     if not features.probe:
         _count_broad(one, maps["tokens"])
         _count_kinds(sums, features, maps["words"])
-    _add_text(sums, one, bootstrap_counts(number, seed))
+    _add_text(sums, one, poisson_counts(number, seed, SAMPLES))
 
 
 @dataclass(frozen=True, eq=False)

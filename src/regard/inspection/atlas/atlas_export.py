@@ -14,6 +14,7 @@ from regard.errors import SettingError, unknown
 from regard.files import write_atomic
 from regard.html import BASE_STYLE, render_page
 from regard.inspection.atlas.label_criteria import FAMILIES, UNKNOWN, AtlasData, Head
+from regard.inspection.bootstrap import CONFIDENCE_LEVEL
 from regard.inspection.map_figure import MATPLOTLIB_SETTINGS
 
 COLOURS = {
@@ -149,7 +150,8 @@ def _page(atlas: AtlasData, suffix: str) -> bytes:
     chart = chart[chart.index("<svg") :]
     title = _title(atlas)
     counts = ", ".join(f"{escape(name)}: {count}" for name, count in atlas.counts.items())
-    head = "<tr><th>place<th>head<th>attends to<th>weight<th>95% interval<th>baseline<th>largest<th>examples</tr>"
+    interval = f"{CONFIDENCE_LEVEL:.0%} interval"
+    head = f"<tr><th>place<th>head<th>attends to<th>weight<th>{interval}<th>baseline<th>largest<th>examples</tr>"
     rows = "\n".join(row for one in atlas.heads for row in _rows(one))
     body = (
         f"<h1>{escape(title)}</h1><p>{atlas.texts:,} texts. {counts}.</p>{chart}<p>{LEGEND}</p>"

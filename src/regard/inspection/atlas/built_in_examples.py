@@ -11,7 +11,7 @@ from typing import Any
 from regard.inspection.atlas.passages import NOUNS, Nouns, Passage, nouns_in
 from regard.runs import Run
 from regard.text import Answered, Document, Labelled, Tagged, grammar, whitespace_words
-from regard.text.grammar import GeneratedCorpus, GrammarRng, detokenise, sentence
+from regard.text.grammar import GeneratedCorpus, GrammarRng, detokenize, sentence
 from regard.training import load_recipe
 from regard.training.tasks import AnsweringRecipe, ClassificationRecipe, MaskedLMRecipe, TranslationRecipe
 
@@ -83,7 +83,7 @@ def _document_parts(french: bool, prose: bool, count: int) -> Iterator[Passage]:
     for story in _stories(french, count):
         lines = story.sentences
         if prose:
-            lines = tuple(detokenise(line.split(), "fr" if french else "en") for line in lines)
+            lines = tuple(detokenize(line.split(), "fr" if french else "en") for line in lines)
         for at in range(0, len(lines) - 2, 3):
             yield _with_nouns(" ".join(lines[at : at + 3]), french=french)
 

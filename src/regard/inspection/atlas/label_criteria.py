@@ -15,21 +15,20 @@ from torch import Tensor
 from regard.inspection.atlas.accumulate import PatternSums, from_fixed_point
 from regard.inspection.atlas.head_patterns import PATTERNS, HeadPattern
 from regard.inspection.atlas.token_features import CLASSES, DISTANCES, RARITY_CLASSES
+from regard.inspection.bootstrap import STANDARD_ERRORS, percentile_interval
 
 MAJORITY = 0.5  # Clark et al. 2019: more than half of the weight
 NEARLY_ALL = 0.9  # Voita et al. 2019: the share of largest weights at one offset
 MARGIN = 0.1  # Voita et al. 2019: above the baseline
 MIN_WEIGHT = 0.05  # of a pattern that is a label
-COVERAGE = 0.95  # of the bootstrap samples are inside the interval, which is
-WIDTH = 3.92  # standard errors wide
-STANDARD_ERRORS = 3
+SAFETY = 3  # standard errors below the value
 MIN_QUERIES = 30  # that have a target, in
 MIN_TEXTS = 5  # texts
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A share, from 0 to 1, with its 95% bootstrap confidence interval over texts."""
+    """A share, from 0 to 1, with its bootstrap confidence interval over texts (bootstrap.py)."""
 
     value: float
     low: float
@@ -39,7 +38,7 @@ class Interval:
     def floor(self) -> float:
         """Three standard errors below the value: thousands of hypotheses are tested on one model, and none should pass
         by chance."""
-        return self.value - STANDARD_ERRORS * (self.high - self.low) / WIDTH
+        return self.value - SAFETY * (self.high - self.low) / STANDARD_ERRORS
 
 
 @dataclass(frozen=True)
@@ -104,10 +103,8 @@ def measure_patterns(sums: PatternSums) -> list[dict[str, PatternMeasure]]:
 
 
 def _intervals(sums: Tensor, queries: Tensor) -> tuple[Tensor, Tensor]:
-    """The ends (H, P) of the interval with 95% of the samples (R, H, P); samples without a query do not count."""
-    rates = sums.double() / queries[:, None]  # NaN without a query
-    rest = (1 - COVERAGE) / 2
-    low, high = torch.nanquantile(rates, torch.tensor([rest, 1 - rest], dtype=torch.float64), dim=0)
+    """The ends (H, P) of the intervals from the bootstrap samples (R, H, P); samples without a query do not count."""
+    low, high = percentile_interval(sums.double() / queries[:, None])  # NaN without a query
     return low.nan_to_num(0.0), high.nan_to_num(1.0)
 
 

@@ -14,7 +14,7 @@ from regard.inspection.atlas.passages import Nouns, Passage
 from regard.inspection.atlas.word_statistics import WordStatistics, guess_nouns, is_function
 from regard.inspection.attribution.word_pooling import pool_to_words
 from regard.inspection.record.token_axis import TokenAxis
-from regard.text import Span, tokenise_words, whitespace_words, word_indices
+from regard.text import Span, tokenize_words, whitespace_words, word_indices
 
 SPECIAL, SIGN, WORD = range(3)  # special tokens, punctuation, words
 
@@ -58,7 +58,7 @@ class WordUnits:
 
 def units_of(axis: TokenAxis) -> WordUnits:
     """Words and punctuation apart, whatever the tokenizer calls a word; a token that is not in the text is a unit."""
-    words = tokenise_words(axis.text)
+    words = tokenize_words(axis.text)
     segments = axis.segments or (0,) * len(axis)
     of_word = word_indices(words, axis.spans)
     found: dict[tuple[int, int, int], int] = {}

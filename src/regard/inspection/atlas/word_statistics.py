@@ -15,7 +15,7 @@ from math import log
 from typing import NamedTuple
 
 from regard.inspection.atlas.passages import NOUNS, Passage
-from regard.text import Tagged, tokenise_words
+from regard.text import Tagged, tokenize_words
 
 _DETERMINERS = frozenset(
     "a an the this that these those my your his her its our their some any no every each all both another many "
@@ -205,7 +205,7 @@ def count_words(passages: Iterable[Passage]) -> WordStatistics:
 
 def words_of(text: str) -> list[str]:
     """Words, lower-cased, without punctuation."""
-    found = (text[a:b].lower() for a, b in tokenise_words(text))
+    found = (text[a:b].lower() for a, b in tokenize_words(text))
     return [word for word in found if any(sign.isalnum() for sign in word)]
 
 

@@ -30,7 +30,7 @@ Target = Callable[[], Tensor]
 
 Intercepted = list[tuple[str, Tensor]]
 Places = str | Sequence[str]
-STEPS = 32
+INTEGRATION_STEPS = 32  # of integrated gradients: points on the path, each a forward and a backward pass
 
 
 def attention_gradients(model: nn.Module, target: Target, places: Places = "*") -> dict[str, tuple[Tensor, Tensor]]:
@@ -52,7 +52,7 @@ def gradient_times_attention(model: nn.Module, target: Target, places: Places = 
 
 
 def integrated_gradients(
-    model: nn.Module, target: Target, places: Places = "*", steps: int = STEPS
+    model: nn.Module, target: Target, places: Places = "*", steps: int = INTEGRATION_STEPS
 ) -> dict[str, Tensor]:
     """Integrated gradients of the weights at each place, (B, H, T, S), on the path of all places from zero weights to
     their own. The sum over all places is target - target with weights of 0 there."""
@@ -64,7 +64,7 @@ def gradient_times_input(intercept: Intercept, target: Target) -> Tensor:
     return torch.stack([(x * grad).sum(-1) for _, x, grad in compute_gradients(intercept, target)]).sum(0)
 
 
-def integrated_input_gradients(intercept: Intercept, target: Target, steps: int = STEPS) -> Tensor:
+def integrated_input_gradients(intercept: Intercept, target: Target, steps: int = INTEGRATION_STEPS) -> Tensor:
     """Integrated gradients of the embeddings of the tokens, (B, T), on the path from zero. The sum is target - target
     with embeddings of 0."""
     return torch.stack([x.sum(-1) for _, x in integrate_along_path(intercept, target, steps)]).sum(0)

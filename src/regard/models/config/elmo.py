@@ -17,7 +17,7 @@ InputName = Literal["tokens", "characters"]
 @dataclass(frozen=True, eq=False)
 class WordVocabulary:
     """A vocabulary: its size, its unknown token, and the characters of each word (V, C), for character inputs; see
-    text.tokenizers.spelling."""
+    text/tokenizers/char_ids.py."""
 
     size: int
     unknown: int

@@ -32,8 +32,12 @@ TransformerPositions = Literal["sinusoidal", "rotary", "sinusoidal and rotary"]
 
 
 class VocabularySizes(NamedTuple):
-    """The sizes of the source and target vocabularies; `unknown`: the source's unknown token; `eos`: the token that
-    every target ends with; `shared`: both are one."""
+    """The sizes of the source and target vocabularies.
+
+    unknown  id of the source's unknown token
+    eos      id of the token that ends every target
+    shared   whether both sides use one vocabulary
+    """
 
     source: int
     target: int
@@ -44,10 +48,13 @@ class VocabularySizes(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class _Seq2SeqConfig(ABC):
-    """Embeddings are `width` wide, encoder states `encoder_dim` (both directions together), decoder states `hidden`.
+    """Dimensions and settings that all recurrent translators share.
 
-    `cell` is the decoder's; the encoder has LSTMs, which torch runs fastest. `num_sampled`: sampled softmax in
-    training, over the words of the batch and about so many others; 0: the full softmax.
+    width        embedding dimension
+    encoder_dim  dimension of the encoder states, both directions together
+    hidden       dimension of the decoder states
+    cell         of the decoder; the encoder is always an LSTM, which torch runs fastest
+    num_sampled  sampled softmax in training: over the words of the batch and about this many others; 0: full softmax
     """
 
     vocabulary: VocabularySizes
@@ -82,9 +89,11 @@ class BottleneckConfig(_Seq2SeqConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class BahdanauConfig(_Seq2SeqConfig):
-    """Bahdanau attention: additive attention of the previous state; `attention_dim`: of the tanh layer.
+    """Bahdanau attention: additive attention, with the previous decoder state as the query.
 
-    `query`: that state alone, as published, or with the previous word, which it has not seen yet.
+    attention_dim  dimension of the tanh layer
+    query          "state": the previous state alone, as published; "state and word": also the embedding of the previous
+                   target word, which that state does not contain
     """
 
     attention_dim: int = 128

@@ -1,4 +1,4 @@
-// Drawing: one Pen interface for the screen and for files, with a canvas and an SVG implementation.
+// Pens, the drawing primitives of all views: rectangle, curve, text, image; on a canvas, or as SVG for files.
 
 import { isolateBidi } from "./text.js";
 

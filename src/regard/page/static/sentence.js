@@ -1,4 +1,4 @@
-// Sentence: attention as lines between a column of query tokens and a column of key tokens.
+// The Sentence view: draws attention as lines between words, from a column of query tokens to a column of key tokens.
 
 /** @import { Item } from "./tokens.js" */
 /** @import { Pen, Picture } from "./draw.js" */
@@ -135,7 +135,8 @@ export class Sentence {
     });
   }
 
-  /** @param {Pen} pen @param {number} left @param {number} right @param {(list: TokenList, at: number) => number} middle */
+  /** Draw a line for each weight, wider and more opaque the larger it is. @param {Pen} pen @param {number} left @param {number} right
+   * @param {(list: TokenList, at: number) => number} middle */
   lines(pen, left, right, middle) {
     const { inks } = this.context.colours;
     const key = this.hovered?.side === "right" ? this.hovered.at : -1;

@@ -1,4 +1,4 @@
-"""Collators of plain and of tagged texts with out-of-vocabulary (OOV) words spelled, as ELMo reads them."""
+"""Collators of plain and of tagged texts; out-of-vocabulary (OOV) words come with their characters, for ELMo."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ Read `sentences` for what it covers, `tokens` for how the two languages are alig
 for its vocabulary.
 """
 
-from regard.text.grammar.corpus_files import detokenise, write_corpus
+from regard.text.grammar.corpus_files import detokenize, write_corpus
 from regard.text.grammar.generated_corpus import SPLITS, GeneratedCorpus, translation
 from regard.text.grammar.lexicon import lemmas
 from regard.text.grammar.opinions import opinion, opinion_french, review, review_french, verdict, verdict_french
@@ -22,7 +22,7 @@ __all__ = [
     "SPLITS",
     "GrammarRng",
     "GeneratedCorpus",
-    "detokenise",
+    "detokenize",
     "document",
     "document_french",
     "lemmas",

@@ -101,7 +101,7 @@ def write_corpus(
 
 
 def _existing_files(folder: Path, view: ViewFormat) -> list[Path]:
-    """The existing files that writing this view would replace or make wrong: links belong to tokenised text."""
+    """The existing files that writing this view would replace or make wrong: links belong to tokenized text."""
     alike = [other.endings for other in VIEWS.values() if set(other.endings) & set(view.endings)]
     names = [f"{split}.{ending}" for split in SPLITS for ending in sorted({e for endings in alike for e in endings})]
     return [folder / name for name in names if (folder / name).exists()]
@@ -205,10 +205,10 @@ class _SplitFiles:
                 self._aside(name).unlink(missing_ok=True)
 
 
-def detokenise(words: Iterable[str], language: str) -> str:
-    """Detokenise: l'homme, the king's; French keeps a space before its question mark.
+def detokenize(words: Iterable[str], language: str) -> str:
+    """Detokenize: l'homme, the king's; French keeps a space before its question mark.
 
-    >>> detokenise("Est-ce qu' il m' a vu ?".split(), "fr")
+    >>> detokenize("Est-ce qu' il m' a vu ?".split(), "fr")
     "Est-ce qu'il m'a vu\xa0?"
     """
     text = ""
@@ -243,7 +243,7 @@ def _pair(example: Translation) -> Lines:
 
 
 def _prose(example: Translation) -> Lines:
-    return detokenise(example.source.split(), "en"), detokenise(example.target.split(), "fr")
+    return detokenize(example.source.split(), "en"), detokenize(example.target.split(), "fr")
 
 
 def _document(example: Document) -> Lines:
@@ -269,7 +269,7 @@ def _sense(example: Sense) -> Lines:
 
 VIEWS = {
     "translation": ViewFormat(translation, ("en", "fr", "align"), _pair),
-    "prose": ViewFormat(translation, ("en", "fr"), _prose),  # the same sentences, detokenised; without links
+    "prose": ViewFormat(translation, ("en", "fr"), _prose),  # the same sentences, detokenized; without links
     "document": ViewFormat(document, ("txt",), _document),
     "opinion": ViewFormat(opinion, ("tsv",), _opinion, SPLITS[:3], "text\tlabel\tevidence\n"),  # no names in them
     "verdict": ViewFormat(verdict, ("tsv",), _opinion, SPLITS[:3], "text\tlabel\tevidence\n"),

@@ -1,4 +1,4 @@
-"""Noun phrases in both languages: their words, their articles, and the features that others agree with."""
+"""Noun phrases in both languages: their words, their articles, and the features that other words agree with."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Tokenised corpora, in memory (columns) or memory-mapped from disk (store)."""
+"""Tokenized corpora, in memory (columns) or memory-mapped from disk (store)."""

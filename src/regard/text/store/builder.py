@@ -1,4 +1,4 @@
-"""Builds a token store: tokenises a corpus in parts, in several processes, and resumes after an interruption.
+"""Builds a token store: tokenizes a corpus in parts, in several processes, and resumes after an interruption.
 
 The parts lie in `<folder>.building`; each is written to a temporary file, synced and renamed, so a part with its final
 name is complete. When all exist they are merged, and one rename makes the store. The text alone decides where parts
@@ -153,7 +153,7 @@ def _digest(portion: Sequence[Any]) -> str:
 
 
 def write_part(fields: Fields[Any], portion: Sequence[Any], path: Path) -> None:
-    """Tokenise a portion of the corpus into one file."""
+    """Tokenize a portion of the corpus into one file."""
     columns: Columns = fields.encode(portion)
     arrays = {
         f"{name}.{what}": getattr(flat, what) for name, flat in columns.fields.items() for what in ("ids", "ends")

@@ -90,7 +90,7 @@ class RaggedArray:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Columns:
-    """The fields of a tokenised corpus; sentence i is in document d where `documents[d] <= i < documents[d + 1]`."""
+    """The fields of a tokenized corpus; sentence i is in document d where `documents[d] <= i < documents[d + 1]`."""
 
     fields: Mapping[str, RaggedArray]
     documents: Array | None = None  # (number of documents + 1,) int64

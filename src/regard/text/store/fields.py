@@ -1,4 +1,4 @@
-"""Fields: how the examples of each task are tokenised into columns of ids.
+"""Fields: how the examples of each task are tokenized into columns of ids.
 
     columns = encode_columns(corpus, TranslationFields(tokenizer))        # columns["source"], columns["target"]
 
@@ -21,13 +21,13 @@ from regard.text.tokenizers.oov import encode_with_oov
 from regard.text.tokenizers.tokenizer import Encoding, Tokenizer
 from regard.text.words import Splitter, word_indices
 
-PORTION = 1 << 18  # characters tokenised at once: the library uses some 100 bytes for each
+PORTION = 1 << 18  # characters tokenized at once: the library uses some 100 bytes for each
 Item = TypeVar("Item")
 Example_contra = TypeVar("Example_contra", contravariant=True)
 
 
 class Fields(Protocol[Example_contra]):
-    """How examples of the type `takes` are tokenised into columns."""
+    """How examples of the type `takes` are tokenized into columns."""
 
     takes: ClassVar[type]
 
@@ -196,7 +196,7 @@ class AnsweredFields:
 
 
 def encode_columns(examples: Iterable[Item], fields: Fields[Item]) -> Columns:
-    """Tokenise a corpus into columns in memory."""
+    """Tokenize a corpus into columns in memory."""
     parts = [
         fields.encode(portion) for portion in chunk_by_size(check_examples(examples, fields), fields.size, PORTION)
     ]

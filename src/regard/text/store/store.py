@@ -1,4 +1,4 @@
-"""The token store: a corpus tokenised once into memory-mapped files, with a checksummed manifest.
+"""The token store: a corpus tokenized once into memory-mapped files, with a checksummed manifest.
 
 columns = Store.build("corpus.store", corpus, TranslationFields(tokenizer), workers=4)   # or opened, if it exists
 columns = Store.open("corpus.store")

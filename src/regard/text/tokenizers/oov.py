@@ -57,7 +57,7 @@ def compact_oov(ids: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
     A distribution over the vocabulary and them is then `size + len(table)` wide.
     """
-    import torch  # here: tokenising does not need torch
+    import torch  # here: tokenizing does not need torch
 
     table = ids[ids >= size].unique()
     return torch.where(ids >= size, size + torch.searchsorted(table, ids.contiguous()), ids), table

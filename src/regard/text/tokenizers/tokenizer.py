@@ -69,7 +69,7 @@ class Tokenizer:
     def encode(self, text: str, *, specials: bool = False, words: Splitter = whitespace_words) -> Encoding:
         """Encode a text. `specials=True` reads "[MASK]" and the like in the text as special tokens.
 
-        `words`: the word tokenisation behind `Encoding.words`.
+        `words`: the word tokenization behind `Encoding.words`.
         """
         return self.encode_batch([text], specials=specials, words=words)[0]
 

@@ -1,1 +1,1 @@
-"""Training objectives: `base` defines what an objective is, each other module has that of one task."""
+"""Training objectives: `base` defines the interface, and each other module implements one task."""

@@ -32,7 +32,7 @@ from regard.training.tasks.tokenizers import AnyTokenizer, SizedTokenizer, make_
 
 
 class BuiltInSentences(RecipeSection):
-    """Tokenised sentences of the built-in grammar: single ones, or those of stories."""
+    """Tokenized sentences of the built-in grammar: single ones, or those of stories."""
 
     kind: Literal["built-in"] = "built-in"
     view: Literal["sentence", "sentence_french", "document", "document_french"] = "sentence"

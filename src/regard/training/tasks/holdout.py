@@ -21,9 +21,9 @@ class Split:
 
 
 def store_split(folder: Path, train: Corpus[Any], valid: Corpus[Any] | float, fields: Fields[Any]) -> Split:
-    """The tokenised files under folder/data; `valid`: a corpus of its own, or the last share of `train`.
+    """The tokenized files under folder/data; `valid`: a corpus of its own, or the last share of `train`.
 
-    A share is a slice of the tokenised file, so that another share needs no new tokenisation.
+    A share is a slice of the tokenized file, so that another share needs no new tokenization.
     """
     full = Store.build(folder / "data" / "train.store", train, fields)
     notes = _skipped_note(full.manifest.skipped)

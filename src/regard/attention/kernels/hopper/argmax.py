@@ -1,4 +1,4 @@
-"""Argmax on Hopper: the key of each row's largest weight, as far as the forward pass determines it.
+"""Argmax on Hopper: the forward pass narrows each row's largest weight down to four keys.
 
 To search for the key whenever the maximum rises costs a branch in every block of keys. So the forward pass keeps two
 cheap things: the largest score of each class of keys (`class_maxima`), and for each lane the half of a block in which

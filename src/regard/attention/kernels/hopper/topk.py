@@ -235,7 +235,7 @@ def flush_candidates(counts, min_count, buffers, counter, candidates, capacity, 
 
 @gluon.jit
 def acquire_slot(slot_flags, slots):
-    """A slot for each warp that no other has, of so many, marked by a 1 among the flags."""
+    """A free one of `slots` slots for each warp, marked as taken by a 1 among the flags."""
     return gl.inline_asm_elementwise(ACQUIRE_PTX, "=&r,l,r", [slot_flags, slots], gl.int32, False, 1)
 
 

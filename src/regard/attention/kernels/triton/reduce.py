@@ -1,4 +1,4 @@
-"""The column sums of partial sums, one row for each program, always in the same order: gradients of shared weights."""
+"""Sums the partial gradients of shared weights, one row for each program, always in the same order."""
 
 from __future__ import annotations
 

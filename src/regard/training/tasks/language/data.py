@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from regard.text import Document, DocumentFields, RawText, TokenStream, encode_columns, grammar
-from regard.text.grammar import detokenise
+from regard.text.grammar import detokenize
 from regard.training.recipe import Count, Fraction, InputPath, RecipeSection
 from regard.training.tasks.holdout import first_held_out, store_split
 
@@ -31,7 +31,7 @@ class TextSplit:
 
 
 class BuiltInText(RecipeSection):
-    """Stories of the built-in grammar, a sentence a line: tokenised, or as ordinary prose."""
+    """Stories of the built-in grammar, a sentence a line: tokenized, or as ordinary prose."""
 
     kind: Literal["built-in"] = "built-in"
     view: Literal["document", "document_french", "prose", "prose_french"] = "prose"
@@ -61,7 +61,7 @@ class BuiltInText(RecipeSection):
         ):
             lines = story.sentences
             if self.view.startswith("prose"):
-                lines = tuple(detokenise(line.split(), "fr" if french else "en") for line in lines)
+                lines = tuple(detokenize(line.split(), "fr" if french else "en") for line in lines)
             yield Document(tuple(line + "\n" for line in lines))
 
 

@@ -1,7 +1,7 @@
-"""All faithfulness tests of some decisions, and their settings: plain numbers for each decision, by map and by test.
+"""The scores of single decisions: runs every faithfulness test on them, with the settings of an audit.
 
-Nothing is averaged here. An audit is the list of these results, so parts made at different times, or by different
-processes, are simply joined.
+A score is a plain number, by map and by test. Nothing is averaged here: an audit is the list of these results, so parts
+made at different times, or by different processes, are simply joined.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from regard.faithfulness.token_erasure import (
     leave_one_out,
     rationale_scores,
 )
-from regard.inspection import MAX_JSD, jsd, tvd
+from regard.inspection import CONFIDENCE_LEVEL, MAX_JSD, jsd, tvd
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class AuditSettings:
     random_orders: int = 3
     rationale_sizes: Sequence[float] = RATIONALE_SIZES
     bootstrap_samples: int = 1000
-    confidence: float = 0.95
+    confidence: float = CONFIDENCE_LEVEL
     seed: int = 0
     batch_size: int = 16
 

@@ -10,7 +10,7 @@ import torch
 
 from faithfulness.toys import PAIRS, QUICK, TEXTS, bert, cases, classifier, filler, language_model, translating
 from regard.faithfulness.counterfactual import Counterfactual, erase_until_flip, predict_uniform, rank_tokens
-from regard.faithfulness.faithfulness_tests import RANDOM, ExampleResult, run_tests
+from regard.faithfulness.decision_scores import RANDOM, ExampleResult, run_tests
 from regard.faithfulness.maps import method_maps, trace_decisions
 from regard.faithfulness.token_erasure import PredictionCache, ground_truth_scores, rationale_scores
 from regard.inspection.distances import jsd, tvd

@@ -1,4 +1,4 @@
-"""Reading training checkpoints: a folder for each, and a manifest with a checksum of every file.
+"""Reads training checkpoints: the weights and scalars of each, checked against the checksums of its manifest.
 
     state/step-00000200/
       manifest.json                 sizes and checksums of the files below; written last
@@ -7,6 +7,7 @@
       ranks/0.json, 0.safetensors   the state of each rank: RNG states, the carry of a recurrent model
 
 They are read with safetensors alone, so that inference needs no torch.distributed. Nothing is ever unpickled.
+training/checkpoint.py writes them, and decides when, and how many are kept.
 """
 
 from __future__ import annotations
