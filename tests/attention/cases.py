@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 from regard.attention import Attended, DenseBias, Observe, attend, choose, masks, scores, windows
 from regard.attention.attend import BACKENDS
 from regard.attention.masks import Grid, Mask
+from regard.attention.normalise import Entmax, Normaliser, Sink, Sparsemax
 
 torch.set_num_threads(1)  # these maps are small: a second thread costs more than it brings
 
@@ -68,6 +69,7 @@ class Request:
     mask: Mask | None = None
     bias: Any = None
     window: Any = None
+    normalise: Normaliser | None = None
 
     @property
     def T(self) -> int:
@@ -83,7 +85,8 @@ class Request:
 
     @property
     def values(self) -> dict[str, Any]:
-        return {"score": self.score, "mask": self.mask, "bias": self.bias, "window": self.window}
+        values = {"score": self.score, "mask": self.mask, "bias": self.bias, "window": self.window}
+        return values | {"normalise": self.normalise}
 
     def __call__(self, backend: str = "plain", observe: Observe | None = None, dropout: float = 0.0) -> Attended:
         return attend(self.q, self.k, self.v, **self.values, backend=backend, observe=observe, dropout=dropout)
@@ -104,7 +107,9 @@ class Request:
         window = window.to(dtype) if isinstance(window, nn.Module) else window
         bias = bias.to(dtype) if isinstance(bias, nn.Module) else bias
         bias = DenseBias(bias.table.detach().to(dtype)) if isinstance(bias, DenseBias) else bias
-        return replace(self, q=q, k=k, v=v, score=score, bias=bias, window=window)
+        sunk = isinstance(self.normalise, Sink)
+        normalise = Sink(self.normalise.logits.detach().to(dtype)) if sunk else self.normalise
+        return replace(self, q=q, k=k, v=v, score=score, bias=bias, window=window, normalise=normalise)
 
     def learning(self, bias: bool = True) -> dict[str, Tensor]:
         """All that can learn, by name, each now requiring a gradient."""
@@ -114,6 +119,8 @@ class Request:
                 leaves |= {f"{name}.{own}": parameter for own, parameter in part.named_parameters()}
         if isinstance(self.bias, DenseBias):
             leaves["bias.table"] = self.bias.table
+        if isinstance(self.normalise, Sink):
+            leaves["sink"] = self.normalise.logits
         for name, leaf in leaves.items():
             leaf.requires_grad_(bias or not name.startswith("bias"))
         return {name: leaf for name, leaf in leaves.items() if leaf.requires_grad}
@@ -130,7 +137,7 @@ class Request:
 def fields(got: Attended) -> dict[str, Tensor]:
     """Every tensor that came back, by name."""
     found = {"output": got.output, "lse": got.lse, "entropy": got.entropy, "received": got.received}
-    found |= {"thumbnail": got.thumbnail, "weights": got.weights}
+    found |= {"thumbnail": got.thumbnail, "weights": got.weights, "sink": got.sink}
     if got.top is not None:
         found |= {"top.values": got.top.values, "top.indices": got.top.indices}
     return {name: x for name, x in found.items() if x is not None}
@@ -223,6 +230,7 @@ SCORES: dict[str, tuple[Callable[[int, int, Lead], Any], int]] = {
     "default": (lambda D, Dk, lead: None, 0),
     "ScaledDot": (lambda D, Dk, lead: scores.ScaledDot(), 0),
     "hot": (lambda D, Dk, lead: scores.ScaledDot(scale=0.1), 0),
+    "capped": (lambda D, Dk, lead: scores.ScaledDot(cap=1.5), 0),
     "Dot": (lambda D, Dk, lead: scores.Dot(), 0),
     "Cosine": (lambda D, Dk, lead: scores.Cosine(temperature=0.3), 0),
     "Bilinear": (lambda D, Dk, lead: scores.Bilinear(D, Dk), 1),
@@ -256,6 +264,7 @@ def offsets(draw: st.DrawFn, lead: Lead, T: int, S: int) -> int | Tensor | None:
 def simple_masks(draw: st.DrawFn, lead: Lead, T: int, S: int) -> Mask:
     """One mask of any class that fits a map (*lead, T, S)."""
     kinds = ["Everything", "Causal", "Past", "Window", "Dense", "Documents", *(["Padding"] if lead else [])]
+    kinds += ["Keys", "Blocks"] if S else []
     kind = draw(st.sampled_from(kinds))
     source = seeded(draw(st.integers(0, 99)))
     if kind == "Everything":
@@ -274,6 +283,12 @@ def simple_masks(draw: st.DrawFn, lead: Lead, T: int, S: int) -> Mask:
         ids = torch.randint(3, (*batch, S), generator=source)
         own = T > S or draw(st.booleans())
         return masks.Documents(ids, torch.randint(3, (*batch, T), generator=source) if own else None)
+    if kind in ("Keys", "Blocks"):
+        size, count = draw(st.integers(1, 3)), draw(st.integers(0, 3))
+        chosen = torch.randint(
+            -1, S if kind == "Keys" else -(-S // size), (*subshape(draw, (*lead, T), keep=1), count), generator=source
+        )
+        return masks.Keys(chosen) if kind == "Keys" else masks.Blocks(chosen, size)
     lengths = torch.randint(S + 1, (lead[0],), generator=source).to(draw(st.sampled_from([torch.int64, torch.int32])))
     queries = torch.randint(T + 1, (lead[0],), generator=source) if draw(st.booleans()) else None
     return masks.Padding(lengths, queries, draw(st.sampled_from(["right", "left"])))
@@ -319,6 +334,15 @@ def any_windows(draw: st.DrawFn, lead: Lead, T: int, S: int, D: int) -> Any:
 
 
 @cache
+@st.composite
+def any_normalisers(draw: st.DrawFn, lead: Lead) -> Normaliser | None:
+    kind = draw(st.sampled_from(["softmax", "softmax", "sink", "sparsemax", "entmax", "bisection"]))
+    if kind == "sink":
+        return Sink(2 * torch.randn(subshape(draw, lead, keep=0), generator=seeded(draw(st.integers(0, 99)))))
+    return {"softmax": None, "sparsemax": Sparsemax(), "entmax": Entmax(1.5), "bisection": Entmax(1.3)}[kind]
+
+
+@cache
 def size() -> st.SearchStrategy[int]:
     return st.sampled_from([3, 5, 1, 2, 7, 4])
 
@@ -336,6 +360,7 @@ def requests(
     biased: bool = True,
     hiding_bias: bool = True,
     windowed: bool = True,
+    normalised: bool = True,
     lengths: Callable[[], st.SearchStrategy[int]] = size_or_none,
     leads: list[tuple[Lead, Lead, Lead, Lead]] = LEADS,
 ) -> Request:
@@ -355,7 +380,8 @@ def requests(
         mask = draw(st.none() | any_masks(lead, T, S))
         bias = draw(any_biases(lead, T, S, hiding_bias)) if biased else None
         window = draw(any_windows(lead, T, S, D)) if windowed else None
-    return Request(q, k, v, lead, score, mask, bias, window).to(draw(st.sampled_from(dtypes)))
+        normalise = None if isinstance(window, windows.LocalP) or not normalised else draw(any_normalisers(lead))
+    return Request(q, k, v, lead, score, mask, bias, window, normalise).to(draw(st.sampled_from(dtypes)))
 
 
 def fold(seen: Tensor, own: Lead) -> Tensor:

@@ -32,6 +32,7 @@ from attention.cases import (
 )
 from regard.attention import DenseBias, Observe, attend, choose, scores, windows
 from regard.attention.masks import Causal, Dense, Documents, Everything, Mask, Padding, Past, Window
+from regard.attention.normalise import Sink
 
 F32, F64, BF16, F16 = torch.float32, torch.float64, torch.bfloat16, torch.float16
 DTYPES = (F32, F64, BF16, F16)
@@ -71,6 +72,8 @@ def test_what_comes_back_has_the_contracts_shapes_and_dtypes(request: Request) -
         "top.values": ((*lead, T, 3), working),
         "top.indices": ((*lead, T, 3), torch.int64),
     }
+    if isinstance(request.normalise, Sink):
+        want["sink"] = ((*lead, T), working)
     for backend in request.able():
         assert {name: (tuple(x.shape), x.dtype) for name, x in fields(request(backend, ALL)).items()} == want
 
@@ -171,7 +174,8 @@ def test_every_leading_index_is_attended_by_itself(request: Request, data: st.Da
     mask = None if request.mask is None else request.mask.part(lead)
     if isinstance(window, windows.LocalM):
         mask, window = (mask or Everything()) & window.mask.part(lead), None
-    alone = Request(q, k, v, (1,) * len(at), request.score, mask, bias, window)
+    normalise = None if request.normalise is None else request.normalise.part(lead)
+    alone = Request(q, k, v, (1,) * len(at), request.score, mask, bias, window, normalise)
     for backend in request.able():
         got, want = fields(request(backend, ALL)), fields(alone("plain", ALL))
         for name in got.keys() - {"top.indices"}:
@@ -184,12 +188,13 @@ def test_every_leading_index_is_attended_by_itself(request: Request, data: st.Da
 @share(60)
 @given(requests(dtypes=DTYPES))
 def test_weights_sum_to_one_or_zero_and_output_is_the_average_by_them(request: Request) -> None:
-    """Local-p alone sums to less, since Luong does not renormalise it."""
+    """Local-p alone sums to less, since Luong does not renormalise it; a sink takes the rest."""
     v = spread(request.v, request.lead)
     for backend in request.able():
         got = request(backend, ALL)
         total, nowhere = got.weights.sum(-1), got.lse == -torch.inf
         assert (got.weights >= 0).all() and not total[nowhere].any()
+        total = total if got.sink is None else total + got.sink
         if isinstance(request.window, windows.LocalP):
             assert (total <= 1 + 1e-5).all()
         else:
@@ -264,7 +269,8 @@ def poison(x: Tensor, spared: Tensor, kinds: tuple[float, ...]) -> Tensor:
 
 def hidden_keys_never_matter(request: Request, kinds: tuple[float, ...] = NO_NUMBERS) -> None:
     """Poison all that takes no part: every result and every gradient is finite where it was, and the same."""
-    weights = request("plain", Observe(weights=True)).weights.detach()
+    # of a softmax: sparse weights of 0 are no sign that a key is hidden
+    weights = request.with_(normalise=None)("plain", Observe(weights=True)).weights.detach()
     seen, looks = (weights > 0).any(-2), (weights > 0).any(-1)
     sick = request.with_(
         q=poison(request.q, fold(looks, request.q.shape[:-2]), kinds),
@@ -323,7 +329,8 @@ def test_keys_hidden_by_any_mask_never_matter(request: Request) -> None:
 def test_keys_hidden_by_a_window_never_matter(request: Request) -> None:
     """Local-p included: keys that no query's predicted window reaches."""
     if request.window is None:
-        request = request.with_(window=windows.LocalP(request.q.size(-1), 1).to(request.q.dtype))
+        window = windows.LocalP(request.q.size(-1), 1).to(request.q.dtype)
+        request = request.with_(window=window, normalise=None)
     hidden_keys_never_matter(request)
 
 
@@ -353,7 +360,7 @@ def test_a_value_that_no_query_matches_never_matters() -> None:
 @given(requests(names=CONTENT, lengths=size), st.data())
 def test_keys_hidden_from_one_query_change_nothing_for_it(request: Request, data: st.DataObject) -> None:
     i = data.draw(st.integers(0, request.T - 1))
-    mine = request("plain", Observe(weights=True)).weights.detach()[..., i, :] > 0
+    mine = request.with_(normalise=None)("plain", Observe(weights=True)).weights.detach()[..., i, :] > 0
     source = seeded(i)
     changed = {
         name: torch.where(fold(mine, x.shape[:-2]).unsqueeze(-1), x, 1e4 * torch.randn(x.shape, generator=source))

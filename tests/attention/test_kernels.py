@@ -299,7 +299,7 @@ def test_gradcheck(name: str, what: str, backend: str) -> None:
     """Output, lse and weights with respect to q, k, v and all parameters, against differences in float64."""
     request = small(name, what)
     if backend not in request.able():
-        assert backend == "sdpa" and (what == "LocalP" or name in ("Additive", "callable", "PerHead"))
+        assert backend == "sdpa" and (what == "LocalP" or name in ("capped", "Additive", "callable", "PerHead"))
         return
     with blocks_of((3, 3, 1)):
         assert gradcheck(*told(request, backend))

@@ -44,6 +44,11 @@ def may_look(mask: Mask, at: tuple[int, ...], i: int, j: int, T: int, S: int) ->
             index = (*at, i, j)[len(at) + 2 - mask.table.dim() :]
             sizes = mask.table.shape
             return bool(mask.table[tuple(0 if size == 1 else x for x, size in zip(index, sizes, strict=True))])
+        case masks.Keys():  # Blocks too
+            index = (*at, i)[len(at) + 2 - mask.indices.dim() :]
+            sizes = mask.indices.shape[:-1]
+            chosen = mask.indices[tuple(0 if size == 1 else x for x, size in zip(index, sizes, strict=True))]
+            return j // mask.size in chosen.tolist()
         case masks.All():
             return all(may_look(inner, at, i, j, T, S) for inner in mask.masks)
         case masks.Any():

@@ -130,6 +130,8 @@ class Entmax(Normaliser):
             )
 
     def normalise(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        if not scores.size(-1):
+            return scores, scores.new_full(scores.shape[:-1], -torch.inf)
         scaled = (self.alpha - 1) * scores
         peak = scaled.detach().amax(-1, keepdim=True)
         shifted = scaled - peak
