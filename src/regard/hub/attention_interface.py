@@ -122,11 +122,7 @@ def uses_interface(kind: Hashable) -> bool:
     for one in kind.__mro__:
         if one is PreTrainedModel:
             return True
-        module = sys.modules.get(one.__module__)
-        try:
-            source = "" if module is None else getsource(module)
-        except (OSError, TypeError):  # typed into a notebook: its bases decide
-            continue
+        source = _source_of(one)  # none of a class that was typed into a notebook: its bases decide
         own = re.search(r"^class \w*Attention\w*\((nn\.)?Module\):", source, re.MULTILINE)
         by_class = re.search(r"_CLASSES\[(self\.)?config\._attn_implementation\]", source)
         if issubclass(one, PreTrainedModel) and (by_class or (own and "ALL_ATTENTION_FUNCTIONS" not in source)):
@@ -160,9 +156,23 @@ _CAUSAL: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 def _fused_attention(kind: Hashable) -> str:
     """The fused attention that the models of a class of configs are written for: "sdpa", "flash" or "none"."""
     found = [one for one in _model_classes() if one.config_class is kind]
+    if any(_ADDED_MASK in _source_of(one) for one in found):
+        return "none"
     if not found or any(one._supports_sdpa for one in found):
         return "sdpa"
     return "flash" if any(one._supports_attention_backend and one._supports_flash_attn for one in found) else "none"
+
+
+_ADDED_MASK = "index_mask + causal_mask"  # in code that adds the mask it is given (GLM's sparse attention up to 5.2)
+
+
+def _source_of(kind: type) -> str:
+    """The source of the module that defines a class; empty where there is no file."""
+    module = sys.modules.get(kind.__module__)
+    try:
+        return "" if module is None else getsource(module)
+    except (OSError, TypeError):
+        return ""
 
 
 def _model_classes() -> list[Any]:
