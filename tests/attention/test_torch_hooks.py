@@ -137,17 +137,47 @@ def test_multihead_attention_is_heard(wanted: bool, kind: str) -> None:
     torch.testing.assert_close(heard[""].weights, weights)
 
 
-def test_an_encoder_of_torch_is_heard_in_each_layer() -> None:
+PADDING = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+
+
+def torch_encoder(order: str) -> nn.TransformerEncoder:
     torch.manual_seed(0)
-    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 2).eval()
-    x, padding = torch.randn(2, 5, 16), torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
-    with torch.no_grad():
+    layer = nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True, norm_first=order == "pre")
+    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=order == "post").eval()
+
+
+@pytest.mark.parametrize("order", ["post", "pre"])
+@pytest.mark.parametrize("padding", [None, PADDING], ids=["no padding", "padding"])
+@pytest.mark.parametrize("how", ["gradients", "training", "no fast path"])
+def test_an_encoder_of_torch_is_heard_in_each_layer_to_the_last_bit(
+    order: str, padding: Tensor | None, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, x = torch_encoder(order).train(how == "training"), torch.randn(2, 5, 16)
+    if how == "no fast path":
+        monkeypatch.setattr(torch.backends.mha, "_is_fastpath_enabled", False)
+    with torch.set_grad_enabled(how != "no fast path"):
         alone = model(x, src_key_padding_mask=padding)
         with capture(model, observe=Observe(weights=True)) as heard:
-            told = model(x, src_key_padding_mask=padding)
+            assert torch.equal(model(x, src_key_padding_mask=padding), alone)
     assert heard.places == ["layers.0.self_attn", "layers.1.self_attn"]
-    torch.testing.assert_close(told[~padding], alone[~padding])
-    assert not heard["layers.0.self_attn"].weights[1, :, :, 3:].any()
+    assert padding is None or not heard["layers.0.self_attn"].weights[1, :, :, 3:].any()
+
+
+@pytest.mark.parametrize("order", ["post", "pre"])
+@torch.no_grad()
+def test_the_fast_path_of_torch_gives_way_and_real_positions_are_equal_to_rounding(order: str) -> None:
+    """As docs/looking.md says: it cannot be heard; it sets padded positions to 0, where the ordinary path does not."""
+    model, x = torch_encoder(order), torch.randn(2, 5, 16)
+    alone = model(x, src_key_padding_mask=PADDING)
+    with capture(model):
+        told = model(x, src_key_padding_mask=PADDING)
+    assert not torch.equal(told, alone)
+    assert (told - alone)[~PADDING].abs().max() < 2e-6
+    assert order == "pre" or (not alone[PADDING].any() and told[PADDING].abs().max() > 1)
+    attention = model.layers[0].self_attn
+    alone = attention(x, x, x, need_weights=False)[0]
+    with capture(attention):
+        assert (attention(x, x, x, need_weights=False)[0] - alone).abs().max() < 1e-6
 
 
 def test_replaced_weights_change_the_output() -> None:

@@ -94,7 +94,9 @@ def _shortened(lines: list[str]) -> list[str]:
 def capture(model: nn.Module, places: str | Sequence[str] = "*", observe: Observe | None = None) -> Iterator[Captured]:
     """Record every call at the places that match, such as "*.cross" or ["encoder.0.self", "encoder.1.*"].
 
-    By default the full weights are recorded. Neither the model's output nor its gradients change by one bit.
+    By default the full weights are recorded. Neither the model's output nor its gradients change by one bit, except
+    that torch's fast path of nn.TransformerEncoder and nn.MultiheadAttention (eval mode, no gradients), inside of which
+    nothing can be captured, gives way to their ordinary path: real positions then differ by rounding.
 
     A model without taps is recorded where it calls torch's attention, transformers' under "regard", or a softmax of its
     own (eager attention, whose whole map is held); its places are the modules that make the calls. Attention that could
