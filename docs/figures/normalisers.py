@@ -42,7 +42,7 @@ def main() -> None:
         panel.set_xlim(-3.4, 9.8)
         panel.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("weight")
-    panels[2].set_xlabel("ten keys, by falling score (3 to −2); a grey dash is a weight of exactly 0")
+    panels[2].set_xlabel("ten keys, by falling score (3 to -2); a grey dash is a weight of exactly 0")
     figure.savefig(Path(__file__).with_suffix(".svg"), metadata={"Date": None})
 
 
