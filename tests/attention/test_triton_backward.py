@@ -231,19 +231,20 @@ def test_in_the_interpreter(part: int) -> None:
     check.repeat(part, parts=4)
 
 
-def sass_of(kernel: Any, D: int, tiling: Tiling) -> str:
+def sass_of(kernel: Any, D: int, tiling: Tiling, capped: bool = False, packed: bool = False) -> str:
     """The machine code for Hopper of a kernel that fetches bfloat16 tiles by descriptors; no GPU is needed for that."""
     import triton  # type: ignore[import-untyped]
     from triton.backends.compiler import GPUTarget  # type: ignore[import-untyped]
     from triton.compiler import ASTSource  # type: ignore[import-untyped]
 
     constants: dict[str, Any] = {"D": D, "BD": D, "BM": tiling.queries, "BN": tiling.keys, "GROUP": 1, "TMA": True}
-    constants |= {"ENDS": False, "DOCUMENTS": False}
+    constants |= {"ENDS": False, "DOCUMENTS": False, "CAPPED": capped, "PACKED": packed, "PER_BIT": 1}
     constants |= dict.fromkeys(("LO", "HI", "QDOC", "KDOC", "BOUNDS", "SHARE"), None)
+    constants |= {} if packed else dict.fromkeys(("TILES", "COUNTS", "BITS"), None)
     types = dict.fromkeys(("DQ", "DK", "DV"), "*bf16") | dict.fromkeys(("SHIFT", "DELTA"), "*fp32")
     types |= dict.fromkeys(("DO", "Q"), f"tensordesc<bf16[1, 1, {tiling.queries}, {D}]>")
     types |= dict.fromkeys(("K", "V"), f"tensordesc<bf16[1, 1, {tiling.keys}, {D}]>")
-    types |= {"c": "fp32", "scale": "fp32"}
+    types |= {"c": "fp32", "g": "fp32", "scale": "fp32"} | dict.fromkeys(("TILES", "COUNTS", "BITS"), "*i32")
     names = kernel.arg_names
     constants = {name: value for name, value in constants.items() if name in names}
     signature = {name: "constexpr" if name in constants else types.get(name, "i32") for name in names}
@@ -268,6 +269,16 @@ def test_compiles_for_hopper_to_its_tensor_cores_without_spills(D: int, name: st
     assert "UTMALDG" in sass, "tiles are fetched by the tensor memory accelerator"
     assert sass.count("LDL") <= 2, "registers spilled, more than what one loop leaves for the next"
     assert sass.count("WARPGROUP.DEPBAR") < products, "the assembler makes each product wait for the one before"
+
+
+@pytest.mark.parametrize("name", ["compute_dkdv", "compute_dq"])
+@pytest.mark.parametrize(("D", "packed"), [(64, False), (128, False), (64, True)])
+def test_soft_caps_and_packed_masks_compile_for_hopper(D: int, packed: bool, name: str) -> None:
+    from regard.attention.kernels.triton import backward as kernels
+
+    sass = sass_of(getattr(kernels, name), D, getattr(TILINGS[D], name), capped=True, packed=packed)
+    assert sass.count("HGMMA") >= (3 if packed else 9) and sass.count("MUFU.RCP")
+    assert sass.count("LDL") <= 40, "registers spilled"
 
 
 if __name__ == "__main__":
