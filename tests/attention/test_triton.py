@@ -137,7 +137,8 @@ def check_sinks_and_caps() -> None:
         agrees(q, k, v, mask, normalise=sink)
         agrees(q, k, v, mask, score=soft)
     agrees(q, k, v, masks.Causal(), normalise=sink, score=soft)
-    agrees(q * 100, k, v, None, score=scores.ScaledDot(cap=30.0))  # most scores are as large as they can be
+    most = Observe(entropy=True, received=True)  # in float32 other keys are equal than in float64
+    agrees(q * 100, k, v, None, most, score=scores.ScaledDot(cap=30.0))  # most scores are as large as they can be
     agrees(q * 0.1, k, v, None, score=scores.ScaledDot(cap=50.0))  # none of them is near
     for loud in (-1e4, 40.0, 1e4):  # takes nothing, nearly all, all
         agrees(q, k, v, masks.Causal(), normalise=Sink(torch.full((4,), loud)))
@@ -399,20 +400,24 @@ FLOATS, NUMBERS = (
 )
 
 
+@pytest.mark.parametrize("more", [False, True], ids=["", "sink and cap"])
 @pytest.mark.parametrize(("width", "groups", "top"), [(64, 2, 8), (64, 3, 0), (64, 3, 1), (128, 2, 8), (128, 2, 1)])
-def test_hoppers_forward_pass_runs_on_tensor_cores_and_in_registers(width: int, groups: int, top: int) -> None:
+def test_hoppers_forward_pass_runs_on_tensor_cores_and_in_registers(
+    width: int, groups: int, top: int, more: bool
+) -> None:
     from triton.experimental.gluon._runtime import GluonASTSource  # type: ignore[import-untyped]
 
     from regard.attention.kernels.hopper.forward import forward
 
     constants = {"D": width, "BN": 128, "GROUPS": groups, "STAGES": 2, "ENTROPY": True, "TOP": top, "ENDS": False}
     constants |= {"DEFER": top == 1 and groups == 3, "SHARED": top <= 1 and groups == 2}
-    kinds = {"*fp32": FLOATS, "*i32": NUMBERS, "*i64": ["ARGMAX"], "*bf16": ["OUT"], "fp32": ["c"]}
+    constants |= {"SINKS": more, "CAPPED": more}
+    kinds = {"*fp32": FLOATS, "*i32": NUMBERS, "*i64": ["ARGMAX"], "*bf16": ["OUT"], "fp32": ["c", "g"]}
     kinds |= described(width, Q=64, K=128, V=128)
     done = for_hopper(GluonASTSource(**signature(forward, constants, kinds)), num_warps=4)
     assert done.instructions["HGMMA"] and done.instructions["UTMALDG"] and not done.instructions["HMMA"]
     # of thousands of live numbers; where the argmax is deferred, Triton 3.8 spills four of them in the inner loop
-    assert done.spilled <= (64 if constants["DEFER"] else 32)
+    assert done.spilled <= (64 if constants["DEFER"] or more else 32)
 
 
 def test_hoppers_passes_and_their_launches_agree_on_sizes() -> None:
@@ -429,17 +434,23 @@ def test_hoppers_passes_and_their_launches_agree_on_sizes() -> None:
 
 
 @pytest.mark.parametrize("width", [64, 128])
-@pytest.mark.parametrize(("cells", "even", "collects"), [(0, False, False), (8, True, True), (16, False, False)])
-def test_hoppers_statistics_pass_runs_on_tensor_cores(width: int, cells: int, even: bool, collects: bool) -> None:
+@pytest.mark.parametrize(
+    ("cells", "even", "collects", "capped"),
+    [(0, False, False, False), (8, True, True, False), (16, False, False, False), (8, True, True, True)],
+)
+def test_hoppers_statistics_pass_runs_on_tensor_cores(
+    width: int, cells: int, even: bool, collects: bool, capped: bool
+) -> None:
     from triton.experimental.gluon._runtime import GluonASTSource
 
     from regard.attention.kernels.hopper.statistics import statistics
 
     constants = {"D": width, "BN": 128, "STAGES": 2, "CELLS": cells, "EVEN": even, "RECEIVED": True, "TOP": collects}
-    constants |= {"EXCLUSIVE": even, "CAPACITY": 32, "ENDS": False}
-    kinds = {"*fp32": [*FLOATS, *(["THUMB"] if even else [])], "*i32": NUMBERS, "fp32": ["c"]}
+    constants |= {"EXCLUSIVE": even, "CAPACITY": 32, "ENDS": False, "CAPPED": capped}
+    kinds = {"*fp32": [*FLOATS, *(["THUMB"] if even else [])], "*i32": NUMBERS, "fp32": ["c", "g"]}
     kinds |= {"*i64": ["CANDIDATES", "BUFFERS", *([] if even else ["THUMB"])]} | described(width, Q=64, K=128)
-    done = for_hopper(GluonASTSource(**signature(statistics, constants, kinds)), num_warps=4, maxnreg=168)
+    registers = 224 if capped else 168
+    done = for_hopper(GluonASTSource(**signature(statistics, constants, kinds)), num_warps=4, maxnreg=registers)
     assert done.instructions["HGMMA"] and done.instructions["UTMALDG"] and not done.instructions["HMMA"]
     assert done.spilled <= 32 or (cells and not even)  # none inside the loop that sees every query
 
@@ -465,7 +476,7 @@ def test_the_general_forward_pass_runs_on_tensor_cores(width: int, more: str) ->
     kinds = {"*bf16": ["Q", "K", "V", "OUT"], "*fp32": FLOATS, "*i32": [*NUMBERS, "QDOC", "KDOC"], "fp32": ["c", "g"]}
     source = ASTSource(**signature(forward, constants, kinds))
     done = for_hopper(source, num_warps=tile.warps, num_stages=tile.stages)
-    assert done.instructions["HGMMA"] and done.spilled <= 32
+    assert done.instructions["HGMMA"] and done.spilled <= (128 if more else 32)
     assert (done.instructions["MUFU"] > 0) and not done.instructions["CALL"]
 
 

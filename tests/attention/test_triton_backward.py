@@ -276,7 +276,9 @@ def test_compiles_for_hopper_to_its_tensor_cores_without_spills(D: int, name: st
 def test_soft_caps_and_packed_masks_compile_for_hopper(D: int, packed: bool, name: str) -> None:
     from regard.attention.kernels.triton import backward as kernels
 
-    sass = sass_of(getattr(kernels, name), D, getattr(TILINGS[D], name), capped=True, packed=packed)
+    tiling = getattr(TILINGS[D], name)
+    tiling = kernels.CAPPED_TILINGS.get(D, tiling) if name == "compute_dkdv" else tiling
+    sass = sass_of(getattr(kernels, name), D, tiling, capped=True, packed=packed)
     assert sass.count("HGMMA") >= (3 if packed else 9) and sass.count("MUFU.RCP")
     assert sass.count("LDL") <= 40, "registers spilled"
 

@@ -143,7 +143,7 @@ def _visible_queries(
 
 @triton.jit
 def _accumulate_dkdv(
-    dk, dv, k, v, DO, Q, SHIFT, DELTA, SHARE, QDOC, kdoc, cols, first, last, b, h, do_base, q_base,
+    dk, dv, k, v, DO, Q, SHIFT, DELTA, SHARE, QDOC, kdoc, key_start, cols, first, last, b, h, do_base, q_base,
     T, S, c, g, stride_dm, stride_qm, LO, HI, stride_eb, stride_eh, shift_lo, shift_hi, bits, words, tiles,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, MASKED: tl.constexpr,
     ENDS: tl.constexpr, DOCUMENTS: tl.constexpr, TMA: tl.constexpr, CAPPED: tl.constexpr, PACKED: tl.constexpr,
@@ -183,7 +183,9 @@ def _accumulate_dkdv(
                 seen = seen & (kdoc[:, None] == tl.load(QDOC + rows, mask=rows < T, other=0)[None, :])
             if PACKED:
                 line = bits + rows.to(tl.int64) * words
-                seen = seen & packed(line[None, :], cols[:, None], seen, PER_BIT)
+                near, far, first_word, place = packed(line, words, key_start, cols, hi > lo, PER_BIT)
+                word = tl.where(first_word[:, None], near[None, :], far[None, :])
+                seen = seen & (((word >> place[:, None]) & 1) != 0)
             p = tl.where(seen, p, 0.0)
         do = _tile(DO, do_base, b, h, start, T, stride_dm, D, BD, BM, MASKED, TMA)
         dv = tl.dot(p.to(do.dtype), do, dv, input_precision="ieee")
@@ -249,16 +251,16 @@ def compute_dkdv(
         delta = DELTA + bh * blocks * BM
         share = SHARE + bh * blocks * BM if SHARE is not None else None
         dk, dv = _accumulate_dkdv(
-            dk, dv, k, v, DO, Q, shift, delta, share, QDOC, kdoc, cols, some_from, all_from, b, h,
+            dk, dv, k, v, DO, Q, shift, delta, share, QDOC, kdoc, start, cols, some_from, all_from, b, h,
             do_base, q_base, T, S, c, g, stride_dm, stride_qm, LO, HI, stride_eb, stride_eh, shift_lo, shift_hi,
             bits, words, tiles, D, BD, BM, BN, True, ENDS, DOCUMENTS, TMA, CAPPED, PACKED, PER_BIT)  # fmt: skip
         if not (DOCUMENTS or PACKED):
             dk, dv = _accumulate_dkdv(
-                dk, dv, k, v, DO, Q, shift, delta, share, QDOC, kdoc, cols, all_from, all_to, b, h,
+                dk, dv, k, v, DO, Q, shift, delta, share, QDOC, kdoc, start, cols, all_from, all_to, b, h,
                 do_base, q_base, T, S, c, g, stride_dm, stride_qm, LO, HI, stride_eb, stride_eh, shift_lo, shift_hi,
                 bits, words, tiles, D, BD, BM, BN, False, ENDS, False, TMA, CAPPED, False, PER_BIT)  # fmt: skip
             dk, dv = _accumulate_dkdv(
-                dk, dv, k, v, DO, Q, shift, delta, share, QDOC, kdoc, cols, all_to, some_to, b, h,
+                dk, dv, k, v, DO, Q, shift, delta, share, QDOC, kdoc, start, cols, all_to, some_to, b, h,
                 do_base, q_base, T, S, c, g, stride_dm, stride_qm, LO, HI, stride_eb, stride_eh, shift_lo, shift_hi,
                 bits, words, tiles, D, BD, BM, BN, True, ENDS, False, TMA, CAPPED, False, PER_BIT)  # fmt: skip
     at = (tl.program_id(1).to(tl.int64) * S + cols[:, None]) * D + dims[None, :]
@@ -270,7 +272,7 @@ def compute_dkdv(
 @triton.jit
 def _accumulate_dq(
     dq, total, do, q, shift, delta, K, V, KDOC, qdoc, lo, hi, first, last, b, hk, k_base, v_base,
-    S, c, g, stride_kn, stride_vn, line, tiles,
+    S, c, g, stride_kn, stride_vn, line, words, tiles,
     D: tl.constexpr, BD: tl.constexpr, BN: tl.constexpr,
     MASKED: tl.constexpr, DOCUMENTS: tl.constexpr, TMA: tl.constexpr, SUMMED: tl.constexpr,
     CAPPED: tl.constexpr, PACKED: tl.constexpr, PER_BIT: tl.constexpr,
@@ -299,7 +301,9 @@ def _accumulate_dq(
             if DOCUMENTS:
                 seen = seen & (qdoc[:, None] == tl.load(KDOC + cols, mask=cols < S, other=0)[None, :])
             if PACKED:
-                seen = seen & packed(line[:, None], cols[None, :], seen, PER_BIT)
+                near, far, first_word, place = packed(line, words, start, cols, hi > lo, PER_BIT)
+                word = tl.where(first_word[None, :], near[:, None], far[:, None])
+                seen = seen & (((word >> place[None, :]) & 1) != 0)
             p = tl.where(seen, p, 0.0)
         if SUMMED:
             total += tl.sum(p, 1)
@@ -366,16 +370,16 @@ def compute_dq(
     total = tl.zeros((BM,), tl.float32)
     dq, total = _accumulate_dq(
         dq, total, do, q, shift, delta, K, V, KDOC, qdoc, lo, hi, first, tl.minimum(all_from, last), b, hk,
-        k_base, v_base, S, c, g, stride_kn, stride_vn, line, tiles,
+        k_base, v_base, S, c, g, stride_kn, stride_vn, line, words, tiles,
         D, BD, BN, True, DOCUMENTS, TMA, SHARE is not None, CAPPED, PACKED, PER_BIT)  # fmt: skip
     if not (DOCUMENTS or PACKED):
         dq, total = _accumulate_dq(
             dq, total, do, q, shift, delta, K, V, KDOC, qdoc, lo, hi, all_from, all_to, b, hk,
-            k_base, v_base, S, c, g, stride_kn, stride_vn, line, tiles,
+            k_base, v_base, S, c, g, stride_kn, stride_vn, line, words, tiles,
             D, BD, BN, False, False, TMA, SHARE is not None, CAPPED, False, PER_BIT)  # fmt: skip
         dq, total = _accumulate_dq(
             dq, total, do, q, shift, delta, K, V, KDOC, qdoc, lo, hi, all_to, last, b, hk,
-            k_base, v_base, S, c, g, stride_kn, stride_vn, line, tiles,
+            k_base, v_base, S, c, g, stride_kn, stride_vn, line, words, tiles,
             D, BD, BN, True, False, TMA, SHARE is not None, CAPPED, False, PER_BIT)  # fmt: skip
     if SHARE is not None:
         share = tl.where(total > 0, 1.0 / total, 0.0)
@@ -392,6 +396,7 @@ class BackwardTilings(NamedTuple):
     compute_dq: Tiling
 
 
+CAPPED_TILINGS = dict.fromkeys((16, 32, 64), Tiling(64, 64, 4, 2))  # of `compute_dkdv` with a soft cap
 SINK_ROWS = 64  # queries of a program that sums a sink's gradient
 
 # by the width of a head, up to the next power of two
@@ -427,6 +432,8 @@ def gradients(
     do, q, k, v, out = (x if x.stride(-1) == 1 else x.contiguous() for x in (do, q, k, v, out))
     dims = tile_width(D)
     dkdv_tiling, dq_tiling = tilings or (FLOAT32_TILINGS if q.dtype == torch.float32 else TILINGS)[dims]
+    if cap and tilings is None:  # the capped scores are kept until the gradient of the weights is known
+        dkdv_tiling = CAPPED_TILINGS.get(dims, dkdv_tiling)
     if descriptors is None:
         descriptors = q.is_cuda and q.dtype != torch.float32 and all(_is_tma_compatible(x) for x in (do, q, k, v))
     blocks = triton.cdiv(T, dkdv_tiling.queries)

@@ -28,7 +28,7 @@ def dot_tiling(width: int, dtype: torch.dtype) -> Tiling:
     return Tiling(128, 64, 8, 3) if size <= 256 else Tiling(64, 32, 4, 2)
 
 
-def is_hopper_supported(q: Tensor, k: Tensor, spans: Spans, cap: float) -> bool:
+def is_hopper_supported(q: Tensor, k: Tensor, spans: Spans) -> bool:
     """Whether Hopper's kernels were written for this request."""
     return (
         has_hopper(q.device)
@@ -36,7 +36,6 @@ def is_hopper_supported(q: Tensor, k: Tensor, spans: Spans, cap: float) -> bool:
         and q.size(-1) in (64, 128)
         and spans.query_docs is None
         and spans.bits is None
-        and not cap
         and max(q.size(2), k.size(2)) < 2**22
         and q.size(0) * q.size(1) * max(q.size(2), k.size(2)) < 2**31
     )

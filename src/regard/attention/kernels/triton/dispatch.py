@@ -47,8 +47,8 @@ def forward(
     argmax = lse.new_empty((B, H, T, 1) if top == 1 else (0,), dtype=torch.int64)
     taken = lse.new_empty(0) if sink is None else torch.empty_like(lse)
     found = output, lse, row_entropy, class_maxima, argmax, taken
-    if is_hopper_supported(q, k, spans, cap):
-        _hopper_forward(q, k, v, spans, scale, found, entropy, top, sink)
+    if is_hopper_supported(q, k, spans):
+        _hopper_forward(q, k, v, spans, scale, found, entropy, top, cap, sink)
         return found
     k, v = (x if x.size(2) * x.stride(2) < 2**31 else x.contiguous() for x in (k, v))
     tile, (after, before) = dot_tiling(D, q.dtype), factors(scale, cap)
@@ -70,14 +70,14 @@ def forward(
 
 def _hopper_forward(
     q: Tensor, k: Tensor, v: Tensor, spans: Spans, scale: float, out: tuple[Tensor, ...], entropy: bool, top: int,
-    sink: Tensor | None,
+    cap: float, sink: Tensor | None,
 ) -> None:  # fmt: skip
     from regard.attention.kernels.hopper.forward import forward as kernel
 
     B, H, T, D = q.shape
     output, lse, row_entropy, class_maxima, argmax, taken = out
     groups = _warp_groups(D, T)
-    rows = 64 * groups
+    rows, (after, before) = 64 * groups, factors(scale, cap)
     defers = top == 1 and groups == 3  # to search for the place costs more than products hide where keys are narrow
     blocks = triton.cdiv(T, rows)
     unread = lse.view(torch.int32)
@@ -90,13 +90,13 @@ def _hopper_forward(
     kernel[(programs,)](
         tma_descriptor(q, 64), tma_descriptor(k, KEY_BLOCK), tma_descriptor(v, KEY_BLOCK),
         output, lse, row_entropy, class_maxima, argmax, or_dummy(sink, lse), taken, next_job, lo, hi,
-        bounds, H, H // k.size(1), T, k.size(2), scale * LOG2E, spans.shift_lo, spans.shift_hi, blocks,
+        bounds, H, H // k.size(1), T, k.size(2), after * LOG2E, before, spans.shift_lo, spans.shift_hi, blocks,
         _heads_per_chunk(B * H, k), jobs, *output.stride()[:3], *spans.strides(), *sink_strides(sink),
         D=D, BN=KEY_BLOCK, GROUPS=groups, STAGES=2, ENTROPY=entropy, TOP=top, DEFER=defers, ENDS=spans.has_ends,
-        SHARED=shared, SINKS=sink is not None, num_warps=4,
+        SHARED=shared, SINKS=sink is not None, CAPPED=cap > 0, num_warps=4,
     )  # fmt: skip
     if defers:
-        StatisticsPass(q, k, lse, spans, scale).argmax_indices(argmax)
+        StatisticsPass(q, k, lse, spans, scale, cap).argmax_indices(argmax)
 
 
 def _warp_groups(width: int, length: int) -> int:

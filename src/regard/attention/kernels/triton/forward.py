@@ -34,16 +34,19 @@ def key_range(rows, b, h, T, S, LO, HI, stride_eb, stride_eh, shift_lo, shift_hi
 
 
 @triton.jit
-def packed(line, cols, real, PER_BIT: tl.constexpr):
-    """Whether the bits of these queries and keys are set. line: where the bits of a query begin; `real`: the pairs for
-    which there are any. All are matrices, or broadcast to one."""
+def packed(line, words, start, cols, visible, PER_BIT: tl.constexpr):
+    """The two words that hold the bits of a tile's keys, at most 64 from `start` on, for each query; and for each key
+    whether its bit is in the first of them, and its place there. line: where the words of a query begin."""
+    at = start // PER_BIT // 32
+    near = tl.load(line + at, mask=visible, other=0)
+    far = tl.load(line + at + 1, mask=visible & (at + 1 < words), other=0)
     bit = cols // PER_BIT
-    return ((tl.load(line + bit // 32, mask=real, other=0) >> (bit % 32)) & 1) != 0
+    return near, far, bit // 32 == at, bit % 32
 
 
 @triton.jit
 def _online_softmax(
-    acc, total, mc, e, q, K, V, KDOC, qdoc, line, tiles, lo, hi, first, last, S, c, g, stride_kn, stride_vn,
+    acc, total, mc, e, q, K, V, KDOC, qdoc, line, words, tiles, lo, hi, first, last, S, c, g, stride_kn, stride_vn,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, ENTROPY: tl.constexpr,
     MASKED: tl.constexpr, DOCUMENTS: tl.constexpr, CAPPED: tl.constexpr, PACKED: tl.constexpr, PER_BIT: tl.constexpr,
 ):  # fmt: skip
@@ -73,7 +76,9 @@ def _online_softmax(
             if DOCUMENTS:
                 seen = seen & (qdoc[:, None] == tl.load(KDOC + cols, mask=cols < S, other=0)[None, :])
             if PACKED:
-                seen = seen & packed(line[:, None], cols[None, :], seen, PER_BIT)
+                near, far, first_word, place = packed(line, words, start, cols, hi > lo, PER_BIT)
+                word = tl.where(first_word[None, :], near[:, None], far[:, None])
+                seen = seen & (((word >> place[None, :]) & 1) != 0)
             s = tl.where(seen, s, NEG_INF)
         mc_new = tl.maximum(mc, tl.max(s, 1) * c)
         x = s * c - mc_new[:, None]
@@ -145,22 +150,22 @@ def forward(
         tiles = TILES + (lead * tl.num_programs(0) + block) * tl.cdiv(S, BN)
         count = tl.load(COUNTS + lead * tl.num_programs(0) + block)
         acc, total, mc, e = _online_softmax(
-            acc, total, mc, e, q, K, V, KDOC, qdoc, line, tiles, lo, hi, 0, count, S, c, g, stride_kn, stride_vn,
+            acc, total, mc, e, q, K, V, KDOC, qdoc, line, words, tiles, lo, hi, 0, count, S, c, g, stride_kn, stride_vn,
             D, BD, BM, BN, ENTROPY, True, DOCUMENTS, CAPPED, True, PER_BIT)  # fmt: skip
     elif DOCUMENTS:
         acc, total, mc, e = _online_softmax(
-            acc, total, mc, e, q, K, V, KDOC, qdoc, line, tiles, lo, hi, first, last, S, c, g, stride_kn, stride_vn,
-            D, BD, BM, BN, ENTROPY, True, True, CAPPED, False, PER_BIT)  # fmt: skip
+            acc, total, mc, e, q, K, V, KDOC, qdoc, line, words, tiles, lo, hi, first, last, S, c, g,
+            stride_kn, stride_vn, D, BD, BM, BN, ENTROPY, True, True, CAPPED, False, PER_BIT)  # fmt: skip
     else:
         acc, total, mc, e = _online_softmax(
-            acc, total, mc, e, q, K, V, KDOC, qdoc, line, tiles, lo, hi, first, full, S, c, g, stride_kn, stride_vn,
-            D, BD, BM, BN, ENTROPY, True, False, CAPPED, False, PER_BIT)  # fmt: skip
+            acc, total, mc, e, q, K, V, KDOC, qdoc, line, words, tiles, lo, hi, first, full, S, c, g,
+            stride_kn, stride_vn, D, BD, BM, BN, ENTROPY, True, False, CAPPED, False, PER_BIT)  # fmt: skip
         acc, total, mc, e = _online_softmax(
-            acc, total, mc, e, q, K, V, KDOC, qdoc, line, tiles, lo, hi, full, rest, S, c, g, stride_kn, stride_vn,
-            D, BD, BM, BN, ENTROPY, False, False, CAPPED, False, PER_BIT)  # fmt: skip
+            acc, total, mc, e, q, K, V, KDOC, qdoc, line, words, tiles, lo, hi, full, rest, S, c, g,
+            stride_kn, stride_vn, D, BD, BM, BN, ENTROPY, False, False, CAPPED, False, PER_BIT)  # fmt: skip
         acc, total, mc, e = _online_softmax(
-            acc, total, mc, e, q, K, V, KDOC, qdoc, line, tiles, lo, hi, rest, last, S, c, g, stride_kn, stride_vn,
-            D, BD, BM, BN, ENTROPY, True, False, CAPPED, False, PER_BIT)  # fmt: skip
+            acc, total, mc, e, q, K, V, KDOC, qdoc, line, words, tiles, lo, hi, rest, last, S, c, g,
+            stride_kn, stride_vn, D, BD, BM, BN, ENTROPY, True, False, CAPPED, False, PER_BIT)  # fmt: skip
 
     empty = mc <= EMPTY_MAX
     at = bh.to(tl.int64) * T + rows

@@ -37,7 +37,7 @@ def _log2(LSE, at, inside):
 
 @triton.jit
 def _scores(
-    q, K, k_base, cols, line, lo, hi, qdoc, KDOC, S, g, stride_kn,
+    q, K, k_base, start, cols, line, words, lo, hi, qdoc, KDOC, S, g, stride_kn,
     D: tl.constexpr, BD: tl.constexpr, DOCUMENTS: tl.constexpr, CAPPED: tl.constexpr, PACKED: tl.constexpr,
     PER_BIT: tl.constexpr,
 ):  # fmt: skip
@@ -52,7 +52,9 @@ def _scores(
     if DOCUMENTS:
         seen = seen & (qdoc[:, None] == tl.load(KDOC + cols, mask=cols < S, other=0)[None, :])
     if PACKED:
-        seen = seen & packed(line[:, None], cols[None, :], seen, PER_BIT)
+        near, far, first_word, place = packed(line, words, start, cols, hi > lo, PER_BIT)
+        word = tl.where(first_word[None, :], near[:, None], far[:, None])
+        seen = seen & (((word >> place[None, :]) & 1) != 0)
     return tl.where(seen, s, NEG_INF)
 
 
@@ -92,7 +94,7 @@ def column_sums(
         if PACKED:
             line = BITS + ((b * lead_b + h * lead_h).to(tl.int64) * T + rows) * words
         s = _scores(
-            q, K, k_base, cols, line, lo, hi, qdoc, KDOC + b * stride_sb, S, g, stride_kn,
+            q, K, k_base, start, cols, line, words, lo, hi, qdoc, KDOC + b * stride_sb, S, g, stride_kn,
             D, BD, DOCUMENTS, CAPPED, PACKED, PER_BIT)  # fmt: skip
         p = tl.exp2(s * c - _log2(LSE, bh.to(tl.int64) * T + rows, inside)[:, None])
         if RECEIVED:
@@ -156,7 +158,7 @@ def topk_by_scan(
             for start in range(first, last, BN):
                 cols = start + tl.arange(0, BN)
                 s = _scores(
-                    q, K, k_base, cols, bits, lo, hi, qdoc, KDOC + b * stride_sb, S, g, stride_kn,
+                    q, K, k_base, start, cols, bits, words, lo, hi, qdoc, KDOC + b * stride_sb, S, g, stride_kn,
                     D, BD, DOCUMENTS, CAPPED, PACKED, PER_BIT)  # fmt: skip
                 later = (s == before[:, None]) & (cols[None, :] > place[:, None])
                 s = tl.where((s < before[:, None]) | later, s, NEG_INF)
@@ -253,9 +255,9 @@ def _insert(old, new):
 
 @triton.jit
 def argmax_indices(
-    Q, K, INDICES, LO, HI, H, GROUP, T, S, shift_lo, shift_hi,
+    Q, K, INDICES, LO, HI, H, GROUP, T, S, g, shift_lo, shift_hi,
     stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn, stride_eb, stride_eh,
-    D: tl.constexpr, BM: tl.constexpr, ENDS: tl.constexpr,
+    D: tl.constexpr, BM: tl.constexpr, ENDS: tl.constexpr, CAPPED: tl.constexpr,
 ):  # fmt: skip
     """The first key with the largest score of each of BM rows. INDICES holds -1 for a row that sees nothing; else twice
     the first of four keys, two neighbours and the two 32 after them, of which one is the largest; or one more than
@@ -282,6 +284,8 @@ def argmax_indices(
             good = seen & (at >= lo) & (at < hi) & (all_of_half | (start == 0))
             k = tl.load(K + (at.to(tl.int64) * stride_kn)[:, None] + dims[None, :], mask=good[:, None], other=0.0)
             s = tl.sum(q * k.to(tl.float32), 1)
+            if CAPPED:
+                s = soft_cap(s, g)
             better = good & ((s > best) | (key < 0))
             best = tl.where(better, s, best)
             key = tl.where(better, at, key)

@@ -60,7 +60,7 @@ def statistics(
     shape_top = (B, H, T, wanted.top) if wanted.top else (0,)
     values, indices = lse.new_empty(shape_top), lse.new_empty(shape_top, dtype=torch.int64)
     launch = StatisticsPass(q, k, lse, spans, scale, cap)
-    hopper = is_hopper_supported(q, k, spans, cap)
+    hopper = is_hopper_supported(q, k, spans)
     exclusive = hopper and wanted.rows > 0 and _thumbnail_cells(T, S, *cells[2:])[2]
     sums = torch.zeros(cells, dtype=torch.float32 if exclusive else torch.int64, device=q.device)
     if hopper:
@@ -116,9 +116,9 @@ class StatisticsPass:
         B, H, T, D = self.q.shape
         lo, hi, *_ = mask_tensors(self.spans, self.lse)
         general.argmax_indices[(triton.cdiv(T, 32), B * H)](
-            self.q, self.k, indices, lo, hi, H, H // self.k.size(1), T, self.k.size(2),
+            self.q, self.k, indices, lo, hi, H, H // self.k.size(1), T, self.k.size(2), self._factors()[1],
             self.spans.shift_lo, self.spans.shift_hi, *self.q.stride()[:3], *self.k.stride()[:3], *self.spans.strides(),
-            D=D, BM=32, ENDS=self.spans.has_ends, num_warps=4,
+            D=D, BM=32, ENDS=self.spans.has_ends, CAPPED=self.cap > 0, num_warps=4,
         )  # fmt: skip
 
     def hopper(
@@ -198,12 +198,12 @@ class StatisticsPass:
         kernel[(blocks, heads)](
             tma_descriptor(self.q, 64), tma_descriptor(self.k, KEY_BLOCK), lse, threshold, count, candidates, buffers,
             slot_flags, sums, received, lo, hi, bounds,
-            H, H // self.k.size(1), T, S, R, C, max(T // R, 1), self.scale * LOG2E,
+            H, H // self.k.size(1), T, S, R, C, max(T // R, 1), *self._factors(),
             self.spans.shift_lo, self.spans.shift_hi, blocks, head, *self.spans.strides(), head * T if with_top else 0,
             slot_flags.numel(),
             D=D, BN=KEY_BLOCK, STAGES=PREFETCHED_TILES, CELLS=cells, EVEN=even, EXCLUSIVE=exclusive,
             RECEIVED=wanted.received, TOP=with_top, CAPACITY=MAX_CANDIDATES, ENDS=self.spans.has_ends,
-            num_warps=4, maxnreg=_registers(wanted, with_top),
+            CAPPED=self.cap > 0, num_warps=4, maxnreg=_registers(wanted, with_top, self.cap > 0),
         )  # fmt: skip
 
     def _factors(self) -> tuple[float, float]:
@@ -218,9 +218,10 @@ class StatisticsPass:
         return (*self.q.stride()[:3], *self.k.stride()[:3], *self.spans.strides(), *document_strides(self.spans))
 
 
-def _registers(wanted: RequestedStatistics, with_top: bool) -> int:
-    """Registers of a lane in the statistics pass: the fewer, the more programs share a multiprocessor."""
-    return 168 if with_top and _needs_weights(wanted) else 128
+def _registers(wanted: RequestedStatistics, with_top: bool, capped: bool) -> int:
+    """Registers of a lane in the statistics pass: the fewer, the more programs share a multiprocessor. A soft cap
+    needs as many again as the scores that it takes at a time."""
+    return (168 if with_top and _needs_weights(wanted) else 128) + (56 if capped else 0)
 
 
 def _needs_weights(wanted: RequestedStatistics) -> bool:
