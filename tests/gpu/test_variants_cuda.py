@@ -104,7 +104,7 @@ def test_a_few_queries_against_a_cache() -> None:
 @pytest.mark.parametrize("few", [2, 4])
 @pytest.mark.parametrize("width", [64, 128, 80])
 def test_gradients(width: int, few: int, variant: str) -> None:
-    """At most twice as far from float64 as PyTorch's operations in the same dtype. As many key heads: cuDNN's kernel."""
+    """At most twice as far from float64 as PyTorch's operations in the same dtype. 4 of 4 heads: cuDNN's kernel."""
     tensors = [x.requires_grad_() for x in drawn(320, 320, width, heads=4, few=few)]
     chosen = VARIANTS.get(variant, {"sink": LOGITS})
     mask = sparse(variant, 320, 320) if variant in SPARSE else masks.Causal()
