@@ -278,8 +278,8 @@ def one_model(kind: str) -> Row:
     row |= {"tokens as eager": float((tokens["regard"] == tokens["eager"])[:, 40:].float().mean()), "behind": behind}
     said = ", ".join(f"{name} {x:.2f}" for name, x in row["ratio"].items())
     print(
-        f"models, {kind}: errors over eager's: {said} (goal 2); logits off by {off['regard']['logits']:.1e} of their norm"
-        f"; greedy tokens as eager {row['tokens as eager']:.2f}, behind float32's best by {behind:.2e}"
+        f"models, {kind}: errors over eager's: {said} (goal 2); logits off by {off['regard']['logits']:.1e}"
+        f" of their norm; greedy tokens as eager {row['tokens as eager']:.2f}, behind float32's best by {behind:.2e}"
         f" (eager's largest logit error {row['eager largest']['logits']:.2e})",
         flush=True,
     )
