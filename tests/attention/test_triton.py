@@ -19,7 +19,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 checks = Checks(__file__)
 ALL = Observe(top=5, entropy=True, received=True, thumbnail=(7, 5))
-FIELDS = ("output", "lse", "entropy", "received", "thumbnail", "sink")
+FIELDS = ("output", "lse", "entropy", "received", "thumbnail")
 
 
 def drawn(T: int, S: int, D: int, dtype: torch.dtype = torch.float32, heads: int = 4, few: int = 2) -> list[Tensor]:
@@ -39,7 +39,7 @@ def agrees(
     got = attend(q, k, v, mask=mask, observe=observe, backend="triton-fused", **how)  # type: ignore[arg-type]
     assert got.backend == "triton-fused"
     fine = torch.finfo(q.dtype).eps
-    for name in FIELDS:
+    for name in (*FIELDS, "sink"):
         exact, usual, ours = (getattr(one, name) for one in (want, near, got))
         if exact is None:
             assert ours is None, name
@@ -133,9 +133,8 @@ def check_sinks_and_caps() -> None:
     source = torch.Generator().manual_seed(3)
     sink, soft = Sink(torch.randn(4, generator=source)), scores.ScaledDot(cap=3.0)
     q, k, v = drawn(21, 37, 24)
-    for mask in (None, masks.Causal(), masks.Past(offset=0), masks.Padding([37, 0])):
-        agrees(q, k, v, mask, normalise=sink)
-        agrees(q, k, v, mask, score=soft)
+    agrees(q, k, v, masks.Past(offset=0), normalise=sink)
+    agrees(q, k, v, masks.Padding([37, 0]), score=soft)
     agrees(q, k, v, masks.Causal(), normalise=sink, score=soft)
     most = Observe(entropy=True, received=True)  # in float32 other keys are equal than in float64
     agrees(q * 100, k, v, None, most, score=scores.ScaledDot(cap=30.0))  # most scores are as large as they can be
@@ -145,10 +144,9 @@ def check_sinks_and_caps() -> None:
     agrees(q, k, v, masks.Causal(), normalise=Sink(torch.randn(2, 1, generator=source).half()))
     agrees(q[0, 0], k[0, 0], v[0, 0], normalise=Sink(torch.tensor(0.5)))
     agrees(q, k, v, masks.Causal(), Observe(top=1, entropy=True), normalise=sink, score=soft)
-    for T in (1, 3):  # a few queries against a cache
-        few = drawn(T, 600, 16, heads=4, few=1)
-        agrees(*few, masks.Causal(), normalise=sink, score=soft)
-        agrees(*few, masks.Padding([600, 0]), normalise=sink)
+    few = drawn(3, 600, 16, heads=4, few=1)  # a few queries against a cache
+    agrees(*few, masks.Causal(), normalise=sink, score=soft)
+    agrees(*few, masks.Padding([600, 0]), normalise=sink)
 
 
 @checks
