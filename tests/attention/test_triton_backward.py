@@ -17,6 +17,8 @@ from attention.interpreter import Checks, disassembled, interpreted, poisoned_me
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
+from regard.attention import masks
+from regard.attention.grid import Grid
 from regard.attention.kernels.shapes import Tiling
 from regard.attention.kernels.spans import FAR, Spans
 from regard.attention.kernels.triton.backward import TILINGS, BackwardTilings, gradients
@@ -80,9 +82,10 @@ def agrees(
     out, lse, want = plain(case.to(torch.float64))
     near = plain(case.to(dtype))[2]
     low = case.to(dtype)
-    got = gradients(
+    *got, sink = gradients(
         low.do, low.q, low.k, low.v, out.to(dtype), lse.float(), case.dlse, case.reach, case.scale, tilings, **how
     )
+    assert not sink.numel()
     rounding = 5e-6 if dtype == torch.float32 else 4 * torch.finfo(dtype).eps
     for name, mine, theirs, exact in zip(("dq", "dk", "dv"), got, near, want, strict=True):
         assert mine.dtype == dtype and mine.shape == exact.shape, name
@@ -147,6 +150,18 @@ def check_documents() -> None:
     each = torch.stack([asking[0], 3 - asking[0]])
     both(drawn(Spans(shift_lo=-20, query_docs=each, key_docs=asked, lo=torch.full((1, 1, 37), 5, dtype=torch.int32),
                      hi=torch.full((1, 1, 37), 50, dtype=torch.int32)), B=2))  # fmt: skip
+
+
+@check
+def check_packed_masks() -> None:
+    """Blocks of queries and keys of other sizes than the tiles that are known to have bits."""
+    source = torch.Generator().manual_seed(2)
+    grid = Grid((2, 2), 70, 90, torch.device("cpu"))
+    size: dict[str, Any] = {"B": 2, "H": 2, "HK": 1, "T": 70, "S": 90, "D": 16}
+    chosen = torch.randint(-1, 90, (2, 1, 70, 3), generator=source)
+    blocks = masks.Blocks(torch.randint(-1, 9, (2, 70, 1), generator=source), 10)
+    both(drawn(Spans.of(masks.Keys(chosen), grid), **size))
+    both(drawn(Spans.of(blocks & masks.Causal(), grid), **size))
 
 
 @check
