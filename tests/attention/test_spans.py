@@ -7,10 +7,11 @@ import torch
 
 from regard.attention import masks
 from regard.attention.grid import Grid
-from regard.attention.kernels.spans import Spans, unsupported_reason
+from regard.attention.kernels.spans import Spans, needs_bits, unsupported_reason
 from regard.attention.masks import Mask
 
 T, S, B, H = 150, 333, 2, 3
+SOURCE = torch.Generator().manual_seed(0)
 MASKS = {
     "everything": masks.Everything(),
     "causal": masks.Causal(),
@@ -21,6 +22,18 @@ MASKS = {
     "padding on the left": masks.Padding([S, 70], side="left"),
     "all of them": masks.Causal() & masks.Padding([300, 170]) & masks.Window(100, None),
     "documents": masks.Documents(torch.arange(S) // 50, torch.arange(T) // 50),
+    "keys": masks.Keys(torch.randint(-1, S, (B, 1, T, 40), generator=SOURCE)) & masks.Causal(),
+    "keys of every head": masks.Keys(torch.randint(0, S, (H, T, 9), generator=SOURCE)),
+    "the same keys": masks.Keys(torch.randint(0, S, (B, 1, 1, 9), generator=SOURCE)),
+    "blocks": masks.Blocks(torch.randint(0, 12, (B, H, T, 3), generator=SOURCE), 30) & masks.Padding([S, 70]),
+    "blocks that are no tiles": masks.Blocks(torch.randint(-1, 2, (B, H, T, 1), generator=SOURCE), 200),
+    "blocks of two sizes": masks.Blocks(torch.randint(0, 5, (T, 3), generator=SOURCE), 64)
+    & masks.Blocks(torch.randint(0, 21, (T, 9), generator=SOURCE), 16),
+    "a table": masks.Dense(torch.rand(B, 1, T, S, generator=SOURCE) < 0.3) & masks.Window(60, 0),
+    "a column": masks.Dense(torch.rand(B, H, T, 1, generator=SOURCE) < 0.3),
+    "a union": masks.Causal() | masks.Padding([40, 70]),
+    "a complement": ~masks.Causal(),
+    "two documents": masks.Documents(torch.arange(S) // 50) & masks.Documents(torch.arange(S) % 3),
     "documents of each row": masks.Documents(torch.stack((torch.arange(S) // 50, torch.arange(S) % 3))),
 }
 
@@ -31,9 +44,29 @@ def grid() -> Grid:
 
 @pytest.mark.parametrize("name", MASKS)
 def test_spans_say_what_the_mask_says(name: str) -> None:
-    assert unsupported_reason(MASKS[name]) is None
     spans = Spans.of(MASKS[name], grid())
-    assert torch.equal(spans.dense(T, S).expand(B, H, T, S), MASKS[name].dense(T, S, (B, H)))
+    dense = MASKS[name].dense(T, S, (B, H))
+    assert torch.equal(spans.dense(T, S).expand(B, H, T, S), dense)
+    assert (unsupported_reason(MASKS[name]) is None) == (not needs_bits(MASKS[name])) == (spans.bits is None)
+
+
+@pytest.mark.parametrize("name", [name for name in MASKS if needs_bits(MASKS[name])])
+@pytest.mark.parametrize(("rows", "keys"), [(16, 16), (64, 32), (32, 128)])
+@pytest.mark.parametrize("by_keys", [False, True])
+def test_lists_of_tiles_leave_none_out(name: str, rows: int, keys: int, by_keys: bool) -> None:
+    spans = Spans.of(MASKS[name], grid())
+    order, count = spans.tile_lists(rows, keys, T, S, by_keys=by_keys)
+    listed = torch.zeros(order.shape, dtype=torch.bool).scatter(
+        -1, order.long(), torch.arange(order.size(-1)) < count.unsqueeze(-1)
+    )
+    listed = listed.mT if by_keys else listed
+    everywhere = listed.repeat_interleave(rows, -2)[..., :T, :].repeat_interleave(keys, -1)[..., :S]
+    dense = MASKS[name].dense(T, S, (B, H))
+    assert not (dense & ~everywhere).any()
+    if name == "a complement" or (rows == 16 and "blocks" in name):
+        assert not listed.all()  # some are skipped
+    shown = torch.where(torch.arange(order.size(-1)) < count.unsqueeze(-1), order, 10**6)
+    assert (shown.diff(dim=-1) >= 0).all()  # first to last
 
 
 @pytest.mark.parametrize("lead", [(), (2,), (2, 1, 3)], ids=str)

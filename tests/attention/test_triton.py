@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import sys
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from attention.interpreter import Checks, for_hopper, interpreted, signature
-from regard.attention import Attended, Observe, attend, choose, masks, scores
+from regard.attention import Attended, Entmax, Observe, Sink, attend, choose, masks, scores
 from regard.attention.masks import Mask
 from regard.errors import BackendError
 
@@ -38,7 +39,7 @@ def agrees(
     got = attend(q, k, v, mask=mask, observe=observe, backend="triton-fused", **how)  # type: ignore[arg-type]
     assert got.backend == "triton-fused"
     fine = torch.finfo(q.dtype).eps
-    for name in FIELDS:
+    for name in (*FIELDS, "sink"):
         exact, usual, ours = (getattr(one, name) for one in (want, near, got))
         if exact is None:
             assert ours is None, name
@@ -110,6 +111,56 @@ def check_hostile_inputs() -> None:
     agrees(torch.zeros_like(q), k, v)
 
 
+def sparse(T: int, S: int) -> list[Mask]:
+    """Masks that are packed."""
+    source = torch.Generator().manual_seed(T + S)
+
+    def some(*shape: int, below: int) -> Tensor:
+        return torch.randint(-1, below, shape, generator=source)
+
+    return [
+        masks.Keys(some(2, 1, T, 6, below=S)),
+        masks.Keys(some(4, T, 3, below=S)) & masks.Causal(),
+        masks.Blocks(some(2, 4, T, 2, below=S // 5), 5) & masks.Padding([S, S // 2]),
+        masks.Blocks(some(1, 2, below=-(-S // 16)), 16),
+        masks.Dense(torch.rand(2, 1, T, S, generator=source) < 0.2),
+        masks.Causal() & masks.Documents(torch.arange(S) // 7) & ~masks.Padding([3, 5]),
+    ]
+
+
+@checks
+def check_sinks_and_caps() -> None:
+    source = torch.Generator().manual_seed(3)
+    sink, soft = Sink(torch.randn(4, generator=source)), scores.ScaledDot(cap=3.0)
+    q, k, v = drawn(21, 37, 24)
+    agrees(q, k, v, masks.Past(offset=0), normalise=sink)
+    agrees(q, k, v, masks.Padding([37, 0]), score=soft)
+    agrees(q, k, v, masks.Causal(), normalise=sink, score=soft)
+    most = Observe(entropy=True, received=True)  # in float32 other keys are equal than in float64
+    agrees(q * 100, k, v, None, most, score=scores.ScaledDot(cap=30.0))  # most scores are as large as they can be
+    agrees(q * 0.1, k, v, None, score=scores.ScaledDot(cap=50.0))  # none of them is near
+    for loud in (-1e4, 40.0, 1e4):  # takes nothing, nearly all, all
+        agrees(q, k, v, masks.Causal(), normalise=Sink(torch.full((4,), loud)))
+    agrees(q, k, v, masks.Causal(), normalise=Sink(torch.randn(2, 1, generator=source).half()))
+    agrees(q[0, 0], k[0, 0], v[0, 0], normalise=Sink(torch.tensor(0.5)))
+    agrees(q, k, v, masks.Causal(), Observe(top=1, entropy=True), normalise=sink, score=soft)
+    few = drawn(3, 600, 16, heads=4, few=1)  # a few queries against a cache
+    agrees(*few, masks.Causal(), normalise=sink, score=soft)
+    agrees(*few, masks.Padding([600, 0]), normalise=sink)
+
+
+@checks
+def check_sparse_keys() -> None:
+    for mask in sparse(21, 37):
+        agrees(*drawn(21, 37, 24), mask)
+    soft, sink = scores.ScaledDot(cap=3.0), Sink(torch.tensor([0.3, -1.0, 2.0, 0.0]))
+    agrees(*drawn(40, 70, 16), sparse(40, 70)[0], score=soft, normalise=sink)
+    agrees(*drawn(1, 600, 16), masks.Keys(torch.tensor([[3, 599]])))
+    agrees(*drawn(17, 40, 16), masks.Keys(torch.full((17, 2), -1)))  # nothing to see
+    q, k, v = drawn(9, 33, 16)
+    agrees(q.reshape(2, 2, 2, 9, 16), k[:, None], v[:, None], masks.Keys(torch.randint(0, 33, (2, 1, 9, 4))))
+
+
 @checks
 def check_every_statistic_alone() -> None:
     tensors = drawn(12, 26, 16)
@@ -140,6 +191,40 @@ def check_gradients() -> None:
         for ours, want, usual in zip(gradients("triton-fused", torch.float32), exact, near, strict=True):
             allowed = 2 * float((usual - want).abs().max()) + 4e-6
             assert float((ours - want).abs().max()) <= allowed
+
+
+@checks
+def check_gradients_of_sinks_caps_and_sparse_keys() -> None:
+    soft = scores.ScaledDot(cap=2.0)
+    for mask in (None, masks.Past(offset=0), *sparse(19, 30)[:3]):
+
+        def gradients(backend: str, dtype: torch.dtype, mask: Mask | None = mask) -> list[Tensor]:
+            tensors = [x.to(dtype).requires_grad_() for x in drawn(19, 30, 16)]
+            logits = torch.tensor([0.3, -1.0, 2.0, 0.0], dtype=dtype, requires_grad=True)
+            how: dict[str, Any] = {"mask": mask, "score": soft, "normalise": Sink(logits), "observe": ALL}
+            got = attend(*tensors, backend=backend, **how)
+            lse = torch.where(got.lse.isfinite(), got.lse, 0.0)
+            assert got.sink is not None
+            loss = got.output.square().sum() + lse.sin().sum() + got.sink.square().sum()
+            return list(torch.autograd.grad(loss, [*tensors, logits]))
+
+        exact, near = gradients("plain", torch.float64), gradients("plain", torch.float32)
+        for ours, want, usual in zip(gradients("triton-fused", torch.float32), exact, near, strict=True):
+            allowed = 2 * float((usual - want).abs().max()) + 4e-6 * max(1.0, float(want.abs().max()))
+            assert float((ours - want).abs().max()) <= allowed
+
+
+@checks
+def check_a_sinks_gradient_alone() -> None:
+    """As it is computed where another kernel has those of queries, keys and values."""
+    from regard.attention.kernels.triton.backward import sink_gradient
+
+    q, k, v = drawn(70, 30, 16)
+    logits = torch.randn(2, 4, requires_grad=True)
+    got = attend(q, k, v, mask=masks.Past(offset=0), normalise=Sink(logits), backend="plain")
+    told = torch.randn(got.output.shape)
+    want = torch.autograd.grad((got.output * told).sum(), logits)[0]
+    torch.testing.assert_close(sink_gradient(told, got.output.detach(), got.lse.detach(), logits.detach()), want)
 
 
 @checks
@@ -260,12 +345,12 @@ def check_operators_are_known_to_the_compiler() -> None:
     from regard.attention.kernels import fused
 
     q, k, v = (x.requires_grad_() for x in drawn(6, 9, 16))
-    none = (None, None, None, None)
-    torch.library.opcheck(fused._forward, (q, k, v, *none, -(2**30), 4, 0.25, True, 0))
-    torch.library.opcheck(fused._forward, (q, k, v, *none, -(2**30), 4, 0.25, True, 1))
+    none, sink = (None,) * 6, torch.randn(4, requires_grad=True).expand(2, 4)
+    torch.library.opcheck(fused._forward, (q, k, v, *none, None, -(2**30), 4, 1, 0.25, 0.0, True, 0))
+    torch.library.opcheck(fused._forward, (q, k, v, *none, sink, -(2**30), 4, 1, 0.25, 5.0, True, 1))
     lse, empty = torch.zeros(2, 4, 6), torch.empty(0)
     torch.library.opcheck(
-        fused._statistics, (q.detach(), k.detach(), lse, empty, *none, -(2**30), 4, 0.25, True, 3, 2, 4)
+        fused._statistics, (q.detach(), k.detach(), lse, empty, *none, -(2**30), 4, 1, 0.25, 5.0, True, 3, 2, 4)
     )
     got = torch.compile(lambda *x: attend(*x, mask=masks.Causal(), backend="triton-fused").output, backend="aot_eager")
     torch.testing.assert_close(got(q, k, v), attend(q, k, v, mask=masks.Causal(), backend="plain").output)
@@ -275,11 +360,11 @@ def check_operators_are_known_to_the_compiler() -> None:
 def check_what_cannot_be_served_there_is_said_in_words() -> None:
     many = torch.zeros(8192, 9, 1, 1)
     q, k, v = drawn(4, 6, 16)
-    dense = masks.Dense(torch.ones(4, 6, dtype=torch.bool))
     requests: list[tuple[str, list[Tensor], dict[str, object]]] = [
         ("65535 heads", [many, many], {}),
         ("no dropout", [q, k, v], {"dropout": 0.1}),
-        ("Dense is none of them", [q, k, v], {"mask": dense}),
+        ("a soft cap from", [q, k, v], {"score": scores.ScaledDot(cap=1e-4)}),
+        ("it computes a softmax", [q, k, v], {"normalise": Entmax(1.5)}),
         ("a scale from", [q, k, v], {"score": scores.ScaledDot(-1.0)}),
         ("Match is none", [q, k, v], {"score": scores.Match()}),
         ("values as wide as keys", [q, k, v[..., :3]], {}),
@@ -287,6 +372,10 @@ def check_what_cannot_be_served_there_is_said_in_words() -> None:
     for why, tensors, how in requests:
         with pytest.raises(BackendError, match=why):
             attend(*tensors, backend="triton-fused", **how)  # type: ignore[arg-type]
+    keys = masks.Keys(torch.zeros(4, 1, dtype=torch.long))
+    for why, how in (("has no sink", {"normalise": Sink(torch.zeros(4))}), ("written out", {"mask": keys})):
+        with pytest.raises(BackendError, match=why):
+            attend(q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1), backend="triton", **how)  # type: ignore[arg-type]
 
 
 @interpreted
@@ -304,25 +393,29 @@ def test_what_cannot_be_served_is_said_in_words() -> None:
 
 
 FLOATS, NUMBERS = (
-    ("LSE", "ENT", "MAXIMA", "THRESHOLD", "COLUMN_SUM"),
-    ("COUNT", "NEXT_JOB", "SLOT_FLAGS", "LO", "HI", "BOUNDS"),
+    ("LSE", "ENT", "MAXIMA", "THRESHOLD", "COLUMN_SUM", "SINK", "TAKEN"),
+    ("COUNT", "NEXT_JOB", "SLOT_FLAGS", "LO", "HI", "BOUNDS", "TILES", "COUNTS", "BITS"),
 )
 
 
+@pytest.mark.parametrize("more", [False, True], ids=["", "sink and cap"])
 @pytest.mark.parametrize(("width", "groups", "top"), [(64, 2, 8), (64, 3, 0), (64, 3, 1), (128, 2, 8), (128, 2, 1)])
-def test_hoppers_forward_pass_runs_on_tensor_cores_and_in_registers(width: int, groups: int, top: int) -> None:
+def test_hoppers_forward_pass_runs_on_tensor_cores_and_in_registers(
+    width: int, groups: int, top: int, more: bool
+) -> None:
     from triton.experimental.gluon._runtime import GluonASTSource  # type: ignore[import-untyped]
 
     from regard.attention.kernels.hopper.forward import forward
 
     constants = {"D": width, "BN": 128, "GROUPS": groups, "STAGES": 2, "ENTROPY": True, "TOP": top, "ENDS": False}
     constants |= {"DEFER": top == 1 and groups == 3, "SHARED": top <= 1 and groups == 2}
-    kinds = {"*fp32": FLOATS, "*i32": NUMBERS, "*i64": ["ARGMAX"], "*bf16": ["OUT"], "fp32": ["c"]}
+    constants |= {"SINKS": more, "CAPPED": more}
+    kinds = {"*fp32": FLOATS, "*i32": NUMBERS, "*i64": ["ARGMAX"], "*bf16": ["OUT"], "fp32": ["c", "g"]}
     kinds |= described(width, Q=64, K=128, V=128)
     done = for_hopper(GluonASTSource(**signature(forward, constants, kinds)), num_warps=4)
     assert done.instructions["HGMMA"] and done.instructions["UTMALDG"] and not done.instructions["HMMA"]
     # of thousands of live numbers; where the argmax is deferred, Triton 3.8 spills four of them in the inner loop
-    assert done.spilled <= (64 if constants["DEFER"] else 32)
+    assert done.spilled <= (64 if constants["DEFER"] or more else 32)
 
 
 def test_hoppers_passes_and_their_launches_agree_on_sizes() -> None:
@@ -339,23 +432,30 @@ def test_hoppers_passes_and_their_launches_agree_on_sizes() -> None:
 
 
 @pytest.mark.parametrize("width", [64, 128])
-@pytest.mark.parametrize(("cells", "even", "collects"), [(0, False, False), (8, True, True), (16, False, False)])
-def test_hoppers_statistics_pass_runs_on_tensor_cores(width: int, cells: int, even: bool, collects: bool) -> None:
+@pytest.mark.parametrize(
+    ("cells", "even", "collects", "capped"),
+    [(0, False, False, False), (8, True, True, False), (16, False, False, False), (8, True, True, True)],
+)
+def test_hoppers_statistics_pass_runs_on_tensor_cores(
+    width: int, cells: int, even: bool, collects: bool, capped: bool
+) -> None:
     from triton.experimental.gluon._runtime import GluonASTSource
 
     from regard.attention.kernels.hopper.statistics import statistics
 
     constants = {"D": width, "BN": 128, "STAGES": 2, "CELLS": cells, "EVEN": even, "RECEIVED": True, "TOP": collects}
-    constants |= {"EXCLUSIVE": even, "CAPACITY": 32, "ENDS": False}
-    kinds = {"*fp32": [*FLOATS, *(["THUMB"] if even else [])], "*i32": NUMBERS, "fp32": ["c"]}
+    constants |= {"EXCLUSIVE": even, "CAPACITY": 32, "ENDS": False, "CAPPED": capped}
+    kinds = {"*fp32": [*FLOATS, *(["THUMB"] if even else [])], "*i32": NUMBERS, "fp32": ["c", "g"]}
     kinds |= {"*i64": ["CANDIDATES", "BUFFERS", *([] if even else ["THUMB"])]} | described(width, Q=64, K=128)
-    done = for_hopper(GluonASTSource(**signature(statistics, constants, kinds)), num_warps=4, maxnreg=168)
+    registers = 224 if capped else 168
+    done = for_hopper(GluonASTSource(**signature(statistics, constants, kinds)), num_warps=4, maxnreg=registers)
     assert done.instructions["HGMMA"] and done.instructions["UTMALDG"] and not done.instructions["HMMA"]
     assert done.spilled <= 32 or (cells and not even)  # none inside the loop that sees every query
 
 
+@pytest.mark.parametrize("more", ["", "sink and cap", "packed"])
 @pytest.mark.parametrize("width", [32, 64, 128, 256])
-def test_the_general_forward_pass_runs_on_tensor_cores(width: int) -> None:
+def test_the_general_forward_pass_runs_on_tensor_cores(width: int, more: str) -> None:
     from triton.compiler import ASTSource  # type: ignore[import-untyped]
 
     from regard.attention.kernels.triton.descriptors import dot_tiling
@@ -363,11 +463,19 @@ def test_the_general_forward_pass_runs_on_tensor_cores(width: int) -> None:
 
     tile = dot_tiling(width, torch.bfloat16)
     constants = {"D": width, "BD": width, "BM": tile.queries, "BN": tile.keys, "ENTROPY": True}
-    constants |= {"ENDS": True, "DOCUMENTS": False}
-    kinds = {"*bf16": ["Q", "K", "V", "OUT"], "*fp32": FLOATS, "*i32": [*NUMBERS, "QDOC", "KDOC"], "fp32": ["c"]}
+    constants |= {
+        "ENDS": True,
+        "DOCUMENTS": False,
+        "SINKS": bool(more),
+        "CAPPED": bool(more),
+        "PACKED": more == "packed",
+        "PER_BIT": 1,
+    }
+    kinds = {"*bf16": ["Q", "K", "V", "OUT"], "*fp32": FLOATS, "*i32": [*NUMBERS, "QDOC", "KDOC"], "fp32": ["c", "g"]}
     source = ASTSource(**signature(forward, constants, kinds))
     done = for_hopper(source, num_warps=tile.warps, num_stages=tile.stages)
-    assert done.instructions["HGMMA"] and done.spilled <= 32
+    assert done.instructions["HGMMA"] and done.spilled <= (128 if more else 32)
+    assert (done.instructions["MUFU"] > 0) and not done.instructions["CALL"]
 
 
 def described(width: int, **rows: int) -> dict[str, list[str]]:

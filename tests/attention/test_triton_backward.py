@@ -17,6 +17,8 @@ from attention.interpreter import Checks, disassembled, interpreted, poisoned_me
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
+from regard.attention import masks
+from regard.attention.grid import Grid
 from regard.attention.kernels.shapes import Tiling
 from regard.attention.kernels.spans import FAR, Spans
 from regard.attention.kernels.triton.backward import TILINGS, BackwardTilings, gradients
@@ -80,9 +82,10 @@ def agrees(
     out, lse, want = plain(case.to(torch.float64))
     near = plain(case.to(dtype))[2]
     low = case.to(dtype)
-    got = gradients(
+    *got, sink = gradients(
         low.do, low.q, low.k, low.v, out.to(dtype), lse.float(), case.dlse, case.reach, case.scale, tilings, **how
     )
+    assert not sink.numel()
     rounding = 5e-6 if dtype == torch.float32 else 4 * torch.finfo(dtype).eps
     for name, mine, theirs, exact in zip(("dq", "dk", "dv"), got, near, want, strict=True):
         assert mine.dtype == dtype and mine.shape == exact.shape, name
@@ -147,6 +150,18 @@ def check_documents() -> None:
     each = torch.stack([asking[0], 3 - asking[0]])
     both(drawn(Spans(shift_lo=-20, query_docs=each, key_docs=asked, lo=torch.full((1, 1, 37), 5, dtype=torch.int32),
                      hi=torch.full((1, 1, 37), 50, dtype=torch.int32)), B=2))  # fmt: skip
+
+
+@check
+def check_packed_masks() -> None:
+    """Blocks of queries and keys of other sizes than the tiles that are known to have bits."""
+    source = torch.Generator().manual_seed(2)
+    grid = Grid((2, 2), 70, 90, torch.device("cpu"))
+    size: dict[str, Any] = {"B": 2, "H": 2, "HK": 1, "T": 70, "S": 90, "D": 16}
+    chosen = torch.randint(-1, 90, (2, 1, 70, 3), generator=source)
+    blocks = masks.Blocks(torch.randint(-1, 9, (2, 70, 1), generator=source), 10)
+    both(drawn(Spans.of(masks.Keys(chosen), grid), **size))
+    both(drawn(Spans.of(blocks & masks.Causal(), grid), **size))
 
 
 @check
@@ -231,19 +246,20 @@ def test_in_the_interpreter(part: int) -> None:
     check.repeat(part, parts=4)
 
 
-def sass_of(kernel: Any, D: int, tiling: Tiling) -> str:
+def sass_of(kernel: Any, D: int, tiling: Tiling, capped: bool = False, packed: bool = False) -> str:
     """The machine code for Hopper of a kernel that fetches bfloat16 tiles by descriptors; no GPU is needed for that."""
     import triton  # type: ignore[import-untyped]
     from triton.backends.compiler import GPUTarget  # type: ignore[import-untyped]
     from triton.compiler import ASTSource  # type: ignore[import-untyped]
 
     constants: dict[str, Any] = {"D": D, "BD": D, "BM": tiling.queries, "BN": tiling.keys, "GROUP": 1, "TMA": True}
-    constants |= {"ENDS": False, "DOCUMENTS": False}
+    constants |= {"ENDS": False, "DOCUMENTS": False, "CAPPED": capped, "PACKED": packed, "PER_BIT": 1}
     constants |= dict.fromkeys(("LO", "HI", "QDOC", "KDOC", "BOUNDS", "SHARE"), None)
+    constants |= {} if packed else dict.fromkeys(("TILES", "COUNTS", "BITS"), None)
     types = dict.fromkeys(("DQ", "DK", "DV"), "*bf16") | dict.fromkeys(("SHIFT", "DELTA"), "*fp32")
     types |= dict.fromkeys(("DO", "Q"), f"tensordesc<bf16[1, 1, {tiling.queries}, {D}]>")
     types |= dict.fromkeys(("K", "V"), f"tensordesc<bf16[1, 1, {tiling.keys}, {D}]>")
-    types |= {"c": "fp32", "scale": "fp32"}
+    types |= {"c": "fp32", "g": "fp32", "scale": "fp32"} | dict.fromkeys(("TILES", "COUNTS", "BITS"), "*i32")
     names = kernel.arg_names
     constants = {name: value for name, value in constants.items() if name in names}
     signature = {name: "constexpr" if name in constants else types.get(name, "i32") for name in names}
@@ -268,6 +284,18 @@ def test_compiles_for_hopper_to_its_tensor_cores_without_spills(D: int, name: st
     assert "UTMALDG" in sass, "tiles are fetched by the tensor memory accelerator"
     assert sass.count("LDL") <= 2, "registers spilled, more than what one loop leaves for the next"
     assert sass.count("WARPGROUP.DEPBAR") < products, "the assembler makes each product wait for the one before"
+
+
+@pytest.mark.parametrize("name", ["compute_dkdv", "compute_dq"])
+@pytest.mark.parametrize(("D", "packed"), [(64, False), (128, False), (64, True)])
+def test_soft_caps_and_packed_masks_compile_for_hopper(D: int, packed: bool, name: str) -> None:
+    from regard.attention.kernels.triton import backward as kernels
+
+    tiling = getattr(TILINGS[D], name)
+    tiling = kernels.CAPPED_TILINGS.get(D, tiling) if name == "compute_dkdv" else tiling
+    sass = sass_of(getattr(kernels, name), D, tiling, capped=True, packed=packed)
+    assert sass.count("HGMMA") >= (3 if packed else 9) and sass.count("MUFU.RCP")
+    assert sass.count("LDL") <= 40, "registers spilled"
 
 
 if __name__ == "__main__":

@@ -198,9 +198,10 @@ def test_compiles_for_hopper_without_spills_and_fetches_ahead(D: int, scores: bo
 
     tiling = DECODE_TILINGS[2 * D]
     constants: dict[str, Any] = {"D": D, "BD": D, "BM": 16, "BN": tiling.keys, "ENDS": False, "DOCUMENTS": False}
+    constants |= {"CAPPED": False}
     constants |= dict.fromkeys(("LO", "HI", "QDOC", "KDOC"), None) | ({} if scores else {"SCORES": None})
     types = dict.fromkeys(("Q", "K", "V"), "*bf16") | dict.fromkeys(("SCORES", "PEAKS", "TOTALS", "SUMS"), "*fp32")
-    types |= {"c": "fp32", "scale": "fp32"}
+    types |= {"c": "fp32", "g": "fp32", "scale": "fp32"}
     names = attend_part.arg_names
     signature = {name: "constexpr" if name in constants else types.get(name, "i32") for name in names}
     aligned = [name for name in names if signature[name].startswith("*") or name.startswith("stride")]

@@ -42,10 +42,10 @@ def drawn(T: int, S: int, D: int, dtype: torch.dtype = torch.bfloat16, heads: in
     return [torch.randn(shape, device="cuda").to(dtype) for shape in ((2, heads, T, D), (2, few, S, D), (2, few, S, D))]
 
 
-def usual(q: Tensor, k: Tensor, v: Tensor, mask: Mask | None, observe: Observe = ALL) -> dict[str, Any]:
+def usual(q: Tensor, k: Tensor, v: Tensor, mask: Mask | None, observe: Observe = ALL, **how: Any) -> dict[str, Any]:
     """The same by PyTorch's operations in the dtype of the inputs, weights and all."""
     k, v = (x.repeat_interleave(q.size(1) // x.size(1), 1) for x in (k, v))
-    whole = attend(q, k, v, mask=mask, observe=Observe(weights=True), backend="plain")
+    whole = attend(q, k, v, mask=mask, observe=Observe(weights=True), backend="plain", **how)
     assert whole.weights is not None
     weights = whole.weights.to(q.dtype)
     output = weights @ v
@@ -53,16 +53,18 @@ def usual(q: Tensor, k: Tensor, v: Tensor, mask: Mask | None, observe: Observe =
     from regard.attention.observe import attention_statistics
 
     hidden = torch.zeros_like(weights, dtype=torch.bool)
-    return {"output": output, "lse": whole.lse} | dict(attention_statistics(weights, hidden, observe))
+    return {"output": output, "lse": whole.lse, "sink": whole.sink} | dict(
+        attention_statistics(weights, hidden, observe)
+    )
 
 
-def agrees(q: Tensor, k: Tensor, v: Tensor, mask: Mask | None, backend: str = "triton-fused") -> Attended:
+def agrees(q: Tensor, k: Tensor, v: Tensor, mask: Mask | None, backend: str = "triton-fused", **how: Any) -> Attended:
     """At most twice as far from float64 as PyTorch's operations in the same dtype, in every field."""
-    truth = attend(*(x.double() for x in (q, k, v)), mask=mask, observe=ALL, backend="plain")
-    near = usual(q, k, v, mask)
-    got = attend(q, k, v, mask=mask, observe=ALL, backend=backend)
+    truth = attend(*(x.double() for x in (q, k, v)), mask=mask, observe=ALL, backend="plain", **how)
+    near = usual(q, k, v, mask, **how)
+    got = attend(q, k, v, mask=mask, observe=ALL, backend=backend, **how)
     assert got.backend == backend
-    for name in FIELDS:
+    for name in (*FIELDS, *(["sink"] if truth.sink is not None else [])):
         exact, ours, theirs = getattr(truth, name), getattr(got, name).double(), near[name].double()
         known = exact.isfinite()
         assert torch.equal(ours[~known], exact[~known]), f"{name}: -inf in other places"

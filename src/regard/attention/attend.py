@@ -24,8 +24,9 @@ from regard.attention.grid import Grid
 from regard.attention.inputs import AttentionInputs, autocast_disabled, prepare, repeat_kv
 from regard.attention.kernels import fused, recurrent, sdpa, stream
 from regard.attention.kernels.recurrent import PreparedKeys
+from regard.attention.kernels.spans import needs_bits
 from regard.attention.kernels.triton import additive as triton_additive
-from regard.attention.masks import Mask
+from regard.attention.masks import All, Keys, Mask
 from regard.attention.normalise import Normaliser, Sink
 from regard.attention.observe import Attended, Observe, attention_statistics
 from regard.attention.scores import Additive, Score
@@ -98,7 +99,7 @@ def attend(
     name, _ = _select_backend(prepared, v, dropout, backend, isinstance(k, PreparedKeys))
     with autocast_disabled(v):
         got = BACKENDS[name].compute(prepared, v, dropout, observe)
-        if isinstance(prepared.normalise, Sink):
+        if isinstance(prepared.normalise, Sink) and got.sink is None:
             got = replace(got, sink=prepared.normalise.sink(got.lse))
         if observe.weights and got.weights is None:
             # those of the definition, whatever computed the output: their average is its output
@@ -216,8 +217,10 @@ def _select_backend(prepared: AttentionInputs, v: Tensor, dropout: float, backen
         long = min(grid.T, grid.S) >= enough and serves("triton-fused")
         if not long and serves("triton"):
             return "triton", "a score and a mask that have kernels"
-        if long or serves("triton-fused"):
-            return "triton-fused", "dot products, and a mask that is a run of keys for each query"
+        table = needs_bits(prepared.mask) and not _has_keys(prepared.mask)  # one that sdpa is made for, if it is small
+        small = table and serves("sdpa") and sdpa.mask_size(prepared) <= MASK_LIMIT
+        if not small and (long or serves("triton-fused")):
+            return "triton-fused", "dot products, which our own kernels take with any mask"
     by_sdpa = serves("sdpa")
     if by_sdpa and sdpa.mask_size(prepared) <= MASK_LIMIT:
         return "sdpa", "dot products, and a mask that the fused kernel takes"
@@ -226,6 +229,11 @@ def _select_backend(prepared: AttentionInputs, v: Tensor, dropout: float, backen
     if held <= PLAIN_LIMIT:
         return "plain", f"{why}, and {held} numbers are few enough to hold"
     return "stream", f"{why}, and {held} numbers are too many to hold at once"
+
+
+def _has_keys(mask: Mask) -> bool:
+    """Whether sparse keys are part of a mask."""
+    return isinstance(mask, Keys) or (isinstance(mask, All) and any(map(_has_keys, mask.masks)))
 
 
 def _backend_named(prepared: AttentionInputs, v: Tensor, dropout: float, backend: str) -> str:

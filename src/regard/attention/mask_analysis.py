@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 import torch
 from torch import Tensor
 
 from regard.attention.grid import Grid
 from regard.attention.masks import All, Everything, Mask, Window
+
+GPU_NUMBERS = 2**27  # booleans of a mask that are held at a time on a GPU
 
 
 def is_trivial(mask: Mask, grid: Grid) -> bool:
@@ -48,7 +51,9 @@ def live_queries_and_keys(
         return _from_spans(*mask.span(grid), grid)
     live_queries, live_keys = [], torch.zeros(grid.S, dtype=torch.bool, device=grid.device)
     cols = torch.arange(grid.S, device=grid.device)
-    for rows in torch.arange(grid.T, device=grid.device).split(64):
+    # a GPU would wait for many small pieces
+    step = 64 if grid.device.type == "cpu" else max(64, GPU_NUMBERS // max(prod(grid.lead) * grid.S, 1))
+    for rows in torch.arange(grid.T, device=grid.device).split(step):
         tile = mask.allowed(rows, cols, grid)
         tile = tile if more is None else tile & more(rows, cols)
         tile = tile.expand(*tile.shape[:-2], len(rows), grid.S)

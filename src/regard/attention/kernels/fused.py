@@ -22,7 +22,7 @@ from regard.attention.kernels import sdpa, spans
 from regard.attention.kernels.devices import INTERPRETED, on_device, triton_unsupported_reason
 from regard.attention.kernels.shapes import as_bhtd
 from regard.attention.kernels.spans import Spans
-from regard.attention.normalise import Softmax
+from regard.attention.normalise import Sink, Softmax
 from regard.attention.observe import Attended, Observe, Top, attention_statistics
 from regard.attention.scores import Dot
 
@@ -31,14 +31,20 @@ MAX_WIDTH = 256
 MAX_HEADS = 65535  # the largest grid of programs
 MAX_TRACED_TOP = 8  # up to this k, the forward pass leaves the class maxima that the top-k search starts from
 FEW_QUERIES, MANY_KEYS = 64, 512  # of the heads that share keys: then the keys are divided among programs
+CAP_RANGE = (1e-2, 1e4)  # as of the scale
 SCALE_RANGE = (1e-4, 1e4)  # a hidden key's score, scaled by these, is still finite and hidden
 
 
 def unsupported_reason(prepared: AttentionInputs, v: Tensor, dropout: float) -> str | None:
     """Why "triton-fused" cannot serve the request; None: it can."""
     k, precisions = prepared.k, (*HALF_DTYPES, torch.float32) if INTERPRETED else HALF_DTYPES
-    if why := dot_unsupported_reason(prepared, precisions):
+    if why := _product_unsupported_reason(prepared, precisions):
         return why
+    if not prepared.normalise.is_softmax:
+        return f"it computes a softmax, and got {prepared.normalise!r}"
+    cap = _cap(prepared)
+    if cap and not CAP_RANGE[0] <= cap <= CAP_RANGE[1]:
+        return f"it needs a soft cap from {CAP_RANGE[0]} to {CAP_RANGE[1]}, and got {cap}"
     if prepared.window is not None:
         return "it has no predicted window"
     if dropout > 0:
@@ -51,7 +57,19 @@ def unsupported_reason(prepared: AttentionInputs, v: Tensor, dropout: float) -> 
 
 
 def dot_unsupported_reason(prepared: AttentionInputs, precisions: tuple[torch.dtype, ...]) -> str | None:
-    """Why kernels for dot products in these precisions cannot take its queries, keys and mask; None: they can."""
+    """Why kernels for a softmax of mere dot products, under a mask of runs of keys, cannot take the request; None: they
+    can."""
+    if why := _product_unsupported_reason(prepared, precisions):
+        return why
+    if not isinstance(prepared.normalise, Softmax):
+        return f"it computes a softmax, and got {prepared.normalise!r}"
+    if _cap(prepared):
+        return "it has no soft cap"
+    return spans.unsupported_reason(prepared.mask)
+
+
+def _product_unsupported_reason(prepared: AttentionInputs, precisions: tuple[torch.dtype, ...]) -> str | None:
+    """Why kernels for dot products in these precisions cannot take its queries and keys; None: they can."""
     q, k, grid = prepared.q, prepared.k, prepared.grid
     if not isinstance(prepared.score, Dot):
         return f"it computes dot products, and {type(prepared.score).__name__} is none"
@@ -59,10 +77,6 @@ def dot_unsupported_reason(prepared: AttentionInputs, precisions: tuple[torch.dt
         return why
     if prepared.bias is not None:
         return "it adds no bias"
-    if not isinstance(prepared.normalise, Softmax):
-        return f"it computes a softmax, and got {prepared.normalise!r}"
-    if prepared.score.cap is not None:
-        return "it has no soft cap"
     if not {q.dtype, k.dtype} <= set(precisions):
         named = " and ".join(str(one).removeprefix("torch.") for one in precisions)
         return f"it computes in {named}, and got {q.dtype}"
@@ -74,12 +88,19 @@ def dot_unsupported_reason(prepared: AttentionInputs, precisions: tuple[torch.dt
         return f"it takes {MAX_HEADS} heads of all rows together at most, and got {prod(grid.lead)}"
     if not SCALE_RANGE[0] <= prepared.score.scale(k.size(-1)) <= SCALE_RANGE[1]:
         return f"it needs a scale from {SCALE_RANGE[0]} to {SCALE_RANGE[1]}, and got {prepared.score.scale(k.size(-1))}"
-    return spans.unsupported_reason(prepared.mask)
+    return None
+
+
+def _cap(prepared: AttentionInputs) -> float:
+    """The soft cap of the scores; 0: none."""
+    return getattr(prepared.score, "cap", None) or 0.0
 
 
 def vendor_unsupported_reason(prepared: AttentionInputs, v: Tensor, dropout: float) -> str | None:
     """Why "triton" cannot serve the request: what the vendor's kernel or the statistics pass cannot do."""
     why = sdpa.unsupported_reason(prepared, v, dropout) or unsupported_reason(prepared, v, 0.0)
+    if why is None and isinstance(prepared.normalise, Sink):
+        return "the vendor's kernel has no sink; 'triton-fused' has"
     if why is None and sdpa.mask_size(prepared):
         return "the vendor's kernel would need this mask written out; 'triton-fused' does not"
     return why
@@ -92,11 +113,15 @@ def compute(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Obser
     if request.is_decoding:
         return request.decode(observe)
     top = observe.top if observe.top <= MAX_TRACED_TOP else 0
-    output, lse, entropy, class_maxima, argmax = _forward(*request.tensors(), *request.scalars(), observe.entropy, top)
+    output, lse, entropy, class_maxima, argmax, taken = _forward(
+        *request.tensors(), request.sink, *request.scalars(), observe.entropy, top
+    )
     found = request.statistics(observe, lse.detach(), class_maxima, argmax)
     if observe.entropy:
         found["entropy"] = entropy.reshape(*grid.lead, grid.T)
     shape = (*grid.lead, grid.T)
+    if request.sink is not None:
+        found["sink"] = taken.reshape(shape)
     return Attended(output.reshape(*shape, v.size(-1)), lse.reshape(shape), "triton-fused", **found)
 
 
@@ -119,7 +144,9 @@ def recompute_statistics(prepared: AttentionInputs, v: Tensor, lse: Tensor, obse
     nothing = lse.new_empty(0)
     flat, class_maxima, argmax, entropy = lse.detach().reshape(request.q.shape[:3]), nothing, nothing.long(), nothing
     if observe.entropy or top:
-        _, flat, entropy, class_maxima, argmax = _forward(*request.tensors(), *request.scalars(), observe.entropy, top)
+        _, flat, entropy, class_maxima, argmax, _ = _forward(
+            *request.tensors(), None, *request.scalars(), observe.entropy, top
+        )
     found = request.statistics(observe, flat, class_maxima, argmax)
     if observe.entropy:
         found["entropy"] = entropy.reshape(*grid.lead, grid.T)
@@ -128,7 +155,7 @@ def recompute_statistics(prepared: AttentionInputs, v: Tensor, lse: Tensor, obse
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """The request as the kernels take it: (B, H, T, D), runs of keys, one scale."""
+    """The request as the kernels take it: (B, H, T, D), runs of keys, one scale, one cap (0: none), sinks (B, H)."""
 
     q: Tensor
     k: Tensor
@@ -136,25 +163,32 @@ class Request:
     spans: Spans
     scale: float
     lead: tuple[int, ...]
+    cap: float = 0.0
+    sink: Tensor | None = None
 
     @classmethod
     def of(cls, prepared: AttentionInputs, v: Tensor) -> Request:
         assert isinstance(prepared.score, Dot)
         q, k, v = as_bhtd(prepared, v)
-        return cls(
-            q, k, v, Spans.of(prepared.mask, prepared.grid), prepared.score.scale(k.size(-1)), prepared.grid.lead
-        )
+        lead, normalise = prepared.grid.lead, prepared.normalise
+        sink = normalise.logits.expand(lead).reshape(q.shape[:2]) if isinstance(normalise, Sink) else None
+        spans = Spans.of(prepared.mask, prepared.grid)
+        return cls(q, k, v, spans, prepared.score.scale(k.size(-1)), lead, _cap(prepared), sink)
 
     @property
     def is_decoding(self) -> bool:
         """Whether this is a decoding step: a few queries, a long KV cache, and no gradient."""
         (_, H, T, _), (heads, S) = self.q.shape, self.k.shape[1:3]
-        learns = torch.is_grad_enabled() and any(x.requires_grad for x in (self.q, self.k, self.v))
-        return not learns and H // heads * T <= FEW_QUERIES and max(MANY_KEYS, 64 * T) <= S
+        tensors = (self.q, self.k, self.v, self.q if self.sink is None else self.sink)
+        learns = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+        return self.spans.bits is None and not learns and H // heads * T <= FEW_QUERIES and max(MANY_KEYS, 64 * T) <= S
 
     def decode(self, observe: Observe) -> Attended:
         """A few queries against a long KV cache: their scores fit in memory, and statistics follow by definition."""
-        output, lse, scores = _decode(*self.tensors(), *self.scalars(), observe.statistics)
+        shifts_and_scale = (self.spans.shift_lo, self.spans.shift_hi, self.scale, self.cap)
+        output, lse, scores = _decode(*self.tensors()[:7], *shifts_and_scale, observe.statistics)
+        if self.sink is not None:
+            output, lse = Sink(self.sink).fold(output, lse)
         shape = (*self.lead, self.q.size(2))
         found: Mapping[str, Any] = {}
         if observe.statistics:
@@ -166,10 +200,10 @@ class Request:
 
     def tensors(self) -> tuple[Tensor | None, ...]:
         s = self.spans
-        return self.q, self.k, self.v, s.lo, s.hi, s.query_docs, s.key_docs
+        return self.q, self.k, self.v, s.lo, s.hi, s.query_docs, s.key_docs, s.bits, s.tiles
 
-    def scalars(self) -> tuple[int, int, float]:
-        return self.spans.shift_lo, self.spans.shift_hi, self.scale
+    def scalars(self) -> tuple[int, int, int, float, float]:
+        return self.spans.shift_lo, self.spans.shift_hi, self.spans.unit, self.scale, self.cap
 
     def statistics(self, observe: Observe, lse: Tensor, class_maxima: Tensor, argmax: Tensor) -> dict[str, Any]:
         """The fields of an Attended that the second pass computes; lse (B, H, T)."""
@@ -197,24 +231,26 @@ class Request:
 @torch.library.custom_op("regard::attend", mutates_args=())
 def _forward(
     q: Tensor, k: Tensor, v: Tensor,
-    lo: Tensor | None, hi: Tensor | None, query_docs: Tensor | None, key_docs: Tensor | None,
-    shift_lo: int, shift_hi: int, scale: float, entropy: bool, top: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    """output (B, H, T, D), lse, entropy (B, H, T), and the largest weight with its key, both (B, H, T, 1), or the
-    maxima of 16 classes of keys (B, H, T, 16); what is not requested is empty."""
+    lo: Tensor | None, hi: Tensor | None, query_docs: Tensor | None, key_docs: Tensor | None, bits: Tensor | None,
+    tiles: Tensor | None, sink: Tensor | None, shift_lo: int, shift_hi: int, unit: int, scale: float, cap: float,
+    entropy: bool, top: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """output (B, H, T, D), lse, entropy (B, H, T); the largest weight with its key, both (B, H, T, 1), or the maxima of
+    16 classes of keys (B, H, T, 16); what the sink takes (B, H, T). What is not requested is empty."""
     from regard.attention.kernels.triton import dispatch as launch
 
-    seen = Spans(shift_lo, shift_hi, lo, hi, query_docs, key_docs)
+    seen = Spans(shift_lo, shift_hi, lo, hi, query_docs, key_docs, bits, tiles, unit)
     with on_device(q):
-        return launch.forward(q, k, v, seen, scale, entropy, top)
+        return launch.forward(q, k, v, seen, scale, entropy, top, cap, sink)
 
 
 @_forward.register_fake
 def _(
     q: Tensor, k: Tensor, v: Tensor,
-    lo: Tensor | None, hi: Tensor | None, query_docs: Tensor | None, key_docs: Tensor | None,
-    shift_lo: int, shift_hi: int, scale: float, entropy: bool, top: int,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    lo: Tensor | None, hi: Tensor | None, query_docs: Tensor | None, key_docs: Tensor | None, bits: Tensor | None,
+    tiles: Tensor | None, sink: Tensor | None, shift_lo: int, shift_hi: int, unit: int, scale: float, cap: float,
+    entropy: bool, top: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     B, H, T, _ = q.shape
     output = q.new_empty(B, T, H, v.size(-1)).transpose(1, 2)
     lse = q.new_empty(B, H, T, dtype=torch.float32)
@@ -224,23 +260,33 @@ def _(
         torch.empty_like(lse) if entropy else lse.new_empty(0),
         lse.new_empty((B, H, T, 16 if top > 1 else 1) if top else (0,)),
         lse.new_empty((B, H, T, 1) if top == 1 else (0,), dtype=torch.int64),
+        lse.new_empty(0) if sink is None else torch.empty_like(lse),
     )
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    q, k, v, lo, hi, query_docs, key_docs, shift_lo, shift_hi, scale, _, _ = inputs
-    ctx.save_for_backward(q, k, v, output[0], output[1], lo, hi, query_docs, key_docs)
-    ctx.scalars = (shift_lo, shift_hi, scale)
-    ctx.mark_non_differentiable(*output[2:])
+    *tensors, sink, shift_lo, shift_hi, unit, scale, cap, _, _ = inputs
+    ctx.save_for_backward(output[0], output[1], output[5], *tensors, sink)
+    ctx.scalars = (shift_lo, shift_hi, unit, scale, cap)
+    ctx.mark_non_differentiable(*output[2:5], *(() if sink is not None else output[5:]))
     ctx.set_materialize_grads(False)
 
 
-def _backward(ctx: Any, grad: Tensor | None, grad_lse: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-    q, k, v, output, lse, *mask_tensors = ctx.saved_tensors
-    if grad is None and grad_lse is None:
-        return (None,) * 12
+def _backward(ctx: Any, grad: Tensor | None, grad_lse: Tensor | None, *more: Any) -> tuple[Tensor | None, ...]:
+    output, lse, taken, q, k, v, *mask_tensors, sink = ctx.saved_tensors
+    grad_taken = None if sink is None else more[3]
+    if grad is None and grad_lse is None and grad_taken is None:
+        return (None,) * 17
     grad = torch.zeros_like(output) if grad is None else grad
-    return (*_gradients(grad, grad_lse, q, k, v, output, lse, *mask_tensors, *ctx.scalars), *(None,) * 9)
+    if grad_taken is not None:  # what a sink takes is e^(sink - lse)
+        grad_taken = grad_taken * taken
+        grad_lse = -grad_taken if grad_lse is None else grad_lse - grad_taken
+    found = _gradients(grad, grad_lse, q, k, v, output, lse, *mask_tensors, sink, *ctx.scalars)
+    grad_sink = None
+    if sink is not None:
+        grad_sink = found[3] if grad_taken is None else found[3] + grad_taken.sum(-1)
+        grad_sink = grad_sink.to(sink.dtype)
+    return (*found[:3], *(None,) * 6, grad_sink, *(None,) * 7)
 
 
 _forward.register_autograd(_backward, setup_context=_setup_context)
@@ -250,12 +296,14 @@ _forward.register_autograd(_backward, setup_context=_setup_context)
 def _decode(
     q: Tensor, k: Tensor, v: Tensor,
     lo: Tensor | None, hi: Tensor | None, query_docs: Tensor | None, key_docs: Tensor | None,
-    shift_lo: int, shift_hi: int, scale: float, wants_scores: bool,
+    shift_lo: int, shift_hi: int, scale: float, cap: float, wants_scores: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """output (B, H, T, D), lse (B, H, T), and with `wants_scores` the scores (B, H, T, S), for a few queries."""
     from regard.attention.kernels.triton.decode import decode
 
-    output, lse, scores = decode(q, k, v, Spans(shift_lo, shift_hi, lo, hi, query_docs, key_docs), scale, wants_scores)
+    output, lse, scores = decode(
+        q, k, v, Spans(shift_lo, shift_hi, lo, hi, query_docs, key_docs), scale, wants_scores, cap=cap
+    )
     return output, lse, lse.new_empty(0) if scores is None else scores
 
 
@@ -263,7 +311,7 @@ def _decode(
 def _(
     q: Tensor, k: Tensor, v: Tensor,
     lo: Tensor | None, hi: Tensor | None, query_docs: Tensor | None, key_docs: Tensor | None,
-    shift_lo: int, shift_hi: int, scale: float, wants_scores: bool,
+    shift_lo: int, shift_hi: int, scale: float, cap: float, wants_scores: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     lse = q.new_empty(q.shape[:3], dtype=torch.float32)
     return q.new_empty(q.shape), lse, lse.new_empty((*lse.shape, k.size(2)) if wants_scores else (0,))
@@ -272,47 +320,50 @@ def _(
 @torch.library.custom_op("regard::attend_gradients", mutates_args=())
 def _gradients(
     grad: Tensor, grad_lse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, output: Tensor, lse: Tensor,
-    lo: Tensor | None, hi: Tensor | None, query_docs: Tensor | None, key_docs: Tensor | None,
-    shift_lo: int, shift_hi: int, scale: float,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of q, k and v."""
+    lo: Tensor | None, hi: Tensor | None, query_docs: Tensor | None, key_docs: Tensor | None, bits: Tensor | None,
+    tiles: Tensor | None, sink: Tensor | None, shift_lo: int, shift_hi: int, unit: int, scale: float, cap: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of q, k and v, and of the sink (B, H), empty without one."""
     from regard.attention.kernels.triton import dispatch as launch
 
-    seen = Spans(shift_lo, shift_hi, lo, hi, query_docs, key_docs)
+    seen = Spans(shift_lo, shift_hi, lo, hi, query_docs, key_docs, bits, tiles, unit)
     with on_device(q):
-        return launch.gradients(grad, grad_lse, q, k, v, output, lse, seen, scale)
+        return launch.gradients(grad, grad_lse, q, k, v, output, lse, seen, scale, cap, sink)
 
 
 @_gradients.register_fake
 def _(
     grad: Tensor, grad_lse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, output: Tensor, lse: Tensor,
-    lo: Tensor | None, hi: Tensor | None, query_docs: Tensor | None, key_docs: Tensor | None,
-    shift_lo: int, shift_hi: int, scale: float,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+    lo: Tensor | None, hi: Tensor | None, query_docs: Tensor | None, key_docs: Tensor | None, bits: Tensor | None,
+    tiles: Tensor | None, sink: Tensor | None, shift_lo: int, shift_hi: int, unit: int, scale: float, cap: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    grad_sink = lse.new_empty((0,) if sink is None else sink.shape)
+    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape), grad_sink
 
 
 @torch.library.custom_op("regard::attend_statistics", mutates_args=())
 def _statistics(
     q: Tensor, k: Tensor, lse: Tensor, class_maxima: Tensor,
-    lo: Tensor | None, hi: Tensor | None, query_docs: Tensor | None, key_docs: Tensor | None,
-    shift_lo: int, shift_hi: int, scale: float, received: bool, rows: int, cols: int, top: int,
+    lo: Tensor | None, hi: Tensor | None, query_docs: Tensor | None, key_docs: Tensor | None, bits: Tensor | None,
+    tiles: Tensor | None, shift_lo: int, shift_hi: int, unit: int, scale: float, cap: float,
+    received: bool, rows: int, cols: int, top: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """received (B, H, S), thumbnail (B, H, R, C), and the top-k weights (B, H, T, top) with their keys; what is not
     requested is empty."""
     from regard.attention.kernels.triton import statistics_pass as launch
 
-    seen = Spans(shift_lo, shift_hi, lo, hi, query_docs, key_docs)
+    seen = Spans(shift_lo, shift_hi, lo, hi, query_docs, key_docs, bits, tiles, unit)
     with on_device(q):
         wanted = launch.RequestedStatistics(received, rows, cols, top)
-        return launch.statistics(q, k, lse, class_maxima, seen, scale, wanted)
+        return launch.statistics(q, k, lse, class_maxima, seen, scale, wanted, cap)
 
 
 @_statistics.register_fake
 def _(
     q: Tensor, k: Tensor, lse: Tensor, class_maxima: Tensor,
-    lo: Tensor | None, hi: Tensor | None, query_docs: Tensor | None, key_docs: Tensor | None,
-    shift_lo: int, shift_hi: int, scale: float, received: bool, rows: int, cols: int, top: int,
+    lo: Tensor | None, hi: Tensor | None, query_docs: Tensor | None, key_docs: Tensor | None, bits: Tensor | None,
+    tiles: Tensor | None, shift_lo: int, shift_hi: int, unit: int, scale: float, cap: float,
+    received: bool, rows: int, cols: int, top: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     B, H, T, _ = q.shape
     S = k.size(2)

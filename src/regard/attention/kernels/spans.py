@@ -1,4 +1,8 @@
-"""Masks as the GPU kernels read them: a run of keys for each query, narrowed to its document if there are any."""
+"""Masks as the GPU kernels read them: a run of keys for each query, narrowed to its document if there are any.
+
+Any other mask (sparse keys, a dense table, a union, a complement) is packed: one bit for each query and `unit` keys,
+and which tiles of queries and keys have a bit at all, so that kernels skip the others.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +14,17 @@ import torch
 from torch import Tensor
 
 from regard.attention.grid import Grid
-from regard.attention.masks import All, Documents, Everything, Mask, Window
+from regard.attention.masks import All, Blocks, Documents, Everything, Keys, Mask, Window
 
 FAR = 2**30  # further than any key
+TILE = 16  # queries and keys of the smallest tile that may be skipped
+PACKED_NUMBERS = 2**26  # booleans that are held at a time while a mask is packed
 
 
 @dataclass(frozen=True, eq=False)
 class Spans:
     """Query i sees key j if max(i + shift_lo, lo[i], 0) <= j < min(i + shift_hi, hi[i], S) and
-    query_docs[i] == key_docs[j]; a tensor that is None narrows nothing."""
+    query_docs[i] == key_docs[j] and bit j // unit of bits[i] is set; a tensor that is None narrows nothing."""
 
     shift_lo: int = -FAR
     shift_hi: int = FAR
@@ -26,12 +32,18 @@ class Spans:
     hi: Tensor | None = None
     query_docs: Tensor | None = None  # whole numbers (B or 1, T)
     key_docs: Tensor | None = None  # (B or 1, S)
+    bits: Tensor | None = None  # int32 (B or 1, H or 1, T, words), 32 bits each
+    tiles: Tensor | None = None  # bool (B or 1, H or 1, T / TILE, S / TILE): whether a tile has a bit
+    unit: int = 1
 
     @classmethod
     def of(cls, mask: Mask, grid: Grid) -> Spans:
-        """The mask in this form; `unsupported_reason` says whether it has one."""
+        """The mask in this form."""
         spans = cls()
-        for part in _conjuncts(mask):
+        runs, packed = _divided(mask)
+        if packed:
+            spans = spans._packed(packed, grid)
+        for part in runs:
             if isinstance(part, Window) and not isinstance(part.offset, Tensor):
                 spans = spans._shifted(part, grid)
             elif isinstance(part, Documents):
@@ -53,6 +65,53 @@ class Spans:
             lo, hi = torch.maximum(lo, self.lo), torch.minimum(hi, self.hi)
         return replace(self, lo=lo.contiguous(), hi=hi.contiguous())
 
+    def _packed(self, parts: list[Mask], grid: Grid) -> Spans:
+        """These masks as bits, some queries at a time."""
+        sizes = {part.size for part in parts if isinstance(part, Blocks)}
+        unit = sizes.pop() if len(sizes) == 1 and all(isinstance(part, Blocks) for part in parts) else 1
+        units = -(-grid.S // unit)
+        mask, coarse = parts[0] if len(parts) == 1 else All(*parts), grid
+        if unit > 1:  # a block is a key
+            chosen = [Keys(part.indices) for part in parts if isinstance(part, Blocks)]
+            mask, coarse = chosen[0] if len(chosen) == 1 else All(*chosen), replace(grid, S=units)
+        cols, keys = torch.arange(units, device=grid.device), torch.arange(grid.S, device=grid.device)
+        lead = mask.allowed(cols[:1], cols[:1], coarse).shape[:-2]
+        step = max(PACKED_NUMBERS // (prod(lead) * units) // TILE, 1) * TILE
+        words, tiles = [], []
+        for rows in torch.arange(grid.T, device=grid.device).split(step):
+            seen = mask.allowed(rows, cols, coarse).expand(*lead, len(rows), units)
+            words.append(_words(seen))
+            some = _in_tiles(seen.mT).any(-1)  # (..., units, tiles of queries)
+            some = some if unit == 1 else some[..., keys // unit, :]
+            tiles.append(_in_tiles(some.mT).any(-1))
+        return replace(
+            self, bits=_as_bhtw(torch.cat(words, -2), grid), tiles=_as_bhtw(torch.cat(tiles, -2), grid), unit=unit
+        )
+
+    def tile_lists(self, rows: int, keys: int, T: int, S: int, *, by_keys: bool = False) -> tuple[Tensor, Tensor]:
+        """For each block of `rows` queries the blocks of `keys` keys that have a bit and are within the shifts, in
+        order, int32 (b, h, blocks, all blocks of keys), and how many these are, (b, h, blocks). `by_keys`: for each
+        block of keys the blocks of queries."""
+        assert self.tiles is not None, "only a packed mask has tiles"
+        tall, wide = rows // TILE, keys // TILE
+        some = self.tiles
+        some = torch.nn.functional.pad(some, (0, -some.size(-1) % wide, 0, -some.size(-2) % tall))
+        some = some.unflatten(-1, (-1, wide)).any(-1).unflatten(-2, (-1, tall)).any(-2)
+        i = torch.arange(0, T, rows, device=some.device)[:, None]
+        j = torch.arange(0, S, keys, device=some.device)
+        some = some & (j < i + rows - 1 + self.shift_hi) & (j + keys > i + self.shift_lo)
+        some = (some.mT if by_keys else some).contiguous()
+        order = some.to(torch.uint8).argsort(dim=-1, descending=True, stable=True)
+        return order.int(), some.sum(-1, dtype=torch.int32)
+
+    def packed_args(self) -> dict[str, Any]:
+        """The kernel arguments of the bits: words of a query, and the strides of batch rows and heads, in heads."""
+        if self.bits is None:
+            return {"BITS": None, "words": 0, "lead_b": 0, "lead_h": 0, "PER_BIT": 1}
+        B, H, _, words = self.bits.shape
+        strides = {"lead_b": H if B > 1 else 0, "lead_h": 1 if H > 1 else 0}
+        return {"BITS": self.bits, "words": words, "PER_BIT": self.unit} | strides
+
     def dense(self, T: int, S: int, device: torch.device | str = "cpu") -> Tensor:
         """The mask as booleans that broadcast to (B, H, T, S), on the device of the spans."""
         i, j = torch.arange(T, device=device)[:, None], torch.arange(S, device=device)
@@ -61,6 +120,9 @@ class Spans:
             seen = seen & (j >= self.lo[..., None]) & (j < self.hi[..., None])
         if self.query_docs is not None and self.key_docs is not None:
             seen = seen & (self.query_docs[:, None, :, None] == self.key_docs[:, None, None, :])
+        if self.bits is not None:
+            bit = torch.arange(S, device=device) // self.unit
+            seen = seen & ((self.bits[..., bit // 32] >> (bit % 32) & 1) != 0)
         return seen
 
     @property
@@ -130,17 +192,47 @@ class Spans:
 
 
 def unsupported_reason(mask: Mask) -> str | None:
-    """Why a mask has no such form; None: it has."""
-    for part in _conjuncts(mask):
-        if not part.contiguous and not isinstance(part, Documents):
-            return f"it takes causal, window, padding and document masks; {type(part).__name__} is none of them"
-    if sum(isinstance(part, Documents) for part in _conjuncts(mask)) > 1:
+    """Why a mask has no such form without bits; None: it has."""
+    packed = _divided(mask)[1]
+    if packed and isinstance(packed[0], Documents):
         return "it takes one document mask, not several"
+    if packed:
+        return f"it takes causal, window, padding and document masks; {type(packed[0]).__name__} is none of them"
     return None
 
 
-def _conjuncts(mask: Mask) -> tuple[Mask, ...]:
-    return mask.masks if isinstance(mask, All) else (mask,)
+def needs_bits(mask: Mask) -> bool:
+    """Whether a mask is not runs of keys and one document for each query, so that it is packed."""
+    return bool(_divided(mask)[1])
+
+
+def _divided(mask: Mask) -> tuple[list[Mask], list[Mask]]:
+    """The masks that are runs of keys, or the first of documents; and those that must be packed."""
+    runs: list[Mask] = []
+    packed: list[Mask] = []
+    for part in mask.masks if isinstance(mask, All) else (mask,):
+        documents = isinstance(part, Documents) and not any(isinstance(one, Documents) for one in runs)
+        (runs if part.contiguous or documents else packed).append(part)
+    return runs, packed
+
+
+def _words(seen: Tensor) -> Tensor:
+    """Booleans (..., n) as int32 (..., words): bit j % 32 of word j // 32 is number j."""
+    eights = torch.nn.functional.pad(seen, (0, -seen.size(-1) % 32)).view(torch.uint8).unflatten(-1, (-1, 8))
+    values = 2 ** torch.arange(8, dtype=torch.uint8, device=seen.device)
+    return (eights * values).sum(-1, dtype=torch.uint8).view(torch.int32)
+
+
+def _in_tiles(x: Tensor) -> Tensor:
+    """Booleans (..., n) as (..., tiles, TILE), padded with False."""
+    return torch.nn.functional.pad(x, (0, -x.size(-1) % TILE)).unflatten(-1, (-1, TILE))
+
+
+def _as_bhtw(x: Tensor, grid: Grid) -> Tensor:
+    """x (..., rows, words) that broadcasts over the leading dimensions as (B or 1, H or 1, rows, words)."""
+    return (
+        _as_bht(x.flatten(-2), grid, heads=True, size=x.size(-2) * x.size(-1)).unflatten(-1, x.shape[-2:]).contiguous()
+    )
 
 
 def _in_blocks(ends: Tensor, rows: int) -> Tensor:
@@ -150,9 +242,9 @@ def _in_blocks(ends: Tensor, rows: int) -> Tensor:
     return ends.unflatten(-1, (-1, rows))
 
 
-def _as_bht(x: Tensor, grid: Grid, *, heads: bool) -> Tensor:
+def _as_bht(x: Tensor, grid: Grid, *, heads: bool, size: int | None = None) -> Tensor:
     """x that broadcasts to (*lead, n) as (B or 1, H or 1, n), or without the heads as (B or 1, n)."""
-    size = x.size(-1) if x.size(-1) > 1 or not heads else grid.T
+    size = size or (x.size(-1) if x.size(-1) > 1 or not heads else grid.T)
     x = x.expand(*x.shape[:-1], size)
     lead = grid.lead
     own = (1,) * (len(lead) - x.dim() + 1) + tuple(x.shape[:-1])

@@ -28,6 +28,7 @@ from regard.attention.kernels.hopper.argmax import (
 from regard.attention.kernels.hopper.ptx import (
     LANES,
     NEG_INF,
+    cap_scores,
     mask_scores,
     pack_half,
     split_strips,
@@ -39,15 +40,18 @@ from regard.attention.kernels.hopper.scheduler import fetch, job_of, read_job, v
 
 EMPTY_MAX = gl.constexpr(-1.0e28)  # the initial maximum: far above NEG_INF, so that masked keys weigh 0
 LN2 = gl.constexpr(0.6931471805599453)
+LOG2E = gl.constexpr(1.4426950408889634)
 
 
 @gluon.jit
 def _softmax(
-    s, mc, total, e, maxima, argmax, lo, hi, start, c,
-    BN: gl.constexpr, ENTROPY: gl.constexpr, TOP: gl.constexpr, DEFER: gl.constexpr, MASKED: gl.constexpr,
-    SCORES: gl.constexpr,
+    s, mc, total, e, maxima, argmax, lo, hi, start, c, g,
+    BN: gl.constexpr, ENTROPY: gl.constexpr, TOP: gl.constexpr, DEFER: gl.constexpr, CAPPED: gl.constexpr,
+    MASKED: gl.constexpr, SCORES: gl.constexpr,
 ):  # fmt: skip
     """One block of scores (64, BN): unnormalised weights, the new state, and the factor that rescales the old one."""
+    if CAPPED:
+        s = cap_scores(s, g)
     if MASKED:
         s = mask_scores(s, start, lo, hi - lo)
     if DEFER:
@@ -79,10 +83,11 @@ def _softmax(
 
 @gluon.jit
 def _key_blocks(
-    i, until, n, acc, p, mc, total, e, maxima, argmax, q, lo, hi, last_block, c,
+    i, until, n, acc, p, mc, total, e, maxima, argmax, q, lo, hi, last_block, c, g,
     k_smem, v_smem, k_ready, k_free, v_ready, v_free,
     D: gl.constexpr, BN: gl.constexpr, STAGES: gl.constexpr, ENTROPY: gl.constexpr, TOP: gl.constexpr,
-    DEFER: gl.constexpr, MASKED: gl.constexpr, SCORES: gl.constexpr, OUTPUT: gl.constexpr, WEIGHTS: gl.constexpr,
+    DEFER: gl.constexpr, CAPPED: gl.constexpr, MASKED: gl.constexpr, SCORES: gl.constexpr, OUTPUT: gl.constexpr,
+    WEIGHTS: gl.constexpr,
 ):  # fmt: skip
     """Blocks i to `until`: q k' of block i and p v of the one before run while the softmax is computed."""
     for at in range(i, until):
@@ -98,8 +103,8 @@ def _key_blocks(
         s = warpgroup_mma_wait(1, deps=(s,))
         mbarrier.arrive(k_free.index(stage), count=1)
         fresh, mc, total, e, maxima, argmax, alpha = _softmax(
-            s, mc, total, e, maxima, argmax, lo, hi, (last_block - at) * BN, c, BN, ENTROPY, TOP, DEFER, MASKED, SCORES
-        )
+            s, mc, total, e, maxima, argmax, lo, hi, (last_block - at) * BN, c, g,
+            BN, ENTROPY, TOP, DEFER, CAPPED, MASKED, SCORES)  # fmt: skip
         if not ENTROPY:  # the softmax overlaps with the product; with entropy it takes too long for that
             total = wait_until_known(total)
         acc, weights, fresh = warpgroup_mma_wait(0, deps=(acc, weights, fresh))
@@ -124,11 +129,12 @@ def _skip_blocks(i, until, n, k_ready, k_free, v_ready, v_free, STAGES: gl.const
 @gluon.jit
 def _attend(
     group: gl.constexpr,
-    OUT, LSE, ENT, MAXIMA, ARGMAX, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
-    stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+    OUT, LSE, ENT, MAXIMA, ARGMAX, SINK, TAKEN, LO, HI, BOUNDS, H, T, S, c, g, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+    stride_ob, stride_oh, stride_om, stride_eb, stride_eh, stride_zb, stride_zh,
     q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
     D: gl.constexpr, BN: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr,
     ENTROPY: gl.constexpr, TOP: gl.constexpr, DEFER: gl.constexpr, ENDS: gl.constexpr, SHARED: gl.constexpr,
+    SINKS: gl.constexpr, CAPPED: gl.constexpr,
 ):  # fmt: skip
     """One group of warps: 64 queries of each job against all blocks that they see."""
     SCORES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
@@ -194,21 +200,21 @@ def _attend(
             s = warpgroup_mma_wait(0, deps=(s,))
             mbarrier.arrive(k_free.index(stage), count=1)
             weights, mc, total, e, maxima, argmax, alpha = _softmax(
-                s, mc, total, e, maxima, argmax, lo, hi, (last_block - skip) * BN, c, BN, ENTROPY, TOP, DEFER, True,
-                SCORES)  # fmt: skip
+                s, mc, total, e, maxima, argmax, lo, hi, (last_block - skip) * BN, c, g, BN, ENTROPY, TOP, DEFER,
+                CAPPED, True, SCORES)  # fmt: skip
             p = pack_half(gl.convert_layout(weights, WEIGHTS), v_smem.dtype)
             acc, p, mc, total, e, maxima, argmax = _key_blocks(
-                skip + 1, right, n, acc, p, mc, total, e, maxima, argmax, q, lo, hi, last_block, c, k_smem, v_smem,
-                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, DEFER, True, SCORES, OUTPUT, WEIGHTS
-            )  # fmt: skip
+                skip + 1, right, n, acc, p, mc, total, e, maxima, argmax, q, lo, hi, last_block, c, g, k_smem,
+                v_smem, k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, DEFER, CAPPED, True, SCORES,
+                OUTPUT, WEIGHTS)  # fmt: skip
             acc, p, mc, total, e, maxima, argmax = _key_blocks(
-                right, left, n, acc, p, mc, total, e, maxima, argmax, q, lo, hi, last_block, c, k_smem, v_smem,
-                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, DEFER, False, SCORES, OUTPUT, WEIGHTS
-            )  # fmt: skip
+                right, left, n, acc, p, mc, total, e, maxima, argmax, q, lo, hi, last_block, c, g, k_smem,
+                v_smem, k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, DEFER, CAPPED, False, SCORES,
+                OUTPUT, WEIGHTS)  # fmt: skip
             acc, p, mc, total, e, maxima, argmax = _key_blocks(
-                left, stop, n, acc, p, mc, total, e, maxima, argmax, q, lo, hi, last_block, c, k_smem, v_smem,
-                k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, DEFER, True, SCORES, OUTPUT, WEIGHTS
-            )  # fmt: skip
+                left, stop, n, acc, p, mc, total, e, maxima, argmax, q, lo, hi, last_block, c, g, k_smem,
+                v_smem, k_ready, k_free, v_ready, v_free, D, BN, STAGES, ENTROPY, TOP, DEFER, CAPPED, True, SCORES,
+                OUTPUT, WEIGHTS)  # fmt: skip
             stage = (n + stop - 1) % STAGES
             mbarrier.wait(v_ready.index(stage), ((n + stop - 1) // STAGES) & 1)
             weights = unpack_half(p, v_smem.dtype, WEIGHTS)
@@ -220,12 +226,26 @@ def _attend(
         n += blocks
 
         empty = mc <= EMPTY_MAX
-        safe_total = gl.where(empty, 1.0, total)
         at = bh.to(gl.int64) * T + rows
-        logs = gl.log2(safe_total)
-        gl.store(LSE + at, gl.where(empty, float("-inf"), (mc + logs) * LN2), mask=inside)
+        whole = gl.where(empty, 1.0, total)  # what weights are divided by, counted from the maximum `peak`
+        peak = mc
+        if SINKS:
+            sink = gl.load(SINK + b * stride_zb + h * stride_zh).to(gl.float32) * LOG2E
+            peak = gl.maximum(mc, sink)
+            taken = gl.exp2(sink - peak)
+            whole = gl.where(empty, 1.0, total * gl.exp2(mc - peak) + taken)
+            gl.store(TAKEN + at, gl.where(empty, 0.0, taken / whole), mask=inside)
+        logs = gl.log2(whole)
+        gl.store(LSE + at, gl.where(empty, float("-inf"), (peak + logs) * LN2), mask=inside)
+        part = gl.where(empty, 0.0, 1.0 / whole)
+        if SINKS:
+            part = part * gl.exp2(mc - peak)
         if ENTROPY:
-            gl.store(ENT + at, gl.where(empty, 0.0, (logs - e / safe_total) * LN2), mask=inside)
+            if SINKS:
+                entropy = (total * (peak - mc + logs) - e) * part
+            else:
+                entropy = logs - e / whole
+            gl.store(ENT + at, gl.where(empty, 0.0, entropy * LN2), mask=inside)
         if TOP > 1:
             lane = gl.arange(0, LANES, layout=gl.SliceLayout(0, gl.SliceLayout(1, maxima.type.layout)))
             sub = gl.arange(0, SUBCLASSES, layout=gl.SliceLayout(0, gl.SliceLayout(2, maxima.type.layout)))
@@ -242,10 +262,10 @@ def _attend(
                 found = gl.where(most > NEG_INF * 0.5, found, -1)
             line = row + gl.arange(0, 64, layout=most.type.layout)
             place = bh.to(gl.int64) * T + line
-            weight = gl.minimum(gl.exp2(most * c - gl.convert_layout(mc + logs, most.type.layout)), 1.0)
+            weight = gl.minimum(gl.exp2(most * c - gl.convert_layout(peak + logs, most.type.layout)), 1.0)
             gl.store(MAXIMA + place, gl.where(found >= 0, weight, 0.0), mask=line < T)
             gl.store(ARGMAX + place, found.to(gl.int64), mask=line < T)
-        share = gl.convert_layout(gl.where(empty, 0.0, 1.0 / safe_total), gl.SliceLayout(1, OUTPUT))
+        share = gl.convert_layout(part, gl.SliceLayout(1, OUTPUT))
         line = row + gl.arange(0, 64, layout=gl.SliceLayout(1, OUTPUT))
         dims = gl.arange(0, D, layout=gl.SliceLayout(0, OUTPUT))
         base = OUT + b.to(gl.int64) * stride_ob + h.to(gl.int64) * stride_oh
@@ -260,18 +280,22 @@ def _attend(
 
 
 SIZES = (
-    "H GROUP T S shift_lo shift_hi BLOCKS CHUNK jobs stride_ob stride_oh stride_om stride_eb stride_eh".split()
+    "H GROUP T S shift_lo shift_hi BLOCKS CHUNK jobs stride_ob stride_oh stride_om stride_eb stride_eh "
+    "stride_zb stride_zh".split()
 )  # not specialised on, so that another length compiles nothing
 
 
 @gluon.jit(do_not_specialize=SIZES)
 def forward(
-    Q, K, V, OUT, LSE, ENT, MAXIMA, ARGMAX, NEXT_JOB, LO, HI, BOUNDS,
-    H, GROUP, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+    Q, K, V, OUT, LSE, ENT, MAXIMA, ARGMAX, SINK, TAKEN, NEXT_JOB, LO, HI, BOUNDS,
+    H, GROUP, T, S, c, g, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+    stride_ob, stride_oh, stride_om, stride_eb, stride_eh, stride_zb, stride_zh,
     D: gl.constexpr, BN: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr,
     ENTROPY: gl.constexpr, TOP: gl.constexpr, DEFER: gl.constexpr, ENDS: gl.constexpr, SHARED: gl.constexpr,
+    SINKS: gl.constexpr, CAPPED: gl.constexpr,
 ):  # fmt: skip
-    """All jobs, GROUPS x 64 queries of one head each. Q, K, V describe (B, H, length, D); c = scale x log2 e > 0.
+    """All jobs, GROUPS x 64 queries of one head each. Q, K, V describe (B, H, length, D); c = scale x log2 e > 0;
+    CAPPED: cap x log2 e, and g is scale / cap. SINKS: TAKEN is what the sink takes of each query.
     TOP 1: the largest weight of each row and its key, with DEFER the code of `candidate_keys` for it; more: the maxima
     of classes of keys. SHARED: a program takes the next job that no other has, counted by NEXT_JOB."""
     dtype: gl.constexpr = K.dtype
@@ -296,15 +320,15 @@ def forward(
     if GROUPS == 2:
         gl.warp_specialize([
             (_attend, (
-                0, OUT, LSE, ENT, MAXIMA, ARGMAX, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
-                stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+                0, OUT, LSE, ENT, MAXIMA, ARGMAX, SINK, TAKEN, LO, HI, BOUNDS, H, T, S, c, g, shift_lo, shift_hi,
+                BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh, stride_zb, stride_zh,
                 q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED)),
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED, SINKS, CAPPED)),
             (_attend, (
-                1, OUT, LSE, ENT, MAXIMA, ARGMAX, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
-                stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+                1, OUT, LSE, ENT, MAXIMA, ARGMAX, SINK, TAKEN, LO, HI, BOUNDS, H, T, S, c, g, shift_lo, shift_hi,
+                BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh, stride_zb, stride_zh,
                 q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED)),
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED, SINKS, CAPPED)),
             (fetch, (
                 Q, K, V, NEXT_JOB, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS,
@@ -313,20 +337,20 @@ def forward(
     else:
         gl.warp_specialize([
             (_attend, (
-                0, OUT, LSE, ENT, MAXIMA, ARGMAX, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
-                stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+                0, OUT, LSE, ENT, MAXIMA, ARGMAX, SINK, TAKEN, LO, HI, BOUNDS, H, T, S, c, g, shift_lo, shift_hi,
+                BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh, stride_zb, stride_zh,
                 q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED)),
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED, SINKS, CAPPED)),
             (_attend, (
-                1, OUT, LSE, ENT, MAXIMA, ARGMAX, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
-                stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+                1, OUT, LSE, ENT, MAXIMA, ARGMAX, SINK, TAKEN, LO, HI, BOUNDS, H, T, S, c, g, shift_lo, shift_hi,
+                BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh, stride_zb, stride_zh,
                 q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED)),
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED, SINKS, CAPPED)),
             (_attend, (
-                2, OUT, LSE, ENT, MAXIMA, ARGMAX, LO, HI, BOUNDS, H, T, S, c, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
-                stride_ob, stride_oh, stride_om, stride_eb, stride_eh,
+                2, OUT, LSE, ENT, MAXIMA, ARGMAX, SINK, TAKEN, LO, HI, BOUNDS, H, T, S, c, g, shift_lo, shift_hi,
+                BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh, stride_zb, stride_zh,
                 q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED)),
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED, SINKS, CAPPED)),
             (fetch, (
                 Q, K, V, NEXT_JOB, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS,

@@ -3,6 +3,7 @@
     mask_scores           masked scores become NEG_INF
     update_argmax         the key of a row's new maximum, searched only by lanes that hold it
     pack_half, unpack_half   16-bit numbers, two in a register, kept from one iteration of a loop to the next
+    cap_scores            the soft cap of scores
     wait_until_known      a scheduling barrier: nothing after it starts before a value is known
 
 A lane holds 2 neighbouring scores of every 8 of a row: of a block of 128 keys 32, in four strips of eight.
@@ -15,6 +16,8 @@ from struct import pack
 
 from triton.experimental import gluon  # type: ignore[import-untyped]
 from triton.experimental.gluon import language as gl  # type: ignore[import-untyped]
+
+from regard.attention.kernels.triton.soft_cap import EIGHT, tanh_ptx
 
 NEG_INF = gl.constexpr(-1.0e34)  # the score of a masked key: finite, so that 0 x NEG_INF is not NaN
 NEG_INF_BITS = pack(">f", -1.0e34).hex()
@@ -78,6 +81,7 @@ KNOWN_PTX = gl.constexpr(
     + "go_on: }"
 )
 MASK_PTX, ARGMAX_PTX = gl.constexpr(_mask_ptx()), gl.constexpr(_argmax_ptx())
+TANH_PTX, TANH_CONSTRAINTS = gl.constexpr(tanh_ptx()), gl.constexpr("=&f," * EIGHT + ",".join("f" * EIGHT))
 MASK_CONSTRAINTS = gl.constexpr("=&f," * SCORES + "r,r" + ",f" * SCORES)
 ARGMAX_CONSTRAINTS = gl.constexpr("=&f,=&f,=&r,f,r,f,f,r" + ",f" * SCORES)
 
@@ -151,6 +155,12 @@ def mask_scores(s, start, lo, count_visible):
     d = _join_eight(v[24], v[25], v[26], v[27], v[28], v[29], v[30], v[31])
     wide = gl.join(gl.join(a, b), gl.join(c, d))  # (row, lane, the strip's, strip), see `split_strips`
     return gl.convert_layout(wide.permute((0, 6, 5, 2, 3, 1, 4)).reshape([64, 128]), s.type.layout, assert_trivial=True)
+
+
+@gluon.jit
+def cap_scores(s, g):
+    """tanh(g s): scores that are multiplied by their soft cap later."""
+    return gl.inline_asm_elementwise(TANH_PTX, TANH_CONSTRAINTS, [s * g], gl.float32, True, 8)
 
 
 @gluon.jit

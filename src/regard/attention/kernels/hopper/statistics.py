@@ -20,7 +20,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (  # type: ignore[i
     warpgroup_mma_wait,
 )
 
-from regard.attention.kernels.hopper.ptx import KEY_BLOCK, LANES, mask_scores
+from regard.attention.kernels.hopper.ptx import KEY_BLOCK, LANES, cap_scores, mask_scores
 from regard.attention.kernels.hopper.topk import (
     BUFFER_STRIPS,
     STRIP_BYTES,
@@ -72,10 +72,10 @@ def _fetch(Q, b, h, tile, index, end, q_smem, q_ready, STAGES: gl.constexpr):
 @gluon.jit
 def _tiles(
     first, last, all_from, all_to, acc, counts, buffers, k, cells, Q, LSE, THRESHOLD, COUNT, CANDIDATES, THUMB, LO, HI,
-    b, h, line_base, ends_base, thumb_base, T, S, R, C, height, c, shift_lo, shift_hi, start, cell, q_smem, q_ready,
+    b, h, line_base, ends_base, thumb_base, T, S, R, C, height, c, g, shift_lo, shift_hi, start, cell, q_smem, q_ready,
     D: gl.constexpr, BN: gl.constexpr, STAGES: gl.constexpr, CELLS: gl.constexpr,
     EVEN: gl.constexpr, EXCLUSIVE: gl.constexpr, RECEIVED: gl.constexpr, TOP: gl.constexpr, CAPACITY: gl.constexpr,
-    ENDS: gl.constexpr, SCORES: gl.constexpr,
+    ENDS: gl.constexpr, CAPPED: gl.constexpr, SCORES: gl.constexpr,
 ):  # fmt: skip
     """Tiles of queries from `first` to `last`; those from `all_from` to `all_to` see all keys."""
     ROWS: gl.constexpr = gl.SliceLayout(1, SCORES)
@@ -94,6 +94,8 @@ def _tiles(
         here = warpgroup_mma_wait(0, deps=(here,))
         barrier()  # all warps are done with this buffer
         _fetch(Q, b, h, at + STAGES, index + STAGES, last - first, q_smem, q_ready, STAGES)
+        if CAPPED:
+            here = cap_scores(here, g)
         if (at < all_from) | (at >= all_to):
             here = _masked(here, rows, start, T, S, LO, HI, ends_base, shift_lo, shift_hi, ENDS)
         values = here
@@ -238,9 +240,10 @@ SIZES = (
 @gluon.jit(do_not_specialize=SIZES)
 def statistics(
     Q, K, LSE, THRESHOLD, COUNT, CANDIDATES, BUFFERS, SLOT_FLAGS, THUMB, COLUMN_SUM, LO, HI, BOUNDS,
-    H, GROUP, T, S, R, C, height, c, shift_lo, shift_hi, BLOCKS, head, stride_eb, stride_eh, line_from, SLOTS,
+    H, GROUP, T, S, R, C, height, c, g, shift_lo, shift_hi, BLOCKS, head, stride_eb, stride_eh, line_from, SLOTS,
     D: gl.constexpr, BN: gl.constexpr, STAGES: gl.constexpr, CELLS: gl.constexpr, EVEN: gl.constexpr,
     EXCLUSIVE: gl.constexpr, RECEIVED: gl.constexpr, TOP: gl.constexpr, CAPACITY: gl.constexpr, ENDS: gl.constexpr,
+    CAPPED: gl.constexpr,
 ):  # fmt: skip
     """The statistics of BN keys of one head, counted from `head` on. Q, K are descriptors of (B, H, length, D)."""
     SCORES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
@@ -290,8 +293,9 @@ def statistics(
     k = k_smem.reshape([BN, D]).permute((1, 0))
     acc, counts = _tiles(
         first, last, all_from, all_to, acc, counts, buffers, k, cells, Q, LSE, THRESHOLD, COUNT, CANDIDATES, THUMB, LO,
-        HI, b, h, line_base, ends_base, thumb_base, T, S, R, C, height, c, shift_lo, shift_hi, start, cell, q_smem,
-        q_ready, D, BN, STAGES, CELLS, EVEN, EXCLUSIVE, RECEIVED, TOP, CAPACITY, ENDS, SCORES)  # fmt: skip
+        HI, b, h, line_base, ends_base, thumb_base, T, S, R, C, height, c, g, shift_lo, shift_hi, start, cell,
+        q_smem, q_ready, D, BN, STAGES, CELLS, EVEN, EXCLUSIVE, RECEIVED, TOP, CAPACITY, ENDS, CAPPED,
+        SCORES)  # fmt: skip
     if TOP:
         _flush_candidates(counts, 1, line_base, start, COUNT, CANDIDATES, buffers, CAPACITY)
         release_slot(slot_flags, place)

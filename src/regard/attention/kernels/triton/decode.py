@@ -21,6 +21,7 @@ from regard.attention.kernels.devices import on_device
 from regard.attention.kernels.shapes import tile_width
 from regard.attention.kernels.spans import Spans
 from regard.attention.kernels.triton.forward import key_range
+from regard.attention.kernels.triton.soft_cap import factors, soft_cap
 from regard.errors import ShapeError
 
 LOG2E = 1.4426950408889634
@@ -51,11 +52,11 @@ DECODE_TILINGS = {
 
 def decode(
     q: Tensor, k: Tensor, v: Tensor, spans: Spans, scale: float, wants_scores: bool,
-    tiling: DecodeTiling | None = None, splits: int | None = None,
+    tiling: DecodeTiling | None = None, splits: int | None = None, cap: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
     """output (B, H, T, D), lse (B, H, T), and with `wants_scores` the scaled scores (B, H, T, S), -inf where hidden.
 
-    q (B, H, T, D), k and v (B, H / GROUP, S, D) with GROUP x T at most MOST; scale above 0.
+    q (B, H, T, D), k and v (B, H / GROUP, S, D) with GROUP x T at most MOST; scale above 0; cap 0: none.
     """
     (B, H, T, D), (HK, S) = q.shape, k.shape[1:3]
     rows = H // HK * T
@@ -68,7 +69,7 @@ def decode(
     tiles = triton.cdiv(last - first, tiling.keys)
     splits = min(splits or triton.cdiv(2 * _sm_count(q), B * HK), max(tiles, 1))
     peaks, totals, sums = (_empty_float32(q, B * HK, splits, rows, *more) for more in ((), (), (D,)))
-    scores = None
+    (after, before), scores = factors(scale, cap), None
     if wants_scores:  # keys outside the parts are hidden from every query
         scores = _empty_float32(q, B, H, T, S)
         scores[..., :first] = -torch.inf
@@ -76,10 +77,10 @@ def decode(
     out, lse = torch.empty(q.shape, dtype=v.dtype, device=v.device), _empty_float32(q, B, H, T)
     with on_device(q):
         attend_part[(splits, B * HK)](
-            q, k, v, scores, peaks, totals, sums, H, H // HK, T, S, scale * LOG2E, scale, first, last,
+            q, k, v, scores, peaks, totals, sums, H, H // HK, T, S, after * LOG2E, after, before, first, last,
             triton.cdiv(tiles, splits) * tiling.keys, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3],
             **spans.end_args(), **spans.document_args(), **spans.flags(),
-            D=D, BD=dims, BM=max(16, triton.next_power_of_2(rows)), BN=tiling.keys,
+            D=D, BD=dims, BM=max(16, triton.next_power_of_2(rows)), BN=tiling.keys, CAPPED=cap > 0,
             num_warps=tiling.warps, num_stages=tiling.stages,
         )  # fmt: skip
         combine_parts[(rows, B * HK)](
@@ -106,11 +107,11 @@ def _sm_count(x: Tensor) -> int:
 
 @triton.jit(do_not_specialize=LENGTHS)
 def attend_part(
-    Q, K, V, SCORES, PEAKS, TOTALS, SUMS, H, GROUP, T, S, c, scale, first, last, part,
+    Q, K, V, SCORES, PEAKS, TOTALS, SUMS, H, GROUP, T, S, c, scale, g, first, last, part,
     stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn, stride_vb, stride_vh, stride_vn,
     LO, HI, stride_eb, stride_eh, shift_lo, shift_hi, QDOC, KDOC, stride_ab, stride_sb,
     ENDS: tl.constexpr, DOCUMENTS: tl.constexpr,
-    D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAPPED: tl.constexpr,
 ):  # fmt: skip
     """GROUP x T rows against `part` keys: maximum (x log2 e), sum and unnormalised average of each row."""
     split = tl.program_id(0)
@@ -157,6 +158,8 @@ def attend_part(
         v_at = V + start * tl.cast(stride_vn, tl.int64) + inner[:, None] * stride_vn + dims[None, :]
         k = tl.load(k_at, mask=there, other=0.0)
         s = tl.dot(q, tl.trans(k), input_precision="ieee")
+        if CAPPED:
+            s = soft_cap(s, g)
         seen = (cols[None, :] >= lo[:, None]) & (cols[None, :] < hi[:, None])
         if DOCUMENTS:
             seen = seen & (qdoc[:, None] == tl.load(KDOC + cols, mask=cols < S, other=0)[None, :])

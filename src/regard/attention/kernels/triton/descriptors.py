@@ -35,6 +35,7 @@ def is_hopper_supported(q: Tensor, k: Tensor, spans: Spans) -> bool:
         and q.dtype in (torch.bfloat16, torch.float16)
         and q.size(-1) in (64, 128)
         and spans.query_docs is None
+        and spans.bits is None
         and max(q.size(2), k.size(2)) < 2**22
         and q.size(0) * q.size(1) * max(q.size(2), k.size(2)) < 2**31
     )

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.attention.kernels.shapes import tile_width
 from regard.attention.kernels.spans import Spans
-from regard.attention.kernels.triton.backward import gradients as general_gradients
+from regard.attention.kernels.triton.backward import gradients as general_gradients, sink_gradient, sink_strides
 from regard.attention.kernels.triton.descriptors import (
     KEY_BLOCK,
     LOG2E,
@@ -26,49 +26,58 @@ from regard.attention.kernels.triton.descriptors import (
     tma_descriptor,
 )
 from regard.attention.kernels.triton.forward import forward as general_forward
+from regard.attention.kernels.triton.soft_cap import factors
 from regard.attention.kernels.triton.statistics_pass import StatisticsPass
 
 L2_BUDGET = 24 * 2**20  # bytes of keys and values of the heads worked on together: half of the second-level cache
 
 
 def forward(
-    q: Tensor, k: Tensor, v: Tensor, spans: Spans, scale: float, entropy: bool, top: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """output (B, H, T, D), lse, entropy (B, H, T). top 1: the largest weight of each row and its key, both
-    (B, H, T, 1); more: maxima of 16 classes of keys (B, H, T, 16), which Hopper's kernel alone writes."""
+    q: Tensor, k: Tensor, v: Tensor, spans: Spans, scale: float, entropy: bool, top: int,
+    cap: float = 0.0, sink: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """output (B, H, T, D), lse, entropy, what a sink (B, H) takes (B, H, T). top 1: the largest weight of each
+    row and its key, both (B, H, T, 1); more: maxima of 16 classes of keys (B, H, T, 16), which Hopper's kernel alone
+    writes."""
     B, H, T, D = q.shape
     output = q.new_empty(B, T, H, D).transpose(1, 2)
     lse = q.new_empty(B, H, T, dtype=torch.float32)
     row_entropy = torch.empty_like(lse) if entropy else lse.new_empty(0)
     class_maxima = lse.new_empty((B, H, T, 16 if top > 1 else 1) if top else (0,))
     argmax = lse.new_empty((B, H, T, 1) if top == 1 else (0,), dtype=torch.int64)
+    taken = lse.new_empty(0) if sink is None else torch.empty_like(lse)
+    found = output, lse, row_entropy, class_maxima, argmax, taken
     if is_hopper_supported(q, k, spans):
-        _hopper_forward(q, k, v, spans, scale, (output, lse, row_entropy, class_maxima, argmax), entropy, top)
-        return output, lse, row_entropy, class_maxima, argmax
+        _hopper_forward(q, k, v, spans, scale, found, entropy, top, cap, sink)
+        return found
     k, v = (x if x.size(2) * x.stride(2) < 2**31 else x.contiguous() for x in (k, v))
-    tile = dot_tiling(D, q.dtype)
+    tile, (after, before) = dot_tiling(D, q.dtype), factors(scale, cap)
+    packed = spans.bits is not None
+    tiles, counts = spans.tile_lists(tile.queries, tile.keys, T, k.size(2)) if packed else (None, None)
     general_forward[(triton.cdiv(T, tile.queries), B * H)](
-        q, k, v, output, lse, row_entropy, *mask_tensors(spans, lse),
-        H, H // k.size(1), T, k.size(2), scale * LOG2E, spans.shift_lo, spans.shift_hi,
+        q, k, v, output, lse, row_entropy, sink, taken, *mask_tensors(spans, lse), tiles, counts,
+        H, H // k.size(1), T, k.size(2), after * LOG2E, before, spans.shift_lo, spans.shift_hi,
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *output.stride()[:3], *spans.strides(),
-        *document_strides(spans),
+        *document_strides(spans), *sink_strides(sink), **spans.packed_args(),
         D=D, BD=tile_width(D), BM=tile.queries, BN=tile.keys, ENTROPY=entropy, ENDS=spans.has_ends,
-        DOCUMENTS=spans.query_docs is not None, num_warps=tile.warps, num_stages=tile.stages,
+        DOCUMENTS=spans.query_docs is not None, SINKS=sink is not None, CAPPED=cap > 0, PACKED=packed,
+        num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     if top == 1:
-        StatisticsPass(q, k, lse, spans, scale).topk_by_scan(class_maxima, argmax, 1)
-    return output, lse, row_entropy, class_maxima, argmax
+        StatisticsPass(q, k, lse, spans, scale, cap).topk_by_scan(class_maxima, argmax, 1)
+    return found
 
 
 def _hopper_forward(
-    q: Tensor, k: Tensor, v: Tensor, spans: Spans, scale: float, out: tuple[Tensor, ...], entropy: bool, top: int
-) -> None:
+    q: Tensor, k: Tensor, v: Tensor, spans: Spans, scale: float, out: tuple[Tensor, ...], entropy: bool, top: int,
+    cap: float, sink: Tensor | None,
+) -> None:  # fmt: skip
     from regard.attention.kernels.hopper.forward import forward as kernel
 
     B, H, T, D = q.shape
-    output, lse, row_entropy, class_maxima, argmax = out
+    output, lse, row_entropy, class_maxima, argmax, taken = out
     groups = _warp_groups(D, T)
-    rows = 64 * groups
+    rows, (after, before) = 64 * groups, factors(scale, cap)
     defers = top == 1 and groups == 3  # to search for the place costs more than products hide where keys are narrow
     blocks = triton.cdiv(T, rows)
     unread = lse.view(torch.int32)
@@ -80,14 +89,14 @@ def _hopper_forward(
     next_job = unread.new_zeros(1) if shared and programs < jobs else unread
     kernel[(programs,)](
         tma_descriptor(q, 64), tma_descriptor(k, KEY_BLOCK), tma_descriptor(v, KEY_BLOCK),
-        output, lse, row_entropy, class_maxima, argmax, next_job, lo, hi,
-        bounds, H, H // k.size(1), T, k.size(2), scale * LOG2E, spans.shift_lo, spans.shift_hi, blocks,
-        _heads_per_chunk(B * H, k), jobs, *output.stride()[:3], *spans.strides(),
+        output, lse, row_entropy, class_maxima, argmax, or_dummy(sink, lse), taken, next_job, lo, hi,
+        bounds, H, H // k.size(1), T, k.size(2), after * LOG2E, before, spans.shift_lo, spans.shift_hi, blocks,
+        _heads_per_chunk(B * H, k), jobs, *output.stride()[:3], *spans.strides(), *sink_strides(sink),
         D=D, BN=KEY_BLOCK, GROUPS=groups, STAGES=2, ENTROPY=entropy, TOP=top, DEFER=defers, ENDS=spans.has_ends,
-        SHARED=shared, num_warps=4,
+        SHARED=shared, SINKS=sink is not None, CAPPED=cap > 0, num_warps=4,
     )  # fmt: skip
     if defers:
-        StatisticsPass(q, k, lse, spans, scale).argmax_indices(argmax)
+        StatisticsPass(q, k, lse, spans, scale, cap).argmax_indices(argmax)
 
 
 def _warp_groups(width: int, length: int) -> int:
@@ -103,18 +112,19 @@ def _heads_per_chunk(heads: int, k: Tensor) -> int:
 
 def gradients(
     grad: Tensor, grad_lse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, output: Tensor, lse: Tensor, spans: Spans,
-    scale: float,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Gradients of q, k and v: by the vendor's kernel where it knows the mask, which is quicker, or by ours."""
-    if grad_lse is not None or not _is_cudnn_supported(q, k, spans):
-        return general_gradients(grad, q, k, v, output, lse, grad_lse, spans, scale)
+    scale: float, cap: float = 0.0, sink: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Gradients of q, k and v: by the vendor's kernel where it knows the mask, which is quicker, or by ours; a sink is
+    in the lse. Those of the sink (B, H), empty without one."""
+    if grad_lse is not None or cap or not _is_cudnn_supported(q, k, spans):
+        return general_gradients(grad, q, k, v, output, lse, grad_lse, spans, scale, cap=cap, sink=sink)
     causal, nothing = spans.shift_hi == 1, torch.zeros((), dtype=torch.int64, device=q.device)  # no dropout: no seed
     found = torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
         grad, q, k, v, output, lse.unsqueeze(-1), nothing, nothing, None, None, None, q.size(2), k.size(2), 0.0, causal,
         scale=scale,
     )  # fmt: skip
-    dq, dk, dv = found
-    return dq.contiguous(), dk.contiguous(), dv.contiguous()
+    dq, dk, dv = (x.contiguous() for x in found)
+    return dq, dk, dv, lse.new_empty(0) if sink is None else sink_gradient(grad, output, lse, sink)
 
 
 def _is_cudnn_supported(q: Tensor, k: Tensor, spans: Spans) -> bool:
@@ -127,6 +137,7 @@ def _is_cudnn_supported(q: Tensor, k: Tensor, spans: Spans) -> bool:
         and q.dtype in (torch.bfloat16, torch.float16)
         and not spans.has_ends
         and spans.query_docs is None
+        and spans.bits is None
         and (full or causal)
         and q.size(1) == k.size(1)
         and q.size(-1) in (64, 128)

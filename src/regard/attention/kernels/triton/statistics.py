@@ -17,7 +17,8 @@ from __future__ import annotations
 import triton  # type: ignore[import-untyped]
 import triton.language as tl  # type: ignore[import-untyped]
 
-from regard.attention.kernels.triton.forward import NEG_INF, key_range
+from regard.attention.kernels.triton.forward import NEG_INF, key_range, packed
+from regard.attention.kernels.triton.soft_cap import soft_cap
 
 LOG2E = tl.constexpr(1.4426950408889634)
 UNIT = tl.constexpr(2.0**40)
@@ -36,27 +37,36 @@ def _log2(LSE, at, inside):
 
 @triton.jit
 def _scores(
-    q, K, k_base, cols, rows, lo, hi, qdoc, KDOC, S, stride_kn,
-    D: tl.constexpr, BD: tl.constexpr, DOCUMENTS: tl.constexpr,
+    q, K, k_base, start, cols, line, words, lo, hi, qdoc, KDOC, S, g, stride_kn,
+    D: tl.constexpr, BD: tl.constexpr, DOCUMENTS: tl.constexpr, CAPPED: tl.constexpr, PACKED: tl.constexpr,
+    PER_BIT: tl.constexpr,
 ):  # fmt: skip
-    """A tile of scores before scaling, NEG_INF where a key is hidden."""
+    """A tile of scores before the last factor, NEG_INF where a key is hidden. line: where the bits of a query begin."""
     dims = tl.arange(0, BD)
     at = K + k_base + cols[:, None].to(tl.int64) * stride_kn + dims[None, :]
     k = tl.load(at, mask=(cols[:, None] < S) & (dims[None, :] < D), other=0.0)
     s = tl.dot(q, tl.trans(k), input_precision="ieee")
+    if CAPPED:
+        s = soft_cap(s, g)
     seen = (cols[None, :] >= lo[:, None]) & (cols[None, :] < hi[:, None])
     if DOCUMENTS:
         seen = seen & (qdoc[:, None] == tl.load(KDOC + cols, mask=cols < S, other=0)[None, :])
+    if PACKED:
+        near, far, first_word, place = packed(line, words, start, cols, hi > lo, PER_BIT)
+        word = tl.where(first_word[None, :], near[:, None], far[:, None])
+        seen = seen & (((word >> place[None, :]) & 1) != 0)
     return tl.where(seen, s, NEG_INF)
 
 
 @triton.jit
 def column_sums(
     Q, K, LSE, COLUMN_SUM, THUMB, LO, HI, QDOC, KDOC,
-    H, GROUP, T, S, R, C, c, shift_lo, shift_hi,
+    H, GROUP, T, S, R, C, c, g, shift_lo, shift_hi,
     stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn, stride_eb, stride_eh, stride_ab, stride_sb,
+    BITS, words, lead_b, lead_h, PER_BIT: tl.constexpr,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     RECEIVED: tl.constexpr, CELLS: tl.constexpr, ENDS: tl.constexpr, DOCUMENTS: tl.constexpr,
+    CAPPED: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
     """The sums of BN keys of one head over all queries that can see one of them."""
     start = tl.program_id(0) * BN
@@ -80,7 +90,12 @@ def column_sums(
             qdoc = tl.load(QDOC + b * stride_ab + rows, mask=inside, other=0)
         q_at = Q + q_base + rows[:, None].to(tl.int64) * stride_qm + dims[None, :]
         q = tl.load(q_at, mask=inside[:, None] & (dims[None, :] < D), other=0.0)
-        s = _scores(q, K, k_base, cols, rows, lo, hi, qdoc, KDOC + b * stride_sb, S, stride_kn, D, BD, DOCUMENTS)
+        line = rows
+        if PACKED:
+            line = BITS + ((b * lead_b + h * lead_h).to(tl.int64) * T + rows) * words
+        s = _scores(
+            q, K, k_base, start, cols, line, words, lo, hi, qdoc, KDOC + b * stride_sb, S, g, stride_kn,
+            D, BD, DOCUMENTS, CAPPED, PACKED, PER_BIT)  # fmt: skip
         p = tl.exp2(s * c - _log2(LSE, bh.to(tl.int64) * T + rows, inside)[:, None])
         if RECEIVED:
             column_sum += tl.sum(p, 0)
@@ -99,10 +114,12 @@ def column_sums(
 @triton.jit
 def topk_by_scan(
     Q, K, LSE, COUNT, VALUES, INDICES, LO, HI, QDOC, KDOC,
-    H, GROUP, T, S, top, capacity, c, shift_lo, shift_hi,
+    H, GROUP, T, S, top, capacity, c, g, shift_lo, shift_hi,
     stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn, stride_eb, stride_eh, stride_ab, stride_sb,
+    BITS, words, lead_b, lead_h, PER_BIT: tl.constexpr,
     D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     OVERFLOWED: tl.constexpr, ENDS: tl.constexpr, DOCUMENTS: tl.constexpr,
+    CAPPED: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
     """The `top` largest weights of BM queries, largest first, ties by key: each scan finds the next one.
 
@@ -130,6 +147,9 @@ def topk_by_scan(
         first = tl.min(tl.where(visible, lo, S), 0) // BN * BN
         last = tl.max(tl.where(visible, hi, 0), 0)
         base = _log2(LSE, line, rows < T)
+        bits = rows
+        if PACKED:
+            bits = BITS + ((b * lead_b + h * lead_h).to(tl.int64) * T + rows) * words
         before = tl.full((BM,), float("inf"), tl.float32)
         place = tl.full((BM,), -1, tl.int32)
         for t in range(top):
@@ -138,8 +158,8 @@ def topk_by_scan(
             for start in range(first, last, BN):
                 cols = start + tl.arange(0, BN)
                 s = _scores(
-                    q, K, k_base, cols, rows, lo, hi, qdoc, KDOC + b * stride_sb, S, stride_kn, D, BD, DOCUMENTS
-                )
+                    q, K, k_base, start, cols, bits, words, lo, hi, qdoc, KDOC + b * stride_sb, S, g, stride_kn,
+                    D, BD, DOCUMENTS, CAPPED, PACKED, PER_BIT)  # fmt: skip
                 later = (s == before[:, None]) & (cols[None, :] > place[:, None])
                 s = tl.where((s < before[:, None]) | later, s, NEG_INF)
                 here = tl.max(s, 1)
@@ -235,9 +255,9 @@ def _insert(old, new):
 
 @triton.jit
 def argmax_indices(
-    Q, K, INDICES, LO, HI, H, GROUP, T, S, shift_lo, shift_hi,
+    Q, K, INDICES, LO, HI, H, GROUP, T, S, g, shift_lo, shift_hi,
     stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn, stride_eb, stride_eh,
-    D: tl.constexpr, BM: tl.constexpr, ENDS: tl.constexpr,
+    D: tl.constexpr, BM: tl.constexpr, ENDS: tl.constexpr, CAPPED: tl.constexpr,
 ):  # fmt: skip
     """The first key with the largest score of each of BM rows. INDICES holds -1 for a row that sees nothing; else twice
     the first of four keys, two neighbours and the two 32 after them, of which one is the largest; or one more than
@@ -264,6 +284,8 @@ def argmax_indices(
             good = seen & (at >= lo) & (at < hi) & (all_of_half | (start == 0))
             k = tl.load(K + (at.to(tl.int64) * stride_kn)[:, None] + dims[None, :], mask=good[:, None], other=0.0)
             s = tl.sum(q * k.to(tl.float32), 1)
+            if CAPPED:
+                s = soft_cap(s, g)
             better = good & ((s > best) | (key < 0))
             best = tl.where(better, s, best)
             key = tl.where(better, at, key)

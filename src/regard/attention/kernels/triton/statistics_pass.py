@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton  # type: ignore[import-untyped]
@@ -22,6 +23,7 @@ from regard.attention.kernels.triton.descriptors import (
     sm_count,
     tma_descriptor,
 )
+from regard.attention.kernels.triton.soft_cap import factors
 
 MAX_CANDIDATES = 32  # top-k candidates kept of a row: 10.6 on average, of random rows
 WARP_BUFFER_BYTES = 32 * 16 * 48  # what a warp buffers before it writes candidates to the rows' lists
@@ -40,7 +42,14 @@ class RequestedStatistics:
 
 
 def statistics(
-    q: Tensor, k: Tensor, lse: Tensor, class_maxima: Tensor, spans: Spans, scale: float, wanted: RequestedStatistics
+    q: Tensor,
+    k: Tensor,
+    lse: Tensor,
+    class_maxima: Tensor,
+    spans: Spans,
+    scale: float,
+    wanted: RequestedStatistics,
+    cap: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """received (B, H, S), thumbnail (B, H, R, C), the largest weights (B, H, T, top) and their keys."""
     B, H, T, _ = q.shape
@@ -50,7 +59,7 @@ def statistics(
     cells = (B, H, min(wanted.rows, T), min(wanted.cols, S)) if wanted.rows else (0,)
     shape_top = (B, H, T, wanted.top) if wanted.top else (0,)
     values, indices = lse.new_empty(shape_top), lse.new_empty(shape_top, dtype=torch.int64)
-    launch = StatisticsPass(q, k, lse, spans, scale)
+    launch = StatisticsPass(q, k, lse, spans, scale, cap)
     hopper = is_hopper_supported(q, k, spans)
     exclusive = hopper and wanted.rows > 0 and _thumbnail_cells(T, S, *cells[2:])[2]
     sums = torch.zeros(cells, dtype=torch.float32 if exclusive else torch.int64, device=q.device)
@@ -73,6 +82,7 @@ class StatisticsPass:
     lse: Tensor
     spans: Spans
     scale: float
+    cap: float = 0.0  # 0: none
 
     def column_sums(self, received: Tensor, sums: Tensor, wanted: RequestedStatistics) -> None:
         """The weight each key received, and the thumbnail's sums."""
@@ -81,10 +91,10 @@ class StatisticsPass:
         R, C = sums.shape[2:] if wanted.rows else (1, 1)
         general.column_sums[(triton.cdiv(S, tile.keys), B * H)](
             self.q, self.k, self.lse, received, sums, *mask_tensors(self.spans, self.lse),
-            H, H // self.k.size(1), T, S, R, C, self.scale * LOG2E, self.spans.shift_lo, self.spans.shift_hi,
-            *self._strides(), D=D, BD=tile_width(D), BM=tile.queries, BN=tile.keys, RECEIVED=wanted.received,
-            CELLS=wanted.rows > 0, ENDS=self.spans.has_ends, DOCUMENTS=self.spans.query_docs is not None,
-            num_warps=tile.warps,
+            H, H // self.k.size(1), T, S, R, C, *self._factors(), self.spans.shift_lo, self.spans.shift_hi,
+            *self._strides(), **self._packed(), D=D, BD=tile_width(D), BM=tile.queries, BN=tile.keys,
+            RECEIVED=wanted.received, CELLS=wanted.rows > 0, ENDS=self.spans.has_ends,
+            DOCUMENTS=self.spans.query_docs is not None, CAPPED=self.cap > 0, num_warps=tile.warps,
         )  # fmt: skip
 
     def topk_by_scan(self, values: Tensor, indices: Tensor, top: int, count: Tensor | None = None) -> None:
@@ -94,10 +104,11 @@ class StatisticsPass:
         general.topk_by_scan[(triton.cdiv(T, tile.queries), B * H)](
             self.q, self.k, self.lse, indices if count is None else count, values, indices,
             *mask_tensors(self.spans, self.lse),
-            H, H // self.k.size(1), T, self.k.size(2), top, MAX_CANDIDATES, self.scale * LOG2E,
-            self.spans.shift_lo, self.spans.shift_hi, *self._strides(),
+            H, H // self.k.size(1), T, self.k.size(2), top, MAX_CANDIDATES, *self._factors(),
+            self.spans.shift_lo, self.spans.shift_hi, *self._strides(), **self._packed(),
             D=D, BD=tile_width(D), BM=tile.queries, BN=tile.keys, OVERFLOWED=count is not None,
-            ENDS=self.spans.has_ends, DOCUMENTS=self.spans.query_docs is not None, num_warps=tile.warps,
+            ENDS=self.spans.has_ends, DOCUMENTS=self.spans.query_docs is not None, CAPPED=self.cap > 0,
+            num_warps=tile.warps,
         )  # fmt: skip
 
     def argmax_indices(self, indices: Tensor) -> None:
@@ -105,9 +116,9 @@ class StatisticsPass:
         B, H, T, D = self.q.shape
         lo, hi, *_ = mask_tensors(self.spans, self.lse)
         general.argmax_indices[(triton.cdiv(T, 32), B * H)](
-            self.q, self.k, indices, lo, hi, H, H // self.k.size(1), T, self.k.size(2),
+            self.q, self.k, indices, lo, hi, H, H // self.k.size(1), T, self.k.size(2), self._factors()[1],
             self.spans.shift_lo, self.spans.shift_hi, *self.q.stride()[:3], *self.k.stride()[:3], *self.spans.strides(),
-            D=D, BM=32, ENDS=self.spans.has_ends, num_warps=4,
+            D=D, BM=32, ENDS=self.spans.has_ends, CAPPED=self.cap > 0, num_warps=4,
         )  # fmt: skip
 
     def hopper(
@@ -125,7 +136,7 @@ class StatisticsPass:
             count = torch.empty(lines, dtype=torch.int32, device=self.q.device)
             threshold = torch.empty_like(self.lse)
             general.topk_thresholds[(triton.cdiv(lines, 64),)](
-                class_maxima, self.lse, threshold, count, lines, self.scale * LOG2E,
+                class_maxima, self.lse, threshold, count, lines, self._factors()[0],
                 TOP=wanted.top, WEIGHTS=_needs_weights(wanted), BM=64, num_warps=4,
             )  # fmt: skip
             self._top_k_hopper(received, sums, values, indices, threshold, count, wanted)
@@ -166,7 +177,7 @@ class StatisticsPass:
             self._hopper(received, sums, floor, candidates, buffers, slot_flags, part, head, heads, wanted, True)
             general.topk_select[(triton.cdiv(lines, 32),)](
                 candidates, part, self.lse.flatten()[at:], values.flatten()[at * wanted.top :],
-                indices.flatten()[at * wanted.top :], lines, self.scale * LOG2E,
+                indices.flatten()[at * wanted.top :], lines, self._factors()[0],
                 TOP=wanted.top, CAPACITY=MAX_CANDIDATES, WEIGHTS=_needs_weights(wanted), BM=32, num_warps=1,
             )  # fmt: skip
 
@@ -187,21 +198,30 @@ class StatisticsPass:
         kernel[(blocks, heads)](
             tma_descriptor(self.q, 64), tma_descriptor(self.k, KEY_BLOCK), lse, threshold, count, candidates, buffers,
             slot_flags, sums, received, lo, hi, bounds,
-            H, H // self.k.size(1), T, S, R, C, max(T // R, 1), self.scale * LOG2E,
+            H, H // self.k.size(1), T, S, R, C, max(T // R, 1), *self._factors(),
             self.spans.shift_lo, self.spans.shift_hi, blocks, head, *self.spans.strides(), head * T if with_top else 0,
             slot_flags.numel(),
             D=D, BN=KEY_BLOCK, STAGES=PREFETCHED_TILES, CELLS=cells, EVEN=even, EXCLUSIVE=exclusive,
             RECEIVED=wanted.received, TOP=with_top, CAPACITY=MAX_CANDIDATES, ENDS=self.spans.has_ends,
-            num_warps=4, maxnreg=_registers(wanted, with_top),
+            CAPPED=self.cap > 0, num_warps=4, maxnreg=_registers(wanted, with_top, self.cap > 0),
         )  # fmt: skip
+
+    def _factors(self) -> tuple[float, float]:
+        """What multiplies scores after the soft cap, times log2 e, and before it."""
+        after, before = factors(self.scale, self.cap)
+        return after * LOG2E, before
+
+    def _packed(self) -> dict[str, Any]:
+        return self.spans.packed_args() | {"PACKED": self.spans.bits is not None}
 
     def _strides(self) -> tuple[int, ...]:
         return (*self.q.stride()[:3], *self.k.stride()[:3], *self.spans.strides(), *document_strides(self.spans))
 
 
-def _registers(wanted: RequestedStatistics, with_top: bool) -> int:
-    """Registers of a lane in the statistics pass: the fewer, the more programs share a multiprocessor."""
-    return 168 if with_top and _needs_weights(wanted) else 128
+def _registers(wanted: RequestedStatistics, with_top: bool, capped: bool) -> int:
+    """Registers of a lane in the statistics pass: the fewer, the more programs share a multiprocessor. A soft cap
+    needs as many again as the scores that it takes at a time."""
+    return (168 if with_top and _needs_weights(wanted) else 128) + (56 if capped else 0)
 
 
 def _needs_weights(wanted: RequestedStatistics) -> bool:
