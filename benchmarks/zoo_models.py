@@ -126,10 +126,10 @@ def shrunk(default: Mapping[str, Any], overrides: Mapping[str, Any], taken: Iter
     count = next((default[name] for name in LAYER_COUNTS if isinstance(default.get(name), int)), -1)
     for name, value in default.items():
         small: Any = None
-        if name in overrides:
+        if isinstance(value, dict) and "model_type" in value and overrides.get(name, value) is not None:
+            small = _shrunk_part(value, overrides.get(name, {}), taken)
+        elif name in overrides:
             small = overrides[name]
-        elif isinstance(value, dict) and "model_type" in value:
-            small = shrunk(value, OVERRIDES.get(value["model_type"], {}), taken) | {"model_type": value["model_type"]}
         elif name in ("rope_parameters", "rope_scaling") and isinstance(value, dict):
             small = _shrunk_rope(value, default, overrides)
         elif name in ("layer_types", "layers_block_type") and isinstance(kinds, list):
@@ -157,6 +157,15 @@ def shrunk(default: Mapping[str, Any], overrides: Mapping[str, Any], taken: Iter
             continue
         found[name] = small
     return found | {name: value for name, value in overrides.items() if name not in default}
+
+
+def _shrunk_part(default: Mapping[str, Any], overrides: Mapping[str, Any], taken: Iterator[int]) -> dict[str, Any]:
+    """A sub-configuration: what its own model type needs, and over that what the whole model needs of it. One of another
+    model type than the default takes the place of it."""
+    kind = default["model_type"]
+    if overrides.get("model_type", kind) != kind:
+        return dict(overrides)
+    return shrunk(default, {**OVERRIDES.get(kind, {}), **overrides}, taken) | {"model_type": kind}
 
 
 LAYER_COUNTS = tuple(name for name, size in SIZES.items() if size == LAYERS and ("layer" in name or "depth" in name))
