@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from zoo_inputs import input_plans
-from zoo_models import made_lively, model_classes, small_config
+from zoo_models import config_of, made_lively, model_classes
 
 from regard import Observe, capture, hub
 from regard.errors import RegardError
@@ -95,7 +95,7 @@ def check_class(kind: str, model_class: Any) -> Found:
 
 def _eager(kind: str, model_class: Any) -> tuple[Any, dict[str, Any]]:
     """The model with eager attention, and inputs that it runs with."""
-    eager = model_class._from_config(small_config(kind), attn_implementation="eager").eval()
+    eager = model_class._from_config(config_of(kind, model_class), attn_implementation="eager").eval()
     made_lively(eager)
     failed: list[Exception] = []
     for inputs in input_plans(eager, eager.config):
@@ -113,7 +113,7 @@ def _eager(kind: str, model_class: Any) -> tuple[Any, dict[str, Any]]:
 def _twin(kind: str, eager: Any, implementation: str | None) -> Any:
     """The same model with another attention implementation; None is what transformers chooses."""
     chosen = {} if implementation is None else {"attn_implementation": implementation}
-    twin = type(eager)._from_config(small_config(kind), **chosen).eval()
+    twin = type(eager)._from_config(config_of(kind, type(eager)), **chosen).eval()
     twin.load_state_dict(eager.state_dict())
     return twin
 

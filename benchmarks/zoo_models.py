@@ -160,8 +160,8 @@ def shrunk(default: Mapping[str, Any], overrides: Mapping[str, Any], taken: Iter
 
 
 def _shrunk_part(default: Mapping[str, Any], overrides: Mapping[str, Any], taken: Iterator[int]) -> dict[str, Any]:
-    """A sub-configuration: what its own model type needs, and over that what the whole model needs of it. One of another
-    model type than the default takes the place of it."""
+    """A sub-configuration: what its own model type needs, and over that what the whole model needs of it. One that
+    names another model type takes the place of the default."""
     kind = default["model_type"]
     if overrides.get("model_type", kind) != kind:
         return dict(overrides)
@@ -202,6 +202,15 @@ def small_config(kind: str) -> Any:
     for name in ("model_type", "transformers_version", "architectures", "dtype"):
         default.pop(name, None)
     return made(**shrunk(default, overrides, iter(range(FIRST_SPECIAL, VOCABULARY))))
+
+
+def config_of(kind: str, model_class: Any) -> Any:
+    """The small configuration that a class of a model type takes: the whole one, or the part that is of its type."""
+    whole, wanted = small_config(kind), getattr(model_class, "config_class", None)
+    if wanted is None or isinstance(whole, wanted):
+        return whole
+    parts = [getattr(whole, name, None) for name in getattr(whole, "sub_configs_defaults", None) or whole.sub_configs]
+    return next((part for part in parts if isinstance(part, wanted)), whole)
 
 
 def model_classes(kind: str) -> list[Any]:

@@ -24,7 +24,61 @@ class Draw:
         return torch.randint(5, 80, (2, length), generator=self.generator)
 
 
-OWN: dict[str, list[Callable[[Draw], dict[str, Any]]]] = {}
+def _boxes(draw: Draw) -> Tensor:
+    corner = torch.randint(0, 20, (2, TOKENS, 2), generator=draw.generator)
+    return torch.cat([corner, corner + 5], -1)
+
+
+def _kosmos(draw: Draw) -> dict[str, Any]:
+    where = torch.zeros(2, TOKENS, dtype=torch.long)
+    where[:, 1 : 1 + draw.config.latent_query_num] = 1
+    return {
+        "input_ids": draw.words(),
+        "pixel_values": draw.noise(3, SIDE, SIDE),
+        "image_embeds_position_mask": where,
+    }
+
+
+def _patches(draw: Draw) -> dict[str, Any]:
+    """Pictures of 4 by 4 patches, already cut."""
+    return {
+        "pixel_values": draw.noise(16, 3 * PATCH * PATCH),
+        "pixel_attention_mask": torch.ones(2, 16, dtype=torch.long),
+        "spatial_shapes": torch.tensor([[4, 4]] * 2),
+    }
+
+
+def _video_questions(draw: Draw) -> dict[str, Any]:
+    words, frames = draw.words(), 2
+    seen = torch.full((2, frames * draw.config.num_query_tokens), draw.config.video_token_id)
+    return {
+        "input_ids": torch.cat([words[:, :6], seen, words[:, 6:]], 1),
+        "qformer_input_ids": draw.words(),
+        "pixel_values": draw.noise(frames, 3, SIDE, SIDE),
+    }
+
+
+OWN: dict[str, list[Callable[[Draw], dict[str, Any]]]] = {
+    "layoutlmv3": [
+        lambda draw: {"input_ids": draw.words(), "bbox": _boxes(draw), "pixel_values": draw.noise(3, SIDE, SIDE)}
+    ],
+    "clap": [lambda draw: {"input_ids": draw.words(), "input_features": draw.noise(1, 256, 16)}],
+    "kosmos-2": [_kosmos],
+    "idefics": [
+        lambda draw: {
+            "input_ids": draw.words(),
+            "pixel_values": draw.noise(1, 3, SIDE, SIDE),
+            "image_attention_mask": torch.ones(2, TOKENS, 1, dtype=torch.long),
+        }
+    ],
+    "siglip2": [lambda draw: {"input_ids": draw.words()} | _patches(draw)],
+    "instructblipvideo": [_video_questions],
+    "sam": [lambda draw: {"pixel_values": draw.noise(3, SIDE, SIDE), "input_points": 16 + draw.noise(1, 2, 2)}],
+    "speecht5": [lambda draw: {"input_values": draw.noise(12, 32), "decoder_input_values": draw.noise(9, 32)}],
+    "speech-encoder-decoder": [lambda draw: {"input_values": draw.noise(1600), "decoder_input_ids": draw.words(9)}],
+}
+OWN["sam_hq"] = OWN["sam"]
+OWN["sam2"] = [lambda draw: {"pixel_values": draw.noise(3, 64, 64), "input_points": 32 + draw.noise(1, 2, 2)}]
 
 
 def own_inputs(config: Any, seed: int) -> Iterator[dict[str, Any]]:

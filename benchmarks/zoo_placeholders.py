@@ -1,5 +1,5 @@
-"""Texts that hold a picture or a sound: as many placeholder tokens as the model makes vectors of it, so that its tower and
-its projector run too.
+"""Texts that hold a picture or a sound: as many placeholder tokens as the model makes vectors of it, so that its tower
+and its projector run too.
 """
 
 from __future__ import annotations
