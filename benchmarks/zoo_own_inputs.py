@@ -79,6 +79,14 @@ OWN: dict[str, list[Callable[[Draw], dict[str, Any]]]] = {
 }
 OWN["sam_hq"] = OWN["sam"]
 OWN["sam2"] = [lambda draw: {"pixel_values": draw.noise(3, 64, 64), "input_points": 32 + draw.noise(1, 2, 2)}]
+for kind in ("musicgen_decoder", "musicgen_melody_decoder"):
+    OWN[kind] = [lambda draw: {"input_ids": draw.words().repeat_interleave(draw.config.num_codebooks, 0) % 30}]
+OWN["mimi_decoder"] = [lambda draw: {"latents": draw.noise(32, 6)}]
+OWN["seggpt"] = [
+    lambda draw: {name: draw.noise(3, SIDE, SIDE) for name in ("pixel_values", "prompt_pixel_values", "prompt_masks")}
+]
+OWN["efficientloftr"] = [lambda draw: {"pixel_values": draw.noise(2, 3, 64, 64)}]
+OWN["tvp"] = [lambda draw: {"input_ids": draw.words(), "pixel_values": draw.noise(2, 3, 64, 64)}]
 
 
 def own_inputs(config: Any, seed: int) -> Iterator[dict[str, Any]]:
