@@ -127,12 +127,12 @@ def _compare_with_references(found: Found, kind: str, eager: Any, inputs: dict[s
         return _compare(found, ours, eager, inputs)
     except Differs as difference:
         first = difference
-    double = {name: one.double() if one.is_floating_point() else one for name, one in inputs.items()}
-    for beside in ("float64", "default"):
+    for beside, dtype in (("float64", torch.float64), ("default", torch.float64), ("default", torch.float32)):
         found.checked, found.beside = [], beside
+        given = {name: one.to(dtype) if one.is_floating_point() else one for name, one in inputs.items()}
         try:
             reference = eager if beside == "float64" else _twin(kind, eager.float(), None)
-            return _compare(found, ours.double(), reference.double(), double)
+            return _compare(found, ours.to(dtype), reference.to(dtype), given)
         except Exception:  # it does not run so, or differs there too: the first difference stands
             continue
     found.beside = "eager"
@@ -281,6 +281,8 @@ def _compare_padded(found: Found, eager: Any, ours: Any, inputs: dict[str, Any])
     for side in ("right", "left"):
         mask = _padding(ids, side)
         given = inputs | {"attention_mask": mask}
+        if (beside := inputs.get("decoder_attention_mask")) is not None and beside.size(1) > ids.size(1):
+            given["decoder_attention_mask"] = torch.cat([mask, beside[:, ids.size(1) :]], 1)  # text before a canvas
         try:
             expected = _run(eager, given)
         except Exception:  # it takes no mask, or not this one
@@ -348,7 +350,8 @@ def _compare_gradients(found: Found, eager: Any, ours: Any, inputs: dict[str, An
 def _gradients(model: Any, inputs: dict[str, Any]) -> dict[str, Tensor]:
     model.zero_grad(set_to_none=True)
     _seed()
-    values = [one for name, one in _tensors(model(**inputs)) if one.requires_grad and one.is_floating_point()]
+    outputs = [one for name, one in _tensors(model(**inputs)) if "attentions" not in name]  # a few always return those
+    values = [one for one in outputs if one.requires_grad and one.is_floating_point()]
     if not values:
         return {}
     generator = torch.Generator().manual_seed(2)
@@ -379,8 +382,8 @@ def _compare_generation(found: Found, eager: Any, ours: Any, inputs: dict[str, A
 
 def _generated(model: Any, inputs: dict[str, Any], how: dict[str, Any]) -> Tensor:
     _seed()
-    said: Tensor = model.generate(**inputs, **how)
-    return said
+    said = model.generate(**inputs, **how)
+    return said if isinstance(said, Tensor) else said.sequences
 
 
 def _softmaxes(model: Any, inputs: dict[str, Any]) -> bool:

@@ -49,10 +49,18 @@ RT_RESNET: dict[str, Any] = {
     "out_indices": [2, 3, 4],
     "out_features": ["stage2", "stage3", "stage4"],
 }
+STAGES: dict[str, Any] = {  # of a backbone whose every layer is seen
+    "num_hidden_layers": 4,
+    "out_features": ["stage1", "stage2", "stage3", "stage4"],
+    "out_indices": [1, 2, 3, 4],
+    "image_size": 32,
+}
+DEPTH: dict[str, Any] = {"backbone_config": STAGES, "neck_hidden_sizes": [8, 8, 16, 16], "reassemble_hidden_size": 32}
 RT_DETR: dict[str, Any] = {"encoder_in_channels": [32] * 3, "decoder_in_channels": [32] * 3}
 SAM_DECODER = {"iou_head_hidden_dim": 32}
 SAM_VISION = {"output_channels": 32, "window_size": 2, "global_attn_indexes": [1], "num_pos_feats": 16}
 SAM: dict[str, Any] = {"vision_config": SAM_VISION, "mask_decoder_config": SAM_DECODER}
+VIBEVOICE: dict[str, Any] = {"num_filters": 4, "depths": [1, 1, 1], "downsampling_ratios": [2, 2]}
 CODEC: dict[str, Any] = {"codebook_dim": 32, "num_filters": 4, "upsample_groups": 32}
 MIMI = CODEC | {"vector_quantization_hidden_dimension": 32}
 SWIN: dict[str, Any] = {"embed_dim": 16, "num_heads": [2, 2, 4], "depths": [2, 2, 2], "window_size": 4, "patch_size": 2}
@@ -155,16 +163,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "attn_config": {"kv_n_heads": 2, "clip_qkv": 8.0, "rope_theta": 10000.0},
         "ffn_config": {"moe_num_experts": 4, "moe_top_k": 2, "ffn_hidden_size": 48},
     },
-    "xlstm": {
-        "hidden_size": 64,
-        "num_heads": 4,
-        "embedding_dim": 64,
-        "chunkwise_kernel": "chunkwise--native_autograd",
-        "sequence_kernel": "native_sequence__native",
-        "step_kernel": "native",
-    },
     "moonshine_streaming": {"num_key_value_heads": 4},
-    "kimi_k25_vision": {"hidden_size": 32, "pos_emb_height": 8, "pos_emb_width": 8},
     "longcat_flash": {"num_layers": 2, "head_dim": 4},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
     "bros": {"hidden_size": 64},
@@ -251,6 +250,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         },
     },
     "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 16},
+    "diffusion_gemma": {"canvas_length": 8},
     "gemma4_assistant": {
         "backbone_hidden_size": 32,
         "text_config": {"hidden_size_per_layer_input": 0, "vocab_size_per_layer_input": 0, "num_kv_shared_layers": 2},
@@ -292,22 +292,10 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "merge_index": 0,
         "intermediate_hidden_state_indices": [0, 1],
     },
-    "sapiens2": {
-        "num_first_full_attention_layers": 1,
-        "num_last_full_attention_layers": 0,
-        "num_key_value_attention_heads": 2,
-    },
-    "efficientloftr": {
-        "out_features": [8, 8, 16, 32],
-        "stage_num_blocks": [1, 1, 1, 1],
-        "num_attention_layers": 1,
-        "fine_kernel_size": 8,
-    },
     "granite_speech5_encoder": {"context_size": 16, "num_mel_bins": 20},
     "fun_asr_nano": {"adaptor_config": {"intermediate_size": 8}},
     "pocket_tts": {"flow_head_config": {"condition_dim": 32}},
     "gradium_phonon_tts": {"flow_head_config": {"condition_dim": 32}},
-    "ernie4_5_vl_moe_text": {"mlp_layer_types": ["dense", "sparse"], "moe_intermediate_size": [16, 8]},
     "deepseek_ocr2_text": {
         "mlp_layer_types": ["dense", "sparse"],
         "num_experts_per_tok": 2,
@@ -318,4 +306,57 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "muse_glimmer_vision": {"pos_emb_height": 8, "pos_emb_width": 8},
     "t5gemma2_text": {"dropout_rate": 0.0},
     "upernet": {"backbone_config": RESNET | {"out_features": ["stage1", "stage2", "stage3", "stage4"]}},
+    "xlstm": {"hidden_size": 128, "num_heads": 4, "embedding_dim": 128},
+    "sapiens2": {"num_key_value_heads_per_layer": [4, 2]},
+    "efficientloftr": {
+        "out_features": [8, 8, 16, 32],
+        "stage_num_blocks": [1, 1, 1, 1],
+        "num_attention_layers": 1,
+        "num_attention_heads": 8,
+    },
+    "ernie4_5_vl_moe_text": {
+        "mlp_layer_types": ["dense", "sparse"],
+        "moe_intermediate_size": [16, 8],
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]},
+    },
+    "videomae": {"num_frames": 4},
+    "vivit": {"num_frames": 4, "tubelet_size": [2, 8, 8]},
+    "xclip_vision_model": {"mit_hidden_size": 32, "mit_intermediate_size": 48, "mit_num_attention_heads": 4},
+    "xclip": {"prompt_num_attention_heads": 4},
+    **dict.fromkeys(["depth_anything", "prompt_depth_anything"], DEPTH),
+    "zoedepth": DEPTH | {"bottleneck_features": 32, "bin_embedding_dim": 16},
+    "tipsv2_dpt": DEPTH,
+    "chmv2": {"backbone_config": STAGES, "reassemble_factors": [4, 2, 1, 0.5], "post_process_channels": [8, 8, 16, 16]},
+    "depth_pro": {
+        "patch_size": 32,
+        "intermediate_hook_ids": [1, 0],
+        "intermediate_feature_dims": [32, 32],
+        "scaled_images_feature_dims": [32, 32, 32],
+        "merge_padding_value": 1,
+        **{
+            f"{part}_model_config": {"image_size": 32, "patch_size": 4, "num_hidden_layers": 2}
+            for part in ("image", "patch", "fov")
+        },
+    },
+    "kimi_k25_vision": {"pos_emb_height": 8, "pos_emb_width": 8},
+    "minicpm_ocr_vision": {"insert_layer_id": 0},
+    "minicpmv4_7_vision": {"insert_layer_id": 0},
+    "xcodec": {"codebook_dim": 64},
+    "neomme": {"head_dim": 16},
+    "superglue": {
+        "keypoint_detector_config": {
+            "encoder_hidden_sizes": [8, 8, 8, 8],
+            "decoder_hidden_size": 32,
+            "descriptor_decoder_dim": 32,
+        },
+        "keypoint_encoder_sizes": [8, 16],
+        "gnn_layers_types": ["self", "cross"],
+    },
+    "vibevoice_acoustic_tokenizer": VIBEVOICE,
+    "vibevoice_acoustic_tokenizer_encoder": VIBEVOICE,
+    "vibevoice_acoustic_tokenizer_decoder": VIBEVOICE,
+    "vitmatte": {"fusion_hidden_sizes": [8, 8, 8, 8], "convstream_hidden_sizes": [8, 8, 16]},
+    "granite4_vision": {"deepstack_layer_map": [[-1, 0]], "spatial_target_layers": [0, 0, 1, 1]},
+    "nemotron3_5_transcribe": {"blank_token_id": 98},
+    "voxtral_realtime": {"audio_config": {"num_mel_bins": 16}},
 }

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 TOKENS, SIDE, PATCH = 12, 32, 8
+ONE_GRID = torch.tensor([[1, 4, 4]] * 2)  # frames, rows and columns of patches of two pictures
+GRID = torch.stack([torch.arange(16) % 4, torch.arange(16) // 4], -1).expand(2, -1, -1)
 
 
 class Draw:
@@ -86,7 +88,60 @@ OWN["seggpt"] = [
     lambda draw: {name: draw.noise(3, SIDE, SIDE) for name in ("pixel_values", "prompt_pixel_values", "prompt_masks")}
 ]
 OWN["efficientloftr"] = [lambda draw: {"pixel_values": draw.noise(2, 3, 64, 64)}]
-OWN["tvp"] = [lambda draw: {"input_ids": draw.words(), "pixel_values": draw.noise(2, 3, 64, 64)}]
+OWN["diffusion_gemma"] = [
+    lambda draw: {
+        "input_ids": draw.words(),
+        "decoder_input_ids": draw.words(9),
+        "decoder_attention_mask": torch.ones(2, TOKENS + 9, dtype=torch.long),
+    }
+]
+OWN["tvp"] = [
+    lambda draw: {"input_ids": draw.words()[:1], "pixel_values": draw.noise(2, 3, 64, 64)[:1]}
+]  # one at a time
+OWN["gemma4_vision"] = [lambda draw: {"pixel_values": draw.noise(16, 3 * PATCH * PATCH), "pixel_position_ids": GRID}]
+OWN["pe_audio_encoder"] = [lambda draw: {"input_values": draw.noise(1, 7680)}]
+OWN["pe_audio"] = [lambda draw: {"input_ids": draw.words(), "input_values": draw.noise(1, 7680)}]
+OWN["voxtral_realtime"] = [lambda draw: {"input_ids": draw.words(), "input_features": draw.noise(16, 96)}]
+OWN["fun_asr_nano_encoder"] = [
+    lambda draw: {"input_features": draw.noise(64, 560), "input_features_mask": torch.ones(2, 64, dtype=torch.bool)}
+]
+for kind in ("granite_speech5_encoder", "granite_speech5_ctc"):
+    OWN[kind] = [lambda draw: {"input_features": draw.noise(64, 80)}]
+OWN["qwen3_asr_encoder"] = [
+    lambda draw: {"input_features": draw.noise(128, 200), "input_features_mask": torch.ones(2, 200, dtype=torch.bool)}
+]
+for kind in ("minicpm_ocr_vision", "minicpmv4_7_vision"):
+    OWN[kind] = [
+        lambda draw: {
+            "pixel_values": draw.noise(3, PATCH, 16 * PATCH).transpose(0, 2).flatten(2).transpose(0, 1)[None],
+            "target_sizes": torch.tensor([[4, 4]] * 2),
+        }
+    ]
+for kind, shape in {
+    "cosmos3_edge_vision": (3 * PATCH * PATCH,),
+    "muse_glimmer_vision": (6 * PATCH * PATCH,),
+    "muse_spark_vision": (6 * PATCH * PATCH,),
+    "kimi_k25_vision": (3, PATCH, PATCH),
+}.items():
+    OWN[kind] = [lambda draw, shape=shape: {"pixel_values": draw.noise(16, *shape).flatten(0, 1), "grid_thw": ONE_GRID}]
+OWN["pi0"] = [
+    lambda draw: {
+        "input_ids": draw.words(),
+        "pixel_values": draw.noise(1, 3, SIDE, SIDE),
+        "pixel_attention_mask": torch.ones(2, 1, dtype=torch.bool),
+        "attention_mask": torch.ones(2, TOKENS, dtype=torch.long),
+        "state": draw.noise(32),
+        "noise": draw.noise(50, 32),
+        "timestep": torch.tensor([0.5, 0.25]),
+    }
+]
+for kind in ("xcodec2", "neucodec"):
+    OWN[kind] = [lambda draw: {"input_values": draw.noise(1, 3200), "input_features": draw.noise(10, 16)}]
+OWN["vitmatte"] = [lambda draw: {"pixel_values": draw.noise(4, SIDE, SIDE)}]
+OWN["depth_pro"] = [lambda draw: {"pixel_values": draw.noise(3, 128, 128)}]
+OWN["superglue"] = [lambda draw: {"pixel_values": draw.noise(2, 3, 64, 64)}]
+for kind in ("pp_ocrv5_mobile_rec", "pp_ocrv5_server_rec", "pp_ocrv6_small_rec", "pp_ocrv6_tiny_rec"):
+    OWN[kind] = [lambda draw: {"pixel_values": draw.noise(3, 48, 160)}]
 
 
 def own_inputs(config: Any, seed: int) -> Iterator[dict[str, Any]]:
