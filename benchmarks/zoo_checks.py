@@ -264,6 +264,8 @@ def _same_map(weights: Tensor, one: Tensor) -> bool:
     if weights.shape != one.shape:
         if weights.dim() == 3 and one.dim() == 4 and weights.shape == (one.size(0) * one.size(1), *one.shape[2:]):
             one = one.flatten(0, 1)
+        elif weights.dim() == 5 and weights.flatten(0, 1).shape == one.shape:  # of pairs of pictures
+            weights = weights.flatten(0, 1)
         elif weights.dim() == one.dim() and weights.shape[:-1] == one.shape[:-1] and weights.size(-1) > one.size(-1):
             weights = weights[..., : one.size(-1)]
         elif weights.dim() == one.dim() and weights.size(-1) < one.size(-1):  # without the prompt before the text
@@ -297,9 +299,9 @@ def _compare_padded(found: Found, eager: Any, ours: Any, inputs: dict[str, Any])
 
 
 def _padding(ids: Tensor, side: str) -> Tensor:
-    """An attention mask that hides four tokens of the second text."""
+    """An attention mask that hides four tokens of the last text."""
     mask = torch.ones_like(ids)
-    mask[1, slice(-4, None) if side == "right" else slice(0, 4)] = 0
+    mask[-1, slice(-4, None) if side == "right" else slice(0, 4)] = 0
     return mask
 
 

@@ -25,6 +25,7 @@ def input_plans(model: Any, config: Any, seed: int = 1) -> Iterator[dict[str, An
         if one.kind is not inspect.Parameter.VAR_KEYWORD
     }
     main = getattr(model, "main_input_name", "input_ids")
+    main = main[0] if isinstance(main, list) else main
     if "config" in parameters or not parameters:
         return
     source = InputSource(config, seed)

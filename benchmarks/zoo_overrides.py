@@ -54,6 +54,7 @@ STAGES: dict[str, Any] = {  # of a backbone whose every layer is seen
     "out_features": ["stage1", "stage2", "stage3", "stage4"],
     "out_indices": [1, 2, 3, 4],
     "image_size": 32,
+    "reshape_hidden_states": False,
 }
 DEPTH: dict[str, Any] = {"backbone_config": STAGES, "neck_hidden_sizes": [8, 8, 16, 16], "reassemble_hidden_size": 32}
 RT_DETR: dict[str, Any] = {"encoder_in_channels": [32] * 3, "decoder_in_channels": [32] * 3}
@@ -217,9 +218,14 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     },
     "sam2": {"prompt_encoder_config": {"image_size": 64, "patch_size": 16}, "mask_decoder_config": SAM_DECODER},
     **dict.fromkeys(["rt_detr", "rt_detr_v2"], RT_DETR | {"backbone_config": RT_RESNET}),
-    **dict.fromkeys(
-        "d_fine deimv2 pp_doclayout_v2 pp_doclayout_v3 pp_doclayout_v4".split(), RT_DETR | {"backbone_config": HGNET}
-    ),
+    **dict.fromkeys("d_fine deimv2 pp_doclayout_v4".split(), RT_DETR | {"backbone_config": HGNET}),
+    "pp_doclayout_v2": RT_DETR | {"backbone_config": HGNET, "class_thresholds": [0.5] * 25, "class_order": [0] * 25},
+    "pp_doclayout_v3": RT_DETR
+    | {
+        "backbone_config": HGNET
+        | {"out_indices": [1, 2, 3, 4], "out_features": ["stage1", "stage2", "stage3", "stage4"]},
+        "x4_feat_dim": 16,
+    },
     "lw_detr_vit": {"pretrain_image_size": 32, "num_windows": 4, "window_block_indices": [0], "out_indices": [1, 2]},
     "lw_detr": {"projector_scale_factors": [1.0]},
     "encodec": CODEC,
@@ -243,13 +249,20 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "dots1": {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1, "first_k_dense_replace": 1},
     "moonshine": {"encoder_num_key_value_heads": 4, "decoder_num_key_value_heads": 4},
     "blt": {"num_hidden_layers": 2, "encoder_hash_byte_group_vocab": 64},
-    "bailing_hybrid": {"n_group": 1, "topk_group": 1, "num_local_experts": 4},
+    "bailing_hybrid": {
+        "n_group": 1,
+        "num_experts_per_tok": 2,
+        "num_expert_group": 1,
+        "num_experts_per_token": 2,
+        "topk_group": 1,
+        "num_local_experts": 4,
+    },
     "cohere_compass_text": {
         "rope_parameters": {
             "full_attention": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}
         },
     },
-    "diffusion_gemma_text": {"num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 16},
+    "diffusion_gemma_text": {"global_head_dim": 8, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 16},
     "diffusion_gemma": {"canvas_length": 8},
     "gemma4_assistant": {
         "backbone_hidden_size": 32,
@@ -266,7 +279,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "ngram_vocab_size_base": 64,
     },
     "mistral_large4_text": {"kv_source_layers": [0, 1], "no_rope_layers": [1, 0]},
-    "step3p7_text": {"n_routed_experts": 4, "share_expert_dim": 16, "sliding_window": 5},
+    "step3p5": {"n_routed_experts": 4, "share_expert_dim": 16, "sliding_window": 5},
     "molmo2": {"adapter_config": {"vision_feature_layer": [1, 0]}},
     "molmo2_vision": {"image_size": [32, 32], "num_position_embeddings": 16},
     "chameleon": {
@@ -313,6 +326,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
         "stage_num_blocks": [1, 1, 1, 1],
         "num_attention_layers": 1,
         "num_attention_heads": 8,
+        "num_key_value_heads": 8,
     },
     "ernie4_5_vl_moe_text": {
         "mlp_layer_types": ["dense", "sparse"],
@@ -326,7 +340,11 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     **dict.fromkeys(["depth_anything", "prompt_depth_anything"], DEPTH),
     "zoedepth": DEPTH | {"bottleneck_features": 32, "bin_embedding_dim": 16},
     "tipsv2_dpt": DEPTH,
-    "chmv2": {"backbone_config": STAGES, "reassemble_factors": [4, 2, 1, 0.5], "post_process_channels": [8, 8, 16, 16]},
+    "chmv2": {
+        "backbone_config": STAGES | {"reshape_hidden_states": True, "return_class_token": True},
+        "reassemble_factors": [4, 2, 1, 0.5],
+        "post_process_channels": [8, 8, 16, 16],
+    },
     "depth_pro": {
         "patch_size": 32,
         "intermediate_hook_ids": [1, 0],
@@ -355,8 +373,27 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "vibevoice_acoustic_tokenizer": VIBEVOICE,
     "vibevoice_acoustic_tokenizer_encoder": VIBEVOICE,
     "vibevoice_acoustic_tokenizer_decoder": VIBEVOICE,
-    "vitmatte": {"fusion_hidden_sizes": [8, 8, 8, 8], "convstream_hidden_sizes": [8, 8, 16]},
-    "granite4_vision": {"deepstack_layer_map": [[-1, 0]], "spatial_target_layers": [0, 0, 1, 1]},
-    "nemotron3_5_transcribe": {"blank_token_id": 98},
+    "vitmatte": {
+        "backbone_config": {"num_channels": 4, "patch_size": 16, "image_size": 64, "pretrain_image_size": 64},
+        "fusion_hidden_sizes": [8, 8, 8, 8],
+        "convstream_hidden_sizes": [8, 8, 16],
+    },
+    "granite4_vision": {
+        "downsample_rate": "1/2",
+        "vision_config": {"hidden_size": 64},
+        "qformer_config": {"hidden_size": 64, "encoder_hidden_size": 64},
+        "deepstack_layer_map": [[-1, 0]],
+        "spatial_target_layers": [0, 0, 1, 1],
+    },
     "voxtral_realtime": {"audio_config": {"num_mel_bins": 16}},
+    "sam3_vision_model": {"backbone_feature_sizes": [[16, 16], [8, 8], [4, 4]]},
+    "sam3_tracker": {
+        "vision_config": {"backbone_feature_sizes": [[16, 16], [8, 8], [4, 4]]},
+        "prompt_encoder_config": {"image_size": 32, "patch_size": 8},
+        "mask_decoder_config": SAM_DECODER,
+    },
+    "nemotron3_5_transcribe_asr_audio": {"blank_token_id": 98},
+    "nemotron3_5_transcribe_word_timestamp": {"blank_token_id": 98},
+    "gemma3": {"mm_tokens_per_image": 4},
+    **{kind: {"image_grid_pinpoints": [[32, 32]]} for kind in ("llava_next", "llava_onevision")},
 }

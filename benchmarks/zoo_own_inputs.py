@@ -103,7 +103,7 @@ OWN["pe_audio_encoder"] = [lambda draw: {"input_values": draw.noise(1, 7680)}]
 OWN["pe_audio"] = [lambda draw: {"input_ids": draw.words(), "input_values": draw.noise(1, 7680)}]
 OWN["voxtral_realtime"] = [lambda draw: {"input_ids": draw.words(), "input_features": draw.noise(16, 96)}]
 OWN["fun_asr_nano_encoder"] = [
-    lambda draw: {"input_features": draw.noise(64, 560), "input_features_mask": torch.ones(2, 64, dtype=torch.bool)}
+    lambda draw: {"input_features": draw.noise(24, 560), "input_features_mask": torch.ones(2, 24, dtype=torch.bool)}
 ]
 for kind in ("granite_speech5_encoder", "granite_speech5_ctc"):
     OWN[kind] = [lambda draw: {"input_features": draw.noise(64, 80)}]
@@ -137,11 +137,26 @@ OWN["pi0"] = [
 ]
 for kind in ("xcodec2", "neucodec"):
     OWN[kind] = [lambda draw: {"input_values": draw.noise(1, 3200), "input_features": draw.noise(10, 16)}]
-OWN["vitmatte"] = [lambda draw: {"pixel_values": draw.noise(4, SIDE, SIDE)}]
+OWN["vitmatte"] = [lambda draw: {"pixel_values": draw.noise(4, 64, 64)}]
 OWN["depth_pro"] = [lambda draw: {"pixel_values": draw.noise(3, 128, 128)}]
 OWN["superglue"] = [lambda draw: {"pixel_values": draw.noise(2, 3, 64, 64)}]
 for kind in ("pp_ocrv5_mobile_rec", "pp_ocrv5_server_rec", "pp_ocrv6_small_rec", "pp_ocrv6_tiny_rec"):
-    OWN[kind] = [lambda draw: {"pixel_values": draw.noise(3, 48, 160)}]
+    OWN[kind] = [lambda draw: {"pixel_values": draw.noise(3, 96, 160)}]
+OWN["oneformer"] = [
+    lambda draw: {
+        "pixel_values": draw.noise(3, 64, 64),
+        "task_inputs": torch.randint(0, 40, (2, 77), generator=draw.generator).float(),
+    }
+]
+OWN["vibevoice_acoustic_tokenizer_encoder"] = [lambda draw: {"hidden_states": draw.noise(1, 1600)}]
+OWN["vibevoice_acoustic_tokenizer_decoder"] = [lambda draw: {"hidden_states": draw.noise(32, 20)}]
+OWN["muse_glimmer_assistant"] = [
+    lambda draw: {"noise_embeds": draw.noise(4, 32), "context_hidden_states": draw.noise(TOKENS, 64)}
+]
+OWN["gemma3n_audio"] = [
+    lambda draw: {"audio_mel": draw.noise(64, 128), "audio_mel_mask": torch.zeros(2, 64, dtype=torch.bool)}
+]
+OWN["clvp"] = [lambda draw: {"input_ids": draw.words(), "input_features": draw.noise(80, 40)}]
 
 
 def own_inputs(config: Any, seed: int) -> Iterator[dict[str, Any]]:

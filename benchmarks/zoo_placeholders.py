@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import torch
@@ -35,8 +36,9 @@ def texts_with_placeholders(model: Any, source: Any, parameters: dict[str, bool]
             continue
         taken = inspect.signature(make).parameters
         names = [name for name in taken if name in source.KNOWN and name in parameters and name != "input_ids"]
-        for layout in source.LAYOUTS:
-            seen = source.draw(names, layout)
+        bare = [name for name in names if "mask" not in name]
+        for layout, wanted in product(source.LAYOUTS, [names] if bare == names else [bare, names]):
+            seen = source.draw(wanted, layout)
             try:
                 with torch.no_grad():
                     rows = _vectors(make(**seen))

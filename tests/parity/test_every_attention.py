@@ -149,3 +149,28 @@ def test_float_masks_hide_what_they_hide_for_eager() -> None:
         model: Any = transformers.NllbMoeModel._from_config(config, attn_implementation=how).eval()
         found.append(model(input_ids=tokens(), decoder_input_ids=tokens(2)).last_hidden_state)
     torch.testing.assert_close(found[1], found[0], atol=1e-5, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_cross_attention_without_a_mask_sees_every_key() -> None:
+    """A module that says is_causal and is given no mask is causal where queries are keys; one whose queries come from
+    elsewhere is not, as in eager attention (Kosmos-2's latent queries over a picture)."""
+    module = nn.Module()
+    module.is_causal = True
+    drawn = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(1, 2, length, 8, generator=drawn) for length in (3, 5, 5))
+    crossed, _ = attention_interface.attention(module, query, key, value, None)
+    everything = (query @ key.mT / 8**0.5).softmax(-1) @ value
+    torch.testing.assert_close(crossed, everything.transpose(1, 2))
+    itself, _ = attention_interface.attention(module, key, key, value, None)
+    torch.testing.assert_close(itself[:, 0], value[:, :, 0])
+
+
+@torch.no_grad()
+def test_a_static_cache_longer_than_the_text_stays_causal() -> None:
+    """There keys outnumber queries without any cross-attention: the mask is explicit."""
+    kind, given = CASES["cap"]
+    how = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0, "cache_implementation": "static"}
+    for inputs in (padded("left"), {"input_ids": tokens()}):
+        eager, ours = (made(kind, given, which).generate(**inputs, **how) for which in ("eager", "regard"))
+        assert torch.equal(eager, ours)
