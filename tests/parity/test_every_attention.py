@@ -135,6 +135,15 @@ def test_the_implementation_of_a_class_follows_from_its_source() -> None:
     assert found["falcon"] == "eager" and found["bloom"] == "eager"
 
 
+def test_a_part_that_denies_the_interface_computes_its_own_attention() -> None:
+    """PP-DocLayoutV2 has the interface in its detector and attention of its own, which adds its mask, in the model that
+    orders what was found: a mask of booleans would hide nothing there."""
+    from transformers.models.pp_doclayout_v2 import modeling_pp_doclayout_v2 as modeling
+
+    assert attention_interface.uses_interface(modeling.PPDocLayoutV2Model)
+    assert not attention_interface.uses_interface(modeling.PPDocLayoutV2ReadingOrder)
+
+
 @torch.no_grad()
 def test_float_masks_hide_what_they_hide_for_eager() -> None:
     """A decoder whose class has no sdpa is given the additive mask of eager attention, whatever it does with it."""
@@ -166,11 +175,16 @@ def test_cross_attention_without_a_mask_sees_every_key() -> None:
     torch.testing.assert_close(itself[:, 0], value[:, :, 0])
 
 
-@torch.no_grad()
-def test_a_static_cache_longer_than_the_text_stays_causal() -> None:
-    """There keys outnumber queries without any cross-attention: the mask is explicit."""
-    kind, given = CASES["cap"]
-    how = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0, "cache_implementation": "static"}
-    for inputs in (padded("left"), {"input_ids": tokens()}):
-        eager, ours = (made(kind, given, which).generate(**inputs, **how) for which in ("eager", "regard"))
-        assert torch.equal(eager, ours)
+def test_the_causal_mask_of_fewer_queries_than_keys_is_explicit() -> None:
+    """transformers leaves out the mask of a first text in a static cache that is longer; here None means that a query
+    of cross-attention sees everything, so that mask is given."""
+    from transformers.masking_utils import sdpa_mask
+
+    hub.enable()
+    config = transformers.LlamaConfig(**WIDE)
+    seen = torch.tensor([[True, True, True, False, False]])
+    how = {"batch_size": 1, "q_length": 3, "kv_length": 5, "attention_mask": seen}
+    assert sdpa_mask(**how) is None
+    mask = attention_interface.attention_mask_of(**how, config=config)
+    assert mask is not None and torch.equal(mask[0, 0], torch.ones(3, 5, dtype=torch.bool).tril())
+    assert attention_interface.attention_mask_of(**how | {"kv_length": 3}, config=config) is None

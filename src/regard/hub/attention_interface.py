@@ -115,10 +115,14 @@ def _resolving(before: Any) -> Any:
 @cache
 def uses_interface(kind: Hashable) -> bool:
     """Whether a class of transformers models attends through the attention interface, by the source of its module: one
-    with attention modules of its own that never ask for an implementation, or with a class for each, does not."""
+    with attention modules of its own that never ask for an implementation, or with a class for each, does not. Nor does
+    a part of a model that says so itself, in a module where other parts use the interface."""
     from transformers import PreTrainedModel
 
     assert isinstance(kind, type)
+    fused = [getattr(kind, f"_supports_{name}", False) for name in ("sdpa", "flash_attn", "flex_attn")]
+    if vars(kind).get("_supports_attention_backend") is False and not any(fused):
+        return False
     for one in kind.__mro__:
         if one is PreTrainedModel:
             return True
