@@ -26,6 +26,9 @@ class Draw:
         return torch.randint(5, 80, (2, length), generator=self.generator)
 
 
+Make = Callable[[Draw], dict[str, Any]]
+
+
 def _boxes(draw: Draw) -> Tensor:
     corner = torch.randint(0, 20, (2, TOKENS, 2), generator=draw.generator)
     return torch.cat([corner, corner + 5], -1)
@@ -50,6 +53,60 @@ def _patches(draw: Draw) -> dict[str, Any]:
     }
 
 
+def _fed(name: str, *shape: int) -> Make:
+    """Noise of one shape for one parameter."""
+    return lambda draw: {name: draw.noise(*shape)}
+
+
+def _listened(rows: int, columns: int, frames: int) -> Make:
+    """Sounds with the mask of their frames, which are either the rows or the columns."""
+    return lambda draw: {
+        "input_features": draw.noise(rows, columns),
+        "input_features_mask": torch.ones(2, frames, dtype=torch.bool),
+    }
+
+
+def _packed(*patch: int) -> Make:
+    """The patches of two pictures in one row."""
+    return lambda draw: {"pixel_values": draw.noise(16, *patch).flatten(0, 1), "grid_thw": ONE_GRID}
+
+
+def _strip(draw: Draw) -> dict[str, Any]:
+    """The patches of two pictures side by side."""
+    patches = draw.noise(3, PATCH, 16 * PATCH)
+    return {"pixel_values": torch.cat([patches[0], patches[1]], -1)[None], "target_sizes": torch.tensor([[4, 4]] * 2)}
+
+
+def _pointed(side: int) -> Make:
+    """Pictures with two points each."""
+    return lambda draw: {"pixel_values": draw.noise(3, side, side), "input_points": side // 2 + draw.noise(1, 2, 2)}
+
+
+def _codes(draw: Draw) -> dict[str, Any]:
+    """Tokens of every codebook."""
+    return {"input_ids": draw.words().repeat_interleave(draw.config.num_codebooks, 0) % 30}
+
+
+def _canvas(draw: Draw) -> dict[str, Any]:
+    return {
+        "input_ids": draw.words(),
+        "decoder_input_ids": draw.words(9),
+        "decoder_attention_mask": torch.ones(2, TOKENS + 9, dtype=torch.long),
+    }
+
+
+def _robot(draw: Draw) -> dict[str, Any]:
+    return {
+        "input_ids": draw.words(),
+        "pixel_values": draw.noise(1, 3, SIDE, SIDE),
+        "pixel_attention_mask": torch.ones(2, 1, dtype=torch.bool),
+        "attention_mask": torch.ones(2, TOKENS, dtype=torch.long),
+        "state": draw.noise(32),
+        "noise": draw.noise(50, 32),
+        "timestep": torch.tensor([0.5, 0.25]),
+    }
+
+
 def _video_questions(draw: Draw) -> dict[str, Any]:
     words, frames = draw.words(), 2
     seen = torch.full((2, frames * draw.config.num_query_tokens), draw.config.video_token_id)
@@ -60,106 +117,75 @@ def _video_questions(draw: Draw) -> dict[str, Any]:
     }
 
 
-OWN: dict[str, list[Callable[[Draw], dict[str, Any]]]] = {
-    "layoutlmv3": [
-        lambda draw: {"input_ids": draw.words(), "bbox": _boxes(draw), "pixel_values": draw.noise(3, SIDE, SIDE)}
-    ],
-    "clap": [lambda draw: {"input_ids": draw.words(), "input_features": draw.noise(1, 256, 16)}],
-    "kosmos-2": [_kosmos],
-    "idefics": [
-        lambda draw: {
-            "input_ids": draw.words(),
-            "pixel_values": draw.noise(1, 3, SIDE, SIDE),
-            "image_attention_mask": torch.ones(2, TOKENS, 1, dtype=torch.long),
-        }
-    ],
-    "siglip2": [lambda draw: {"input_ids": draw.words()} | _patches(draw)],
-    "instructblipvideo": [_video_questions],
-    "sam": [lambda draw: {"pixel_values": draw.noise(3, SIDE, SIDE), "input_points": 16 + draw.noise(1, 2, 2)}],
-    "speecht5": [lambda draw: {"input_values": draw.noise(12, 32), "decoder_input_values": draw.noise(9, 32)}],
-    "speech-encoder-decoder": [lambda draw: {"input_values": draw.noise(1600), "decoder_input_ids": draw.words(9)}],
-}
-OWN["sam_hq"] = OWN["sam"]
-OWN["sam2"] = [lambda draw: {"pixel_values": draw.noise(3, 64, 64), "input_points": 32 + draw.noise(1, 2, 2)}]
-for kind in ("musicgen_decoder", "musicgen_melody_decoder"):
-    OWN[kind] = [lambda draw: {"input_ids": draw.words().repeat_interleave(draw.config.num_codebooks, 0) % 30}]
-OWN["mimi_decoder"] = [lambda draw: {"latents": draw.noise(32, 6)}]
-OWN["seggpt"] = [
-    lambda draw: {name: draw.noise(3, SIDE, SIDE) for name in ("pixel_values", "prompt_pixel_values", "prompt_masks")}
-]
-OWN["efficientloftr"] = [lambda draw: {"pixel_values": draw.noise(2, 3, 64, 64)}]
-OWN["diffusion_gemma"] = [
-    lambda draw: {
-        "input_ids": draw.words(),
-        "decoder_input_ids": draw.words(9),
-        "decoder_attention_mask": torch.ones(2, TOKENS + 9, dtype=torch.long),
-    }
-]
-OWN["tvp"] = [
-    lambda draw: {"input_ids": draw.words()[:1], "pixel_values": draw.noise(2, 3, 64, 64)[:1]}
-]  # one at a time
-OWN["gemma4_vision"] = [lambda draw: {"pixel_values": draw.noise(16, 3 * PATCH * PATCH), "pixel_position_ids": GRID}]
-OWN["pe_audio_encoder"] = [lambda draw: {"input_values": draw.noise(1, 7680)}]
-OWN["pe_audio"] = [lambda draw: {"input_ids": draw.words(), "input_values": draw.noise(1, 7680)}]
-OWN["voxtral_realtime"] = [lambda draw: {"input_ids": draw.words(), "input_features": draw.noise(16, 96)}]
-OWN["fun_asr_nano_encoder"] = [
-    lambda draw: {"input_features": draw.noise(24, 560), "input_features_mask": torch.ones(2, 24, dtype=torch.bool)}
-]
-for kind in ("granite_speech5_encoder", "granite_speech5_ctc"):
-    OWN[kind] = [lambda draw: {"input_features": draw.noise(64, 80)}]
-OWN["qwen3_asr_encoder"] = [
-    lambda draw: {"input_features": draw.noise(128, 200), "input_features_mask": torch.ones(2, 200, dtype=torch.bool)}
-]
-for kind in ("minicpm_ocr_vision", "minicpmv4_7_vision"):
-    OWN[kind] = [
-        lambda draw: {
-            "pixel_values": draw.noise(3, PATCH, 16 * PATCH).transpose(0, 2).flatten(2).transpose(0, 1)[None],
-            "target_sizes": torch.tensor([[4, 4]] * 2),
-        }
-    ]
-for kind, shape in {
-    "cosmos3_edge_vision": (3 * PATCH * PATCH,),
-    "muse_glimmer_vision": (6 * PATCH * PATCH,),
-    "muse_spark_vision": (6 * PATCH * PATCH,),
-    "kimi_k25_vision": (3, PATCH, PATCH),
-}.items():
-    OWN[kind] = [lambda draw, shape=shape: {"pixel_values": draw.noise(16, *shape).flatten(0, 1), "grid_thw": ONE_GRID}]
-OWN["pi0"] = [
-    lambda draw: {
+OWN: dict[str, Make] = {
+    "clap": lambda draw: {"input_ids": draw.words(), "input_features": draw.noise(1, 256, 16)},
+    "cosmos3_edge_vision": _packed(3 * PATCH * PATCH),
+    "depth_pro": _fed("pixel_values", 3, 128, 128),
+    "diffusion_gemma": _canvas,
+    "efficientloftr": _fed("pixel_values", 2, 3, 64, 64),
+    "fun_asr_nano_encoder": _listened(24, 560, 24),
+    "gemma3n_audio": lambda draw: {
+        "audio_mel": draw.noise(64, 128),
+        "audio_mel_mask": torch.zeros(2, 64, dtype=torch.bool),
+    },
+    "gemma4_vision": lambda draw: {"pixel_values": draw.noise(16, 3 * PATCH * PATCH), "pixel_position_ids": GRID},
+    "granite_speech5_ctc": _fed("input_features", 64, 80),
+    "granite_speech5_encoder": _fed("input_features", 64, 80),
+    "idefics": lambda draw: {
         "input_ids": draw.words(),
         "pixel_values": draw.noise(1, 3, SIDE, SIDE),
-        "pixel_attention_mask": torch.ones(2, 1, dtype=torch.bool),
-        "attention_mask": torch.ones(2, TOKENS, dtype=torch.long),
-        "state": draw.noise(32),
-        "noise": draw.noise(50, 32),
-        "timestep": torch.tensor([0.5, 0.25]),
-    }
-]
-for kind in ("xcodec2", "neucodec"):
-    OWN[kind] = [lambda draw: {"input_values": draw.noise(1, 3200), "input_features": draw.noise(10, 16)}]
-OWN["vitmatte"] = [lambda draw: {"pixel_values": draw.noise(4, 64, 64)}]
-OWN["depth_pro"] = [lambda draw: {"pixel_values": draw.noise(3, 128, 128)}]
-OWN["superglue"] = [lambda draw: {"pixel_values": draw.noise(2, 3, 64, 64)}]
-for kind in ("pp_ocrv5_mobile_rec", "pp_ocrv5_server_rec", "pp_ocrv6_small_rec", "pp_ocrv6_tiny_rec"):
-    OWN[kind] = [lambda draw: {"pixel_values": draw.noise(3, 96, 160)}]
-OWN["oneformer"] = [
-    lambda draw: {
+        "image_attention_mask": torch.ones(2, TOKENS, 1, dtype=torch.long),
+    },
+    "instructblipvideo": _video_questions,
+    "kimi_k25_vision": _packed(3, PATCH, PATCH),
+    "kosmos-2": _kosmos,
+    "layoutlmv3": lambda draw: {
+        "input_ids": draw.words(),
+        "bbox": _boxes(draw),
+        "pixel_values": draw.noise(3, SIDE, SIDE),
+    },
+    "mimi_decoder": _fed("latents", 32, 6),
+    "minicpm_ocr_vision": _strip,
+    "minicpmv4_7_vision": _strip,
+    "muse_glimmer_assistant": lambda draw: {
+        "noise_embeds": draw.noise(4, 32),
+        "context_hidden_states": draw.noise(TOKENS, 64),
+    },
+    "muse_glimmer_vision": _packed(6 * PATCH * PATCH),
+    "muse_spark_vision": _packed(6 * PATCH * PATCH),
+    "musicgen_decoder": _codes,
+    "musicgen_melody_decoder": _codes,
+    "oneformer": lambda draw: {
         "pixel_values": draw.noise(3, 64, 64),
         "task_inputs": torch.randint(0, 40, (2, 77), generator=draw.generator).float(),
-    }
-]
-OWN["vibevoice_acoustic_tokenizer_encoder"] = [lambda draw: {"hidden_states": draw.noise(1, 1600)}]
-OWN["vibevoice_acoustic_tokenizer_decoder"] = [lambda draw: {"hidden_states": draw.noise(32, 20)}]
-OWN["muse_glimmer_assistant"] = [
-    lambda draw: {"noise_embeds": draw.noise(4, 32), "context_hidden_states": draw.noise(TOKENS, 64)}
-]
-OWN["gemma3n_audio"] = [
-    lambda draw: {"audio_mel": draw.noise(64, 128), "audio_mel_mask": torch.zeros(2, 64, dtype=torch.bool)}
-]
-OWN["clvp"] = [lambda draw: {"input_ids": draw.words(), "input_features": draw.noise(80, 40)}]
+    },
+    "pi0": _robot,
+    **dict.fromkeys(
+        "pp_ocrv5_mobile_rec pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec".split(),
+        _fed("pixel_values", 3, 96, 160),
+    ),
+    "qwen3_asr_encoder": _listened(128, 200, 200),
+    "sam": _pointed(SIDE),
+    "sam2": _pointed(64),
+    "sam_hq": _pointed(SIDE),
+    "seggpt": lambda draw: {
+        name: draw.noise(3, SIDE, SIDE) for name in ("pixel_values", "prompt_pixel_values", "prompt_masks")
+    },
+    "siglip2": lambda draw: {"input_ids": draw.words()} | _patches(draw),
+    "speech-encoder-decoder": lambda draw: {"input_values": draw.noise(1600), "decoder_input_ids": draw.words(9)},
+    "speecht5": lambda draw: {"input_values": draw.noise(12, 32), "decoder_input_values": draw.noise(9, 32)},
+    "superglue": _fed("pixel_values", 2, 3, 64, 64),
+    # its positions fit one example
+    "tvp": lambda draw: {"input_ids": draw.words()[:1], "pixel_values": draw.noise(2, 3, 64, 64)[:1]},
+    "vibevoice_acoustic_tokenizer_decoder": _fed("hidden_states", 32, 20),
+    "vibevoice_acoustic_tokenizer_encoder": _fed("hidden_states", 1, 1600),
+    "vitmatte": _fed("pixel_values", 4, 64, 64),
+    "voxtral_realtime": lambda draw: {"input_ids": draw.words(), "input_features": draw.noise(16, 96)},
+}
 
 
 def own_inputs(config: Any, seed: int) -> Iterator[dict[str, Any]]:
     """What OWN has for a configuration's model type."""
-    for make in OWN.get(getattr(config, "model_type", ""), []):
+    make = OWN.get(getattr(config, "model_type", ""))
+    if make is not None:
         yield make(Draw(config, seed))
