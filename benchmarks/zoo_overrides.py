@@ -396,4 +396,5 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "nemotron3_5_transcribe_word_timestamp": {"blank_token_id": 98},
     "gemma3": {"mm_tokens_per_image": 4},
     **{kind: {"image_grid_pinpoints": [[32, 32]]} for kind in ("llava_next", "llava_onevision")},
+    **dict.fromkeys([f"pocket_tts_audio_tokenizer{part}" for part in ("", "_encoder", "_decoder")], CODEC),
 }

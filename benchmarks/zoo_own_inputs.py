@@ -160,6 +160,7 @@ OWN: dict[str, Make] = {
         "task_inputs": torch.randint(0, 40, (2, 77), generator=draw.generator).float(),
     },
     "pi0": _robot,
+    "pocket_tts_audio_tokenizer_decoder": _fed("latents", 32, 6),
     **dict.fromkeys(
         "pp_ocrv5_mobile_rec pp_ocrv5_server_rec pp_ocrv6_small_rec pp_ocrv6_tiny_rec".split(),
         _fed("pixel_values", 3, 96, 160),
