@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from zoo_inputs import input_plans
-from zoo_models import made_lively, model_classes, small_config
+from zoo_models import config_of, made_lively, model_classes
 
 from regard import Observe, capture, hub
 from regard.errors import RegardError
@@ -95,7 +95,7 @@ def check_class(kind: str, model_class: Any) -> Found:
 
 def _eager(kind: str, model_class: Any) -> tuple[Any, dict[str, Any]]:
     """The model with eager attention, and inputs that it runs with."""
-    eager = model_class._from_config(small_config(kind), attn_implementation="eager").eval()
+    eager = model_class._from_config(config_of(kind, model_class), attn_implementation="eager").eval()
     made_lively(eager)
     failed: list[Exception] = []
     for inputs in input_plans(eager, eager.config):
@@ -113,7 +113,7 @@ def _eager(kind: str, model_class: Any) -> tuple[Any, dict[str, Any]]:
 def _twin(kind: str, eager: Any, implementation: str | None) -> Any:
     """The same model with another attention implementation; None is what transformers chooses."""
     chosen = {} if implementation is None else {"attn_implementation": implementation}
-    twin = type(eager)._from_config(small_config(kind), **chosen).eval()
+    twin = type(eager)._from_config(config_of(kind, type(eager)), **chosen).eval()
     twin.load_state_dict(eager.state_dict())
     return twin
 
@@ -127,12 +127,12 @@ def _compare_with_references(found: Found, kind: str, eager: Any, inputs: dict[s
         return _compare(found, ours, eager, inputs)
     except Differs as difference:
         first = difference
-    double = {name: one.double() if one.is_floating_point() else one for name, one in inputs.items()}
-    for beside in ("float64", "default"):
+    for beside, dtype in (("float64", torch.float64), ("default", torch.float64), ("default", torch.float32)):
         found.checked, found.beside = [], beside
+        given = {name: one.to(dtype) if one.is_floating_point() else one for name, one in inputs.items()}
         try:
             reference = eager if beside == "float64" else _twin(kind, eager.float(), None)
-            return _compare(found, ours.double(), reference.double(), double)
+            return _compare(found, ours.to(dtype), reference.to(dtype), given)
         except Exception:  # it does not run so, or differs there too: the first difference stands
             continue
     found.beside = "eager"
@@ -261,6 +261,8 @@ def _same_map(weights: Tensor, one: Tensor) -> bool:
     if weights.shape != one.shape:
         if weights.dim() == 3 and one.dim() == 4 and weights.shape == (one.size(0) * one.size(1), *one.shape[2:]):
             one = one.flatten(0, 1)
+        elif weights.dim() == 5 and weights.flatten(0, 1).shape == one.shape:  # of pairs of pictures
+            weights = weights.flatten(0, 1)
         elif weights.dim() == one.dim() and weights.shape[:-1] == one.shape[:-1] and weights.size(-1) > one.size(-1):
             weights = weights[..., : one.size(-1)]
         elif weights.dim() == one.dim() and weights.size(-1) < one.size(-1):  # without the prompt before the text
@@ -280,6 +282,8 @@ def _compare_padded(found: Found, eager: Any, ours: Any, inputs: dict[str, Any])
     for side in ("right", "left"):
         mask = _padding(ids, side)
         given = inputs | {"attention_mask": mask}
+        if (beside := inputs.get("decoder_attention_mask")) is not None and beside.size(1) > ids.size(1):
+            given["decoder_attention_mask"] = torch.cat([mask, beside[:, ids.size(1) :]], 1)  # text before a canvas
         try:
             expected = _run(eager, given)
         except Exception:  # it takes no mask, or not this one
@@ -295,9 +299,9 @@ def _compare_padded(found: Found, eager: Any, ours: Any, inputs: dict[str, Any])
 
 
 def _padding(ids: Tensor, side: str) -> Tensor:
-    """An attention mask that hides four tokens of the second text."""
+    """An attention mask that hides four tokens of the last text."""
     mask = torch.ones_like(ids)
-    mask[1, slice(-4, None) if side == "right" else slice(0, 4)] = 0
+    mask[-1, slice(-4, None) if side == "right" else slice(0, 4)] = 0
     return mask
 
 
@@ -348,7 +352,8 @@ def _compare_gradients(found: Found, eager: Any, ours: Any, inputs: dict[str, An
 def _gradients(model: Any, inputs: dict[str, Any]) -> dict[str, Tensor]:
     model.zero_grad(set_to_none=True)
     _seed()
-    values = [one for name, one in _tensors(model(**inputs)) if one.requires_grad and one.is_floating_point()]
+    outputs = [one for name, one in _tensors(model(**inputs)) if "attentions" not in name]  # a few always return those
+    values = [one for one in outputs if one.requires_grad and one.is_floating_point()]
     if not values:
         return {}
     generator = torch.Generator().manual_seed(2)
@@ -364,6 +369,8 @@ def _compare_generation(found: Found, eager: Any, ours: Any, inputs: dict[str, A
     given = {name: one for name, one in inputs.items() if not name.startswith("decoder_")}
     for what, how in GENERATION.items():
         how = {"max_new_tokens": NEW_TOKENS, "min_new_tokens": NEW_TOKENS, "do_sample": False, "pad_token_id": 0, **how}
+        if hasattr(getattr(eager, "generation_config", None), "max_denoising_steps"):
+            how["max_denoising_steps"] = 2  # each feeds back the rounding of the one before
         if what == "generation padded left":
             if "input_ids" not in given:
                 continue
@@ -379,8 +386,8 @@ def _compare_generation(found: Found, eager: Any, ours: Any, inputs: dict[str, A
 
 def _generated(model: Any, inputs: dict[str, Any], how: dict[str, Any]) -> Tensor:
     _seed()
-    said: Tensor = model.generate(**inputs, **how)
-    return said
+    said = model.generate(**inputs, **how)
+    return said if isinstance(said, Tensor) else said.sequences
 
 
 def _softmaxes(model: Any, inputs: dict[str, Any]) -> bool:

@@ -9,22 +9,30 @@ from typing import Any
 import torch
 from torch import Tensor
 from zoo_models import FIRST_SPECIAL, PATCH, PICTURE, VOCABULARY, WIDTH
+from zoo_own_inputs import own_inputs
+from zoo_placeholders import texts_with_placeholders
 
 LONG = 12  # tokens of a text
 
 
 def input_plans(model: Any, config: Any, seed: int = 1) -> Iterator[dict[str, Any]]:
-    """Inputs that a model may take, by the parameters of its forward: two texts, two pictures or two sounds, alone or
-    together. The first that it runs with is the right one."""
+    """Inputs that a model may take: those of its own, if zoo_own_inputs.py has any; texts with a picture or a sound in
+    them; and by the parameters of its forward two texts, two pictures or two sounds, alone or together. The first that
+    it runs with is the right one."""
     parameters = {
         name: one.default is inspect.Parameter.empty
         for name, one in inspect.signature(model.forward).parameters.items()
         if one.kind is not inspect.Parameter.VAR_KEYWORD
     }
     main = getattr(model, "main_input_name", "input_ids")
+    main = main[0] if isinstance(main, list) else main
     if "config" in parameters or not parameters:
         return
     source = InputSource(config, seed)
+    for given in own_inputs(config, seed):
+        if all(name in parameters for name in given):
+            yield given
+    yield from texts_with_placeholders(model, source, parameters)
     required = [name for name, needed in parameters.items() if needed]
     decoder = ["decoder_input_ids"] if "decoder_input_ids" in parameters else []
     text = ["input_ids"] if "input_ids" in parameters else []

@@ -126,10 +126,10 @@ def shrunk(default: Mapping[str, Any], overrides: Mapping[str, Any], taken: Iter
     count = next((default[name] for name in LAYER_COUNTS if isinstance(default.get(name), int)), -1)
     for name, value in default.items():
         small: Any = None
-        if name in overrides:
+        if isinstance(value, dict) and "model_type" in value and overrides.get(name, value) is not None:
+            small = _shrunk_part(value, overrides.get(name, {}), taken)
+        elif name in overrides:
             small = overrides[name]
-        elif isinstance(value, dict) and "model_type" in value:
-            small = shrunk(value, OVERRIDES.get(value["model_type"], {}), taken) | {"model_type": value["model_type"]}
         elif name in ("rope_parameters", "rope_scaling") and isinstance(value, dict):
             small = _shrunk_rope(value, default, overrides)
         elif name in ("layer_types", "layers_block_type") and isinstance(kinds, list):
@@ -157,6 +157,15 @@ def shrunk(default: Mapping[str, Any], overrides: Mapping[str, Any], taken: Iter
             continue
         found[name] = small
     return found | {name: value for name, value in overrides.items() if name not in default}
+
+
+def _shrunk_part(default: Mapping[str, Any], overrides: Mapping[str, Any], taken: Iterator[int]) -> dict[str, Any]:
+    """A sub-configuration: what its own model type needs, and over that what the whole model needs of it. One that
+    names another model type takes the place of the default."""
+    kind = default["model_type"]
+    if overrides.get("model_type", kind) != kind:
+        return dict(overrides)
+    return shrunk(default, {**OVERRIDES.get(kind, {}), **overrides}, taken) | {"model_type": kind}
 
 
 LAYER_COUNTS = tuple(name for name, size in SIZES.items() if size == LAYERS and ("layer" in name or "depth" in name))
@@ -193,6 +202,15 @@ def small_config(kind: str) -> Any:
     for name in ("model_type", "transformers_version", "architectures", "dtype"):
         default.pop(name, None)
     return made(**shrunk(default, overrides, iter(range(FIRST_SPECIAL, VOCABULARY))))
+
+
+def config_of(kind: str, model_class: Any) -> Any:
+    """The small configuration that a class of a model type takes: the whole one, or the part that is of its type."""
+    whole, wanted = small_config(kind), getattr(model_class, "config_class", None)
+    if wanted is None or isinstance(whole, wanted):
+        return whole
+    parts = [getattr(whole, name, None) for name in getattr(whole, "sub_configs_defaults", None) or whole.sub_configs]
+    return next((part for part in parts if isinstance(part, wanted)), whole)
 
 
 def model_classes(kind: str) -> list[Any]:

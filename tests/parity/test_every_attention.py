@@ -135,6 +135,15 @@ def test_the_implementation_of_a_class_follows_from_its_source() -> None:
     assert found["falcon"] == "eager" and found["bloom"] == "eager"
 
 
+def test_a_part_that_denies_the_interface_computes_its_own_attention() -> None:
+    """PP-DocLayoutV2 has the interface in its detector and attention of its own, which adds its mask, in the model that
+    orders what was found: a mask of booleans would hide nothing there."""
+    from transformers.models.pp_doclayout_v2 import modeling_pp_doclayout_v2 as modeling
+
+    assert attention_interface.uses_interface(modeling.PPDocLayoutV2Model)
+    assert not attention_interface.uses_interface(modeling.PPDocLayoutV2ReadingOrder)
+
+
 @torch.no_grad()
 def test_float_masks_hide_what_they_hide_for_eager() -> None:
     """A decoder whose class has no sdpa is given the additive mask of eager attention, whatever it does with it."""
@@ -149,3 +158,33 @@ def test_float_masks_hide_what_they_hide_for_eager() -> None:
         model: Any = transformers.NllbMoeModel._from_config(config, attn_implementation=how).eval()
         found.append(model(input_ids=tokens(), decoder_input_ids=tokens(2)).last_hidden_state)
     torch.testing.assert_close(found[1], found[0], atol=1e-5, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_cross_attention_without_a_mask_sees_every_key() -> None:
+    """A module that says is_causal and is given no mask is causal where queries are keys; one whose queries come from
+    elsewhere is not, as in eager attention (Kosmos-2's latent queries over a picture)."""
+    module = nn.Module()
+    module.is_causal = True
+    drawn = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(1, 2, length, 8, generator=drawn) for length in (3, 5, 5))
+    crossed, _ = attention_interface.attention(module, query, key, value, None)
+    everything = (query @ key.mT / 8**0.5).softmax(-1) @ value
+    torch.testing.assert_close(crossed, everything.transpose(1, 2))
+    itself, _ = attention_interface.attention(module, key, key, value, None)
+    torch.testing.assert_close(itself[:, 0], value[:, :, 0])
+
+
+def test_the_causal_mask_of_fewer_queries_than_keys_is_explicit() -> None:
+    """transformers leaves out the mask of a first text in a static cache that is longer; here None means that a query
+    of cross-attention sees everything, so that mask is given."""
+    from transformers.masking_utils import sdpa_mask
+
+    hub.enable()
+    config = transformers.LlamaConfig(**WIDE)
+    seen = torch.tensor([[True, True, True, False, False]])
+    how = {"batch_size": 1, "q_length": 3, "kv_length": 5, "attention_mask": seen}
+    assert sdpa_mask(**how) is None
+    mask = attention_interface.attention_mask_of(**how, config=config)
+    assert mask is not None and torch.equal(mask[0, 0], torch.ones(3, 5, dtype=torch.bool).tril())
+    assert attention_interface.attention_mask_of(**how | {"kv_length": 3}, config=config) is None

@@ -115,10 +115,14 @@ def _resolving(before: Any) -> Any:
 @cache
 def uses_interface(kind: Hashable) -> bool:
     """Whether a class of transformers models attends through the attention interface, by the source of its module: one
-    with attention modules of its own that never ask for an implementation, or with a class for each, does not."""
+    with attention modules of its own that never ask for an implementation, or with a class for each, does not. Nor does
+    a part of a model that says so itself, in a module where other parts use the interface."""
     from transformers import PreTrainedModel
 
     assert isinstance(kind, type)
+    fused = [getattr(kind, f"_supports_{name}", False) for name in ("sdpa", "flash_attn", "flex_attn")]
+    if vars(kind).get("_supports_attention_backend") is False and not any(fused):
+        return False
     for one in kind.__mro__:
         if one is PreTrainedModel:
             return True
@@ -132,7 +136,8 @@ def uses_interface(kind: Hashable) -> bool:
 
 def attention_mask_of(*args: Any, config: Any = None, **how: Any) -> Tensor | None:
     """The mask that a model is given: booleans for models that are written for fused attention, for any other a tensor
-    that is added to the scores, as eager attention expects. None, which means causal, is for models with sdpa."""
+    that is added to the scores, as eager attention expects. None, which means causal, is for models with sdpa, and for
+    as many queries as keys: other calls without a mask are cross-attention."""
     from transformers.masking_utils import eager_mask, sdpa_mask
 
     fused = None if config is None else _fused_attention(config.__class__)
@@ -141,7 +146,9 @@ def attention_mask_of(*args: Any, config: Any = None, **how: Any) -> Tensor | No
         return mask
     mask = sdpa_mask(*args, config=config, **how)
     # modules of a decoder that reads some texts in both directions say is_causal=False: there None would be no mask
-    if mask is None and (fused == "flash" or getattr(config, "use_bidirectional_attention", False)):
+    both_ways = getattr(config, "use_bidirectional_attention", False)
+    queries, keys = how.get("q_length"), how.get("kv_length")
+    if mask is None and (fused == "flash" or both_ways or (queries != keys and queries != 1)):
         mask = sdpa_mask(*args, config=config, **{**how, "allow_is_causal_skip": False})
         if mask is not None:
             _CAUSAL[mask] = True
@@ -232,13 +239,15 @@ def attention(
 def _mask(
     module: nn.Module, query: Tensor, key: Tensor, given: Tensor | None, is_causal: bool | None
 ) -> tuple[Mask, Tensor | None]:
-    """The given mask as a mask and a bias. Without one, a causal module with several queries has a causal mask, if its
-    model is written for that; a single query after its cache sees everything."""
+    """The given mask as a mask and a bias. Without one, a causal module with as many queries as keys has a causal mask,
+    if its model is written for that; a single query after its cache sees everything, and so does a query of
+    cross-attention, though its module may say is_causal (Kosmos-2's do)."""
     if given is None:
         config = getattr(module, "config", None)
         implied = config is None or _fused_attention(config.__class__) == "sdpa"
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-        return (_FIRST_CAUSAL if implied and causal and query.size(-2) > 1 else Everything()), None
+        square = 1 < query.size(-2) == key.size(-2)
+        return (_FIRST_CAUSAL if implied and causal and square else Everything()), None
     if given in _CAUSAL and given.size(-1) >= key.size(-2):
         return (_FIRST_CAUSAL if query.size(-2) > 1 else Everything()), None
     if given.size(-1) < key.size(-2):
