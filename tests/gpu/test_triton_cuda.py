@@ -15,6 +15,7 @@ from regard.attention.masks import Mask
 pytestmark = pytest.mark.gpu
 
 ALL = Observe(top=8, entropy=True, received=True, thumbnail=(16, 16))
+CAPPED_FLOOR = 1e-5  # of a field with a soft cap: the GPU's tanh is off by 2^-11 of a score
 FIELDS = ("output", "lse", "entropy", "received", "thumbnail")
 MASKS = {
     "everything": lambda T, S: None,
@@ -60,6 +61,8 @@ def usual(q: Tensor, k: Tensor, v: Tensor, mask: Mask | None, observe: Observe =
 
 def agrees(q: Tensor, k: Tensor, v: Tensor, mask: Mask | None, backend: str = "triton-fused", **how: Any) -> Attended:
     """At most twice as far from float64 as PyTorch's operations in the same dtype, in every field."""
+    capped = getattr(how.get("score"), "cap", None) is not None
+    least = CAPPED_FLOOR if capped else 1e-6
     truth = attend(*(x.double() for x in (q, k, v)), mask=mask, observe=ALL, backend="plain", **how)
     near = usual(q, k, v, mask, **how)
     got = attend(q, k, v, mask=mask, observe=ALL, backend=backend, **how)
@@ -70,12 +73,12 @@ def agrees(q: Tensor, k: Tensor, v: Tensor, mask: Mask | None, backend: str = "t
         assert torch.equal(ours[~known], exact[~known]), f"{name}: -inf in other places"
         if known.any():
             scale = max(1.0, float(exact[known].abs().max()))
-            floor = (torch.finfo(q.dtype).eps if name == "output" else 1e-6) * scale
+            floor = (torch.finfo(q.dtype).eps if name == "output" else least) * scale
             off, allowed = (float((x - exact)[known].abs().max()) for x in (ours, theirs))
             assert off <= 2 * allowed + floor, f"{name} is off by {off:.1e}, PyTorch's by {allowed:.1e}"
     assert truth.top is not None and got.top is not None
     off, allowed = (float((x - truth.top.values).abs().max()) for x in (got.top.values.double(), near["top"].values))
-    assert off <= 2 * allowed + 1e-6, f"the largest are off by {off:.1e}, PyTorch's by {allowed:.1e}"
+    assert off <= 2 * allowed + least, f"the largest are off by {off:.1e}, PyTorch's by {allowed:.1e}"
     told = (truth.top.values > 1e-30) | (truth.top.indices < 0)
     same = (got.top.indices == truth.top.indices)[told].float().mean()
     assert not told.any() or same > 0.99, f"{same:.3f} of the largest are the same keys"

@@ -76,9 +76,9 @@ class BlockConfig:
     def self_attention(self, width: int, heads: int, rotary: Rotary | None = None) -> MultiHead:
         """Self-attention: one projection for queries, keys and values together."""
         joint = FusedQKV(width, heads, key_heads=self.key_heads, width=self.head_dim, bias=self.bias)
-        how = {"rotary": rotary, "dropout": self.attention_dropout, "normalise": self.normalise(heads)}
         score = None if self.softcap is None else ScaledDot(cap=self.softcap)
-        return MultiHead(width, joint, score=score, **how)
+        normalise = self.normalise(heads)
+        return MultiHead(width, joint, score=score, rotary=rotary, dropout=self.attention_dropout, normalise=normalise)
 
     def cross_attention(self, width: int, heads: int) -> MultiHead:
         """Cross-attention to the encoder's states."""

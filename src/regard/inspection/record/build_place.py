@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -122,7 +123,7 @@ def _merge_calls(parts: Sequence[AttentionInputs], last: AttentionInputs) -> _Me
     vector = score.vector.detach().float().cpu() if isinstance(score, Additive) else None
     scale = score.scale(last.k.size(-1)) if isinstance(score, Dot) else 1.0
     k = _flatten_heads(last.k)
-    how = {
+    how: dict[str, Any] = {
         "cap": score.cap if isinstance(score, Dot) else None,
         "alpha": last.normalise.alpha if isinstance(last.normalise, Entmax) else None,
         "sink": _sink_logits(last),

@@ -17,8 +17,6 @@ from struct import pack
 from triton.experimental import gluon  # type: ignore[import-untyped]
 from triton.experimental.gluon import language as gl  # type: ignore[import-untyped]
 
-from regard.attention.kernels.triton.soft_cap import EIGHT, tanh_ptx
-
 NEG_INF = gl.constexpr(-1.0e34)  # the score of a masked key: finite, so that 0 x NEG_INF is not NaN
 NEG_INF_BITS = pack(">f", -1.0e34).hex()
 LANES = gl.constexpr(4)  # that hold a row of a tile together
@@ -81,7 +79,7 @@ KNOWN_PTX = gl.constexpr(
     + "go_on: }"
 )
 MASK_PTX, ARGMAX_PTX = gl.constexpr(_mask_ptx()), gl.constexpr(_argmax_ptx())
-TANH_PTX, TANH_CONSTRAINTS = gl.constexpr(tanh_ptx()), gl.constexpr("=&f," * EIGHT + ",".join("f" * EIGHT))
+TANH_PTX = gl.constexpr("tanh.approx.f32 $0, $1;")  # see `triton.soft_cap`
 MASK_CONSTRAINTS = gl.constexpr("=&f," * SCORES + "r,r" + ",f" * SCORES)
 ARGMAX_CONSTRAINTS = gl.constexpr("=&f,=&f,=&r,f,r,f,f,r" + ",f" * SCORES)
 
@@ -160,7 +158,7 @@ def mask_scores(s, start, lo, count_visible):
 @gluon.jit
 def cap_scores(s, g):
     """tanh(g s): scores that are multiplied by their soft cap later."""
-    return gl.inline_asm_elementwise(TANH_PTX, TANH_CONSTRAINTS, [s * g], gl.float32, True, 8)
+    return gl.inline_asm_elementwise(TANH_PTX, "=f,f", [s * g], gl.float32, True, 1)
 
 
 @gluon.jit
