@@ -1,4 +1,4 @@
-"""Eager attention hooks: capture attention of models that compute the softmax and the average themselves.
+"""Eager attention hooks: capture attention of models (of transformers, too) that compute the softmax themselves.
 
 The scores that enter a softmax are followed through casts, dropout and reshapes to the product of their weights with
 the values. If the softmax of these scores is what was multiplied there, the product is reported as the attention of the

@@ -67,8 +67,9 @@ HEAD_WIDTH_ADVICE = "This is the width of a head: usually the model's width divi
 class Rotary(nn.Module):
     """Rotary position embedding (RoPE): rotate pairs of dimensions by position, so that q.k depends on the distance.
 
-    `dim`: how many dimensions of each vector are rotated, from the left (usually all). `pairs`: "halves" pairs i with
-    i + dim/2 (Llama), "interleaved" pairs 2i with 2i + 1 (the paper, GPT-J).
+    `base`: of the frequencies; a GPT has its own (`GPTConfig.rotary_base`). `dim`: how many dimensions of each vector
+    are rotated, from the left (usually all). `pairs`: "halves" pairs i with i + dim/2 (Llama), "interleaved" pairs 2i
+    with 2i + 1 (the paper, GPT-J).
     """
 
     def __init__(self, dim: int, base: float = 10000.0, pairs: str = "halves") -> None:
