@@ -200,7 +200,7 @@ def prepare(
         full_mask, local_window = full_mask & local_window.mask, None
     full_mask.check(grid)
     bound_bias = as_bias(bias)
-    bound_bias = None if bound_bias is None else bound_bias.bind(grid)
+    bound_bias = None if bound_bias is None else bound_bias.bind(grid).cast(compute_dtype(q.dtype))
     check_parameters(score_module, local_window, q)
     normaliser = bound_normaliser(normalise, local_window, grid, q)
     raw = AttentionInputs(score_module, q, k, full_mask, bound_bias, local_window, None, grid, normaliser)
