@@ -17,6 +17,7 @@ from regard.attention.mask_analysis import every_row_and_column_live, is_trivial
 from regard.attention.masks import Mask, as_mask
 from regard.attention.normalise import Normaliser, Softmax, as_normaliser
 from regard.attention.scores import Score, as_score
+from regard.attention.transforms import is_readable
 from regard.attention.windows import LocalM, LocalP, as_window
 from regard.errors import DeviceError, DtypeError, SettingError, ShapeError
 
@@ -244,8 +245,7 @@ def _replace_masked_inputs(
     q, k, grid, score = raw.q, raw.k, raw.grid, raw.score
     others_hide = raw.window is not None or not score.finite or not (raw.bias is None or raw.bias.finite)
     by_mask = not every_row_and_column_live(raw.mask, grid)
-    readable = q.device.type == "cpu" and not torch.compiler.is_compiling()
-    safe = (not others_hide and not by_mask) or (readable and all(map(_safe_range, (q, k, v))))
+    safe = (not others_hide and not by_mask) or (is_readable(q) and all(map(_safe_range, (q, k, v))))
     if safe and (score.finite or not by_mask):
         return q, k, v, None
     replace_masked = zero_masked if score.finite else substitute_masked
