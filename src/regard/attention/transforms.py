@@ -30,8 +30,7 @@ def is_readable(x: Tensor) -> bool:
 
 def refuse_second_derivative(output: Tensor, backend: str) -> None:
     """Let the gradient of this output say in a sentence that it has none of its own, where torch would in its terms."""
-    node = output.grad_fn
-    if node is None or torch.compiler.is_compiling() or active_transforms():
+    if torch.compiler.is_compiling() or active_transforms() or (node := output.grad_fn) is None:
         return
 
     def mark(gradients: Any, _: Any) -> Any:
