@@ -31,6 +31,7 @@ from regard.adapters.base import (
 from regard.adapters.bert_inputs import pad_ids
 from regard.adapters.case import Case, EncodedText, Example, InputRow, texts_of, word_ids_at
 from regard.adapters.readout import Readout, find_readout, gather_positions, readout_positions, restrict_to_positions
+from regard.adapters.tensor_inputs import KnownPositions, count_rows, describe_inputs, expect_row, longest_input
 from regard.adapters.token_row import NO_WORD, Piece, TokenRow
 from regard.errors import SettingError, unknown
 from regard.text import whitespace_words, word_indices
@@ -62,12 +63,8 @@ class TransformersAdapter(ModelAdapter):
             advice="Load it for sequence classification, masked language modelling or causal language modelling.",
         )
 
-    def prepare(
-        self, text: str | Mapping[str, Tensor], other: str | None = None, prefix: Sequence[int] | None = None
-    ) -> ForwardPass:
-        """A forward pass over a text, with a second one or a translation; or over tensors, for images and audio."""
-        if isinstance(text, Mapping):
-            return self._of_tensors(text)
+    def prepare(self, text: str, other: str | None = None, prefix: Sequence[int] | None = None) -> ForwardPass:
+        """A forward pass over a text, with a second one or a translation."""
         self._expect_tokenizer("look")
         tokens = check_prefix(prefix or (), self.model.get_input_embeddings().weight.size(0))
         return self._of_text(text, other, tokens)
@@ -88,22 +85,24 @@ class TransformersAdapter(ModelAdapter):
 
         return ForwardPass(len(ids), forward)
 
-    def _of_tensors(self, inputs: Mapping[str, Tensor]) -> ForwardPass:
-        """Inputs without tokens: patches of an image, frames of audio."""
-        name = _patch_names if "pixel_values" in inputs else lambda count: [str(n) for n in range(count)]
+    def prepare_tensors(self, inputs: Mapping[str, Tensor], row: int = 0) -> ForwardPass:
+        """Images, audio, or ids of a batch of texts."""
+        rows = count_rows(inputs)
+        expect_row(row, rows)
 
         def forward() -> ModelOutput:
             output = self.model(**inputs)
-            classes = getattr(output, "logits", None)
-            target = classes.log_softmax(-1).max() if classes is not None and classes.dim() == 2 else None
-            facts = {"kind": "reads", **self._facts(output)}
+            logits = getattr(output, "logits", None)
+            by_row = logits is not None and logits.size(0) == rows
+            target = logits[row].log_softmax(-1).max() if logits is not None and by_row and logits.dim() == 2 else None
+            facts = {
+                "inputs": describe_inputs(inputs),
+                **(TransformersAdapter._facts(self, output, row) if by_row else {}),
+            }
+            known = KnownPositions(self.model, inputs, row, self.tokenizer)
+            return ModelOutput((), target, facts=facts | {"kind": "reads"}, rows=rows, known_axis=known.axis)
 
-            def axis(count: int) -> TokenRow:
-                return TokenRow("inputs").add_words(name(count))
-
-            return ModelOutput(None, target, facts=facts, unnamed_axis=axis)
-
-        return ForwardPass(max((one.size(1) for one in inputs.values() if one.dim() == 2), default=1), forward)
+        return ForwardPass(longest_input(inputs), forward)
 
     def _target(self, output: Any, ids: Tensor) -> Tensor | None:
         """ln p of the most likely class, or of the most likely tokens at masks."""
@@ -118,10 +117,10 @@ class TransformersAdapter(ModelAdapter):
     def _predicted(self, output: Any, ids: Tensor) -> PredictedTokens | None:
         return None
 
-    def _facts(self, output: Any) -> dict[str, Any]:
-        """The probability of each class, of a model that predicts classes."""
+    def _facts(self, output: Any, row: int = 0) -> dict[str, Any]:
+        """The probability of each class, of a model that predicts classes, for one row."""
         logits = getattr(output, "logits", None)
-        logs = None if logits is None else logits[0].detach().float().log_softmax(-1)
+        logs = None if logits is None else logits[row].detach().float().log_softmax(-1)
         if logs is None or logs.dim() != 1 or len(logs) < 2:
             return {}
         names = self.model.config.id2label
@@ -337,12 +336,12 @@ class TransformersCausalLM(TransformersAdapter):
         more = max(0, self.max_new_tokens - len(prefix))
         return self._generate(more, input_ids=begun, attention_mask=torch.ones_like(begun)) if more else begun
 
-    def _facts(self, output: Any) -> dict[str, Any]:
+    def _facts(self, output: Any, row: int = 0) -> dict[str, Any]:
         """The most likely next tokens."""
         logits = getattr(output, "logits", None)
-        if logits is None or logits[0].dim() != 2:
-            return super()._facts(output)
-        return {"next": top_tokens(logits[0].detach().float().log_softmax(-1)[-1], self.label)}
+        if logits is None or logits[row].dim() != 2:
+            return super()._facts(output, row)
+        return {"next": top_tokens(logits[row].detach().float().log_softmax(-1)[-1], self.label)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -450,14 +449,3 @@ class TransformersSeq2Seq(TransformersAdapter):
 
 def _word_id(word: int | None, first: int) -> int:
     return NO_WORD if word is None else first + word
-
-
-def _patch_names(count: int) -> list[str]:
-    """Names for the patches of a square image and the special tokens before them."""
-    side = int((count - 1) ** 0.5)
-    before = count - side * side
-    return (
-        ["[CLS]"][:before]
-        + [f"[{n}]" for n in range(1, before)]
-        + [f"{r},{c}" for r in range(side) for c in range(side)]
-    )
