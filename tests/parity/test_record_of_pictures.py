@@ -332,8 +332,8 @@ def test_latents_have_positions() -> None:
 
 def test_two_streams_of_one_module_are_two_places() -> None:
     """LiLT attends to text and to layout in one forward pass; they are not chunks of a sequence of twice the length."""
-    config = transformers.LiltConfig(**WIDE, vocab_size=50, channel_shrink_ratio=2)
-    inputs = {"input_ids": torch.randint(5, 50, (1, 6)), "bbox": torch.randint(0, 50, (1, 6, 4))}
+    config = transformers.LiltConfig(**{**WIDE, "hidden_size": 48}, vocab_size=50, channel_shrink_ratio=2)
+    inputs = {"input_ids": torch.randint(5, 50, (1, 6)), "bbox": torch.tensor([1, 2, 30, 40]).expand(1, 6, 4)}
     names = [place.name for place in look(lively("LiltModel", config), inputs).record.places]
     assert names[:2] == [f"encoder.layer.0.attention.self, call {n} of 2" for n in (1, 2)] and len(names) == 4
 
@@ -397,5 +397,5 @@ def test_a_hybrid_of_recurrence_and_attention_is_heard_where_it_attends() -> Non
     [place] = look(lively("RecurrentGemmaModel", hybrid), ids).record.places
     assert place.name == "layers.2.temporal_block" and place.T == 6
     recurrent = transformers.RecurrentGemmaConfig(**sizes)
-    with pytest.raises(PlaceError, match="This RecurrentGemmaModel has no attention.*by recurrence or convolution"):
+    with pytest.raises(PlaceError, match=r"RecurrentGemmaModel: it has no attention.*recurrence or convolution"):
         look(lively("RecurrentGemmaModel", recurrent), ids)

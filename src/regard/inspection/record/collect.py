@@ -15,9 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from regard.adapters import CANDIDATES, ForwardPass, ModelAdapter, PredictedTokens
-from regard.attention import Attended, Captured, Observe, capture_into, places_of, taps_of
-from regard.attention.capture import named_places
-from regard.attention.torch_hooks import attention_modules
+from regard.attention import (
+    Attended,
+    Captured,
+    Observe,
+    attention_modules,
+    capture_into,
+    named_places,
+    places_of,
+    taps_of,
+)
 from regard.errors import PlaceError, SettingError
 from regard.inspection.attribution.norms import output_projection, value_norms
 from regard.inspection.interventions import is_intervened, reset_query_counts
@@ -204,10 +211,10 @@ def _nothing_heard(model: nn.Module, heard: Collector) -> PlaceError:
         )
     if not taps_of(model) and not attention_modules(model):
         return PlaceError(
-            f"This {name} has no attention: no module of it is named so, and none computed any",
+            f"No attention was captured in this {name}: it has no attention modules",
             where="look",
-            advice="Its layers mix tokens otherwise, such as by recurrence or convolution. A module of your own must "
-            "attend through regard.Tap, or through torch.",
+            advice="Layers that mix tokens otherwise, such as by recurrence or convolution, have no map. A module of "
+            "your own must attend through regard.Tap or through torch.",
         )
     return PlaceError(
         f"No attention was captured in this {name}",

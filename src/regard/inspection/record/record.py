@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from regard.attention.capture import named_places
+from regard.attention import named_places
 from regard.errors import RecordError, unknown
 from regard.files import write_atomic
 from regard.inspection.record.mask_codec import BiasTerm, GaussianWindow, MaskSpans

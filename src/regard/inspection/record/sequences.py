@@ -16,9 +16,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Attended, AttentionInputs
-from regard.attention.eager_hooks import HEAD_COUNTS
-from regard.attention.grid import Lead, cut
+from regard.attention import HEAD_COUNTS, Attended, AttentionInputs, Lead, cut
 
 Join = Literal["steps", "chunks", "windows"]
 """steps: the queries of a call come after those of earlier calls, and attend to the same keys or more of them; chunks

@@ -1,13 +1,14 @@
 // Parsing of the payload: a JSON header, and tensors as typed arrays.
 
 /** @typedef {{name: string, text: string, tokens: string[], spans: [number, number][], words: number[], segments: number[] | null}} TokenAxis */
-/** @typedef {{heads: number[], key_heads: number[], score: "dot" | "additive", bias: "distance" | "key" | "pair" | null, half_width: number | null, cap: number | null, alpha: number | null}} StoredQK */
-/** @typedef {{name: string, layer: number, kind: "self" | "cross", queries: number, keys: number, heads: number, T: number, S: number, why: string, stored: StoredQK | null, value_heads: number[] | null}} Place */
+/** @typedef {{heads: number[], key_heads: number[], score: "dot" | "additive", bias: "distance" | "key" | "pair" | "block" | null, half_width: number | null, cap: number | null, alpha: number | null}} StoredQK */
+/** @typedef {{name: string, layer: number, kind: "self" | "cross", queries: number, keys: number, heads: number, T: number, S: number, why: string, stored: StoredQK | null, value_heads: number[] | null,
+ *   joined?: "windows" | "chunks", note?: string}} Place */
 /** @typedef {[number, number, number | null, [number, string, number | null][]]} Step */
 /** An attribution map computed in advance, such as value zeroing: of one place, or (null) of the whole
  * model. `rows`, `cols`: indices of axes; `values`: base64 of float32, little-endian.
  * @typedef {{name: string, title: string, place: string | null, rows: number, cols: number, shape: [number, number], values: string}} MeasureMap */
-/** @typedef {{facts: Record<string, any>, axes: TokenAxis[], places: Place[], steps: Step[], remote?: boolean, measures?: MeasureMap[]}} RecordInfo */
+/** @typedef {{facts: Record<string, any>, axes: TokenAxis[], places: Place[], steps: Step[], remote?: boolean, measures?: MeasureMap[], notes?: string[]}} RecordInfo */
 /** @typedef {Float32Array | Int16Array | Int32Array | Uint8Array} Numbers */
 /** @typedef {{readonly numbers: Numbers, shape: number[]}} Tensor */
 /** @typedef {{info: RecordInfo, tensors: Map<string, Tensor>}} Parsed */

@@ -5,7 +5,7 @@
 /** @import { RolloutStep } from "./rollout.js" */
 import { make, bidiText } from "./dom.js";
 import { CanvasPen, canvasOfPixels, prepareCanvas } from "./draw.js";
-import { computeRollout, rolloutSteps } from "./rollout.js";
+import { computeRollout, rolloutProblem, rolloutSteps } from "./rollout.js";
 import { isolateBidi, visibleText, formatNumber } from "./text.js";
 import { topIndices } from "./weights.js";
 
@@ -64,6 +64,8 @@ export class Layers {
     const longest = Math.max(...steps.map((step) => Math.max(source.info.places[step.place].T, source.info.places[step.place].S)));
     const axis = source.info.axes[source.info.places[steps[0].place].queries];
     this.titleLine.replaceChildren("Sources of the final state of ", bidiText(visibleText(axis.tokens[this.token] ?? "", 40), "bidi large"), ` (token ${this.token})`);
+    const problem = rolloutProblem(source.info, steps);
+    if (problem !== "") return this.refuse(problem);
     this.notice.hidden = unreadable === undefined && (longest <= MAX_TOKENS_AT_ONCE || this.allowed);
     if (unreadable !== undefined) return this.refuse(source.why(unreadable.place, 0));
     if (!this.notice.hidden) return this.askToCompute(longest);
