@@ -88,6 +88,20 @@ def test_unheard_attention_rows_and_joined_maps_are_told(opened: Callable[..., O
     assert opened("bert").page.locator(".notes").is_hidden()
 
 
+def test_calls_of_a_shared_layer_are_told_apart_by_short_names(opened: Callable[..., Opened]) -> None:
+    page = opened("shared", "#view=heads&place=1")
+    expected = [f"…call {n} of 3" for n in (1, 2, 3)]
+    assert page.page.locator("[role=rowheader]").all_inner_texts() == expected
+    assert page.page.locator("select[name=place] option").all_inner_texts() == expected
+    assert page.page.get_attribute("select[name=place]", "title") == page.record.places[1].name
+    assert page.do(
+        "() => [...document.querySelectorAll('[role=rowheader]')].every((e) => e.scrollWidth <= e.clientWidth)"
+    )
+    page.show(view="layers")
+    page.wait("() => regard.views.layers.stages.length === 3")
+    page.shot("shared-layers")
+
+
 def test_an_exported_view_tells_what_is_missing(opened: Callable[..., Opened], tmp_path: Path) -> None:
     page = opened("windows", "#view=matrix&place=0", accept_downloads=True)
     for kind in ("SVG", "JSON"):

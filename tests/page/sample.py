@@ -213,6 +213,15 @@ def windows() -> Record:
     return Record(axes, (some, same, chunks), facts, unheard=unheard)
 
 
+def shared() -> Record:
+    """One layer that is called three times, with a name that all calls share."""
+    torch.manual_seed(12)
+    module = "encoder.albert_layer_groups.0.albert_layers.0.attention"
+    whole = [place(f"{module}, call {n + 1} of 3", n, (2, 6, 6)) for n in range(3)]
+    places = tuple(replace(one, module=module, call=n) for n, one in enumerate(whole))
+    return Record((TokenAxis.from_tokens("text", "the cat sleeps on it .".split()),), places, {"model": "tiny ALBERT"})
+
+
 def joined(name: str, join: Literal["windows", "chunks"], count: int, **how: object) -> PlaceRecord:
     """`count` sequences of one call as one map, two heads, five queries and keys in each."""
     q, k = 2.5 * torch.randn(count, 2, 5, 8), torch.randn(count, 2, 5, 8)
@@ -249,10 +258,8 @@ def measured() -> Record:
     return replace(made, measures=(zeroing, whole))
 
 
-ALL = {
-    make.__name__: make
-    for make in (measured, bert, translator, grouped, additive, normalised, gaps, statistics, long, hostile, windows)
-}
+MAKERS = (measured, bert, translator, grouped, additive, normalised, gaps, statistics, long, hostile, windows, shared)
+ALL = {make.__name__: make for make in MAKERS}
 
 
 def tile(record: Record, number: int, head: int) -> Tensor:

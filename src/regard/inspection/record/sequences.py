@@ -168,7 +168,8 @@ def _numbers_of(count: int, rows: int, row: int) -> tuple[range, str]:
         return range(count), f"{among}, for all {rows} rows of the batch together"
     note = f"{each} sequences of one call, each seeing its own keys alone"
     if rows > 1:
-        note += f": numbers {row * each} to {row * each + each - 1} of {count}, as row {row} of {rows} comes in order"
+        last = row * each + each - 1
+        note += f" (numbers {row * each} to {last} of {count}: the rows of the batch lie one after another)"
     return range(row * each, (row + 1) * each), note
 
 

@@ -12,7 +12,7 @@ import { Layers } from "./rollout_view.js";
 import { Matrix } from "./matrix.js";
 import { PairView } from "./pair.js";
 import { Sentence } from "./sentence.js";
-import { MAP_PREFIX, measureMap } from "./record.js";
+import { MAP_PREFIX, measureMap, shortPlaceNames } from "./record.js";
 import { ALL_HEADS } from "./source.js";
 import { headLabel, ViewContext } from "./view_context.js";
 import { VIEWS } from "./state.js";
@@ -98,7 +98,8 @@ export class App {
   makeControls() {
     const { state, source } = this;
     const { info } = source;
-    const place = labelledSelect("place", info.places.map((one, n) => [String(n), one.name]), (value) => state.set({ place: Number(value) }), "place");
+    const names = shortPlaceNames(info.places, 32);
+    const place = labelledSelect("place", names.map((name, n) => [String(n), name]), (value) => state.set({ place: Number(value) }), "place");
     const head = labelledSelect("head", [], (value) => state.set({ head: Number(value) }), "head");
     const measure = labelledSelect("measure", [], (value) => state.set({ measure: value }), "measure");
     const part = labelledSelect("segments", [["all", "both"], ["ab", "A → B"], ["ba", "B → A"], ["aa", "A → A"], ["bb", "B → B"]], (value) => state.set({ part: /** @type {import("./state.js").Part} */ (value) }), "part");
@@ -133,6 +134,7 @@ export class App {
     const { places, axes } = this.source.info;
     const { place, head, measure, part, words, table, theme, badge } = this.controls;
     place.select.value = String(shown.place);
+    place.select.title = places[shown.place].name;
     const count = places[shown.place].heads;
     if (head.select.options.length !== count + 1) {
       head.select.replaceChildren(make("option", { value: String(ALL_HEADS) }, headLabel(ALL_HEADS)), ...Array.from({ length: count }, (_, n) => make("option", { value: String(n) }, String(n))));

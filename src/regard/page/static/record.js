@@ -42,6 +42,20 @@ export function measureMap(info, number, measure) {
   return all.find((one) => one.place === info.places[number].name) ?? all.find((one) => one.place === null) ?? null;
 }
 
+/** The names of places in at most `most` characters, where they are told apart: long names lose the beginning that they
+ * all share, then their middle. @param {Place[]} places @param {number} most @returns {string[]} */
+export function shortPlaceNames(places, most) {
+  const parts = places.map((place) => place.name.split(/(?<=\.|, )/));
+  const fits = places.every((place) => place.name.length <= most);
+  let shared = 0;
+  while (!fits && places.length > 1 && parts.every((one) => one.length > shared + 1 && one[shared] === parts[0][shared])) shared++;
+  return parts.map((one) => {
+    const rest = (shared > 0 ? "…" : "") + one.slice(shared).join("");
+    const first = Math.floor(most / 3);
+    return rest.length <= most ? rest : `${rest.slice(0, first)}…${rest.slice(rest.length - (most - first - 1))}`;
+  });
+}
+
 /** Decompress deflated bytes. They are written as one piece, which takes half the time of a stream of small ones.
  * @param {Uint8Array<ArrayBuffer>} bytes @returns {Promise<ArrayBuffer>} */
 export async function inflate(bytes) {

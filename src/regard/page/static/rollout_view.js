@@ -5,6 +5,7 @@
 /** @import { RolloutStep } from "./rollout.js" */
 import { make, bidiText } from "./dom.js";
 import { CanvasPen, canvasOfPixels, prepareCanvas } from "./draw.js";
+import { shortPlaceNames } from "./record.js";
 import { computeRollout, rolloutProblem, rolloutSteps } from "./rollout.js";
 import { isolateBidi, visibleText, formatNumber } from "./text.js";
 import { topIndices } from "./weights.js";
@@ -117,8 +118,9 @@ export class Layers {
   /** One strip for each place, from the output to the input, stream by stream: its axis and its masses. */
   strips() {
     const { source } = this.context;
+    const names = shortPlaceNames(source.info.places, 20);
     const all = this.stages.map(({ step, masses }) => ({
-      name: source.info.places[step.place].name, axis: step.keys, masses: /** @type {Float64Array} */ (masses.get(step.keys)),
+      name: names[step.place], axis: step.keys, masses: /** @type {Float64Array} */ (masses.get(step.keys)),
     }));
     const streams = new Set([this.stages[0]?.step.queries, ...all.map((strip) => strip.axis)]);
     return [...streams].flatMap((axis) => all.filter((strip) => strip.axis === axis));
