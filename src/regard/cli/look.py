@@ -110,10 +110,11 @@ def look(
             for one in record.places
         ]
         axes = {axis.name: list(axis.tokens) for axis in record.axes}
-        found = {"measures": [one.header() for one in record.measures]} if record.measures else {}
+        found: dict[str, object] = {"out": str(path), "axes": axes, "places": entries}
+        found |= {"measures": [one.header() for one in record.measures]} if record.measures else {}
         found |= {"unheard": dict(record.unheard)} if record.unheard else {}
         found |= {"notes": record.notes} if record.notes else {}
-        typer.echo(json.dumps({"out": str(path), "axes": axes, "places": entries, **found}, ensure_ascii=False))
+        typer.echo(json.dumps(found, ensure_ascii=False))
         return
     counts = ", ".join(axis.summary for axis in record.axes)
     typer.echo(f"{sum(one.heads for one in record.places)} heads at {len(record.places)} places over {counts}")
