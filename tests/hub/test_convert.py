@@ -149,7 +149,10 @@ FAULTS = {
         lambda f: changed(f, activation_function="gossip"),
         r"transformers cannot load this gpt2 model .*gossip",
     ),
-    "a value that is missing": (lambda f: changed(f, n_layer=None), r"transformers cannot load this gpt2 model .*n_layer"),
+    "a value that is missing": (
+        lambda f: changed(f, n_layer=None),
+        r"transformers cannot load this gpt2 model .*n_layer",
+    ),
     "no JSON": (lambda f: (f / "config.json").write_text("{"), "The file is not valid JSON"),
     "no config": (
         lambda f: (f / "config.json").unlink(),

@@ -28,12 +28,11 @@ from regard.hub.folder import HFConfig, read_config, read_tensors, special_token
 from regard.hub.provenance import remember_origin
 from regard.hub.supported_settings import unsupported_setting
 from regard.hub.transformers_fallback import (
-    INSTALL,
-    has_transformers,
     is_known_to_transformers,
     is_transformers_default,
     load_with_transformers,
 )
+from regard.hub.transformers_version import INSTALL, has_transformers
 from regard.hub.weight_map import TensorMap, TensorMismatch, check_tensors, to_hf, to_regard
 from regard.runs import (
     FILE as WEIGHTS,
@@ -255,15 +254,13 @@ def _check_copies(tensors: Mapping[str, Tensor], family: Family, known: set[str]
             if callable(source):
                 same = torch.allclose(tensors[name], source(tensors[name]), rtol=0.0, atol=1e-6)
             else:
-                same = source in tensors and torch.equal(tensors[name], tensors[source])
+                same = source not in tensors or torch.equal(tensors[name], tensors[source])  # it may be missing
             if not same:
                 other = "the positions of this architecture" if callable(source) else source
                 raise TensorMismatch(f"The tensor {name} differs from {other}", where=where)
 
 
-def _fill_model(
-    model: nn.Module, maps: Sequence[TensorMap], tensors: Mapping[str, Tensor], where: str
-) -> nn.Module:
+def _fill_model(model: nn.Module, maps: Sequence[TensorMap], tensors: Mapping[str, Tensor], where: str) -> nn.Module:
     with torch.no_grad():
         to_regard(model, maps, tensors, where)
     return model.eval()

@@ -241,9 +241,7 @@ def _is_plain_rotary(rope: Any) -> bool:
     return plain and type(theta) in (int, float) and math.isfinite(theta) and theta > 0
 
 
-def _is_unread(
-    supported: SupportedSettings, name: str, value: Any, is_default: Callable[[str, Any], bool]
-) -> bool:
+def _is_unread(supported: SupportedSettings, name: str, value: Any, is_default: Callable[[str, Any], bool]) -> bool:
     """Whether a setting that is not listed has no effect: transformers has this value by default."""
     listed = {*supported.values, *supported.equal, *supported.sizes.split(), *supported.numbers.split()}
     listed |= {*supported.flags.split(), "rope_parameters", "rope_scaling"}

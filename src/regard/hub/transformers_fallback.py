@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +16,8 @@ from torch import nn
 from regard.errors import CheckpointError, SettingError
 from regard.hub.attention_interface import NAME, enable
 from regard.hub.folder import HFConfig, check_weight_files
+from regard.hub.transformers_version import has_transformers
 from regard.hub.weight_map import list_names
-
-MINIMUM = (5, 2)  # of transformers
-INSTALL = "pip install 'regard[hub]' installs it."
-
-
-def installed_version() -> str | None:
-    """The version of transformers; None where it is not installed."""
-    try:
-        return version("transformers")
-    except PackageNotFoundError:
-        return None
-
-
-def has_transformers() -> bool:
-    """Whether a transformers is installed that regard can use; an older one is refused."""
-    found = installed_version()
-    if found is None:
-        return False
-    if tuple(int(part) for part in found.split(".")[:2] if part.isdecimal()) < MINIMUM:
-        least = ".".join(map(str, MINIMUM))
-        raise SettingError(f"transformers {found}", f"version {least} or later", advice=f"{INSTALL}")
-    return True
 
 
 def is_known_to_transformers(kind: object) -> bool:
@@ -99,10 +77,14 @@ def refusals(folder: Path, what: str) -> Iterator[None]:
     except (CheckpointError, SettingError):
         raise
     except Exception as error:  # a damaged folder can raise anything
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = " ".join(lines[:2]) if lines and lines[0].endswith(":") else (lines or [""])[0]
-        reason = f"{type(error).__name__}: {reason[:300]}" if reason else type(error).__name__
-        raise CheckpointError(f"transformers cannot {what} ({reason})", where=f"{folder}") from error
+        raise CheckpointError(f"transformers cannot {what} ({reason_of(error)})", where=f"{folder}") from error
+
+
+def reason_of(error: Exception) -> str:
+    """The kind of an error and the beginning of its message, on one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    reason = " ".join(lines[:2]) if lines and lines[0].endswith(":") else (lines or [""])[0]
+    return f"{type(error).__name__}: {reason[:300]}" if reason else type(error).__name__
 
 
 @contextmanager
@@ -167,7 +149,7 @@ def _tensors_of_relatives(model: Any) -> set[str]:
 
     names: set[str] = set()
     for auto in (AutoModel, AutoModelForPreTraining):
-        kind = auto._model_mapping.get(type(model.config), None)
+        kind: Any = auto._model_mapping.get(type(model.config), None)
         for one in kind if isinstance(kind, tuple | list) else [kind] if kind is not None else []:
             with torch.device("meta"), refusals(Path("."), f"build a {one.__name__}"):
                 names |= _with_and_without_prefix(one(model.config).state_dict(), model.base_model_prefix)
