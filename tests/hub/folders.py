@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import Tensor
-
-import transformers
 
 SPECIAL = ["[PAD]", "[CLS]", "[END]", "[SEP]", "[MASK]", "[UNK]"]
 WORDS = [*SPECIAL, "the", "cat", "dog", "sleeps", "a", ".", "sees", *(f"w{number}" for number in range(60))]

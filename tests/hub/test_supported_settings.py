@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 pytest.importorskip("transformers")
 
-from hub.folders import IDS, edit_config, edit_tensors, eager_logits, random_model, save_folder, save_tokenizer
+from hub.folders import IDS, eager_logits, edit_config, edit_tensors, random_model, save_folder, save_tokenizer
 from regard import hub
 from regard.cli import app
 from regard.errors import CheckpointError, CheckpointWarning, RegardError, SettingError

@@ -1,4 +1,7 @@
-"""The version of transformers that is installed, and the earliest one that regard works with."""
+"""The version of transformers that is installed, and the earliest one that regard works with.
+
+A module of its own because the attention interface asks for it too, which the fallback imports.
+"""
 
 from __future__ import annotations
 
