@@ -28,7 +28,7 @@ FOUND_IN = {  # a term, as a pattern: the modules that implement it
     r"sliding.window": ["attention/masks"],
     r"local attention": ["attention/windows"],
     r"context vector": ["models/decoders"],
-    r"gelu": ["models/fused_gelu", "models/gelu_triton"],
+    r"gelu": ["models/gelu", "models/gelu_triton"],
     r"swiglu": ["models/blocks"],
     r"cross.entropy": ["models/chunked_cross_entropy", "models/chunked_cross_entropy_triton", "models/cross_entropy"],
     r"sampled.softmax": ["models/cross_entropy"],

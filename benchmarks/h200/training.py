@@ -43,7 +43,8 @@ from regard.training.loop import Loop, cycle
 from regard.training.objectives.base import Objective
 from regard.training.objectives.lm import CausalLMObjective
 from regard.training.objectives.mlm import MaskedLMObjective
-from regard.training.recipe import AdamW, PreparedTask, Recipe, TrainSettings
+from regard.training.optimisers import AdamW
+from regard.training.recipe import PreparedTask, Recipe, TrainSettings
 
 PEAK = 989.5e12  # bf16 operations a second of an H100 or H200
 GOALS = {"gpt": 1.1, "bert": 1.5}

@@ -107,12 +107,12 @@ def test_a_checkpoint_that_is_an_empty_folder_gives_way(dead: Path, whole: Path,
 def test_no_flipped_bit_of_a_manifest_goes_unnoticed(dead: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(newest(dead), tmp_path / "step")
     sound, manifest = Checkpoint(folder, 1), folder / MANIFEST
-    assert sound.damage() is None
+    assert sound.find_damage() is None
     for place in range(manifest.stat().st_size):
         flip(manifest, place, place % 8)
-        assert sound.damage() is not None, place
+        assert sound.find_damage() is not None, place
         flip(manifest, place, place % 8)
-    assert sound.damage() is None
+    assert sound.find_damage() is None
 
 
 def test_what_was_put_aside_before_stays_beside_it(dead: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from regard.errors import TrainingError
 from regard.models import chunked_cross_entropy
 from regard.models.blocks import gelu_feedforward
 from regard.models.chunked_cross_entropy import LinearCrossEntropy
-from regard.models.fused_gelu import _gelu_bias
+from regard.models.gelu import _gelu_bias
 from regard.models.gpt import GPT
 from regard.runs.weights import weights_of
 from regard.text.batches.batch import BlockBatch

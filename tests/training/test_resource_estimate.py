@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.training.recipe import SGD, MovingAverage, TrainSettings
+from regard.training.optimisers import SGD
+from regard.training.recipe import MovingAverage, TrainSettings
 from regard.training.resource_estimate import estimate_resources, padded_size, total_steps
 from regard.training.tasks.language import BlockBatches, BuiltInText, GPTModel, LanguageRecipe
 

@@ -7,15 +7,17 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from regard.training.recipe import (
+from regard.training.schedules import (
     ConstantSchedule,
     CosineSchedule,
     InverseRootSchedule,
     LinearSchedule,
     NoamSchedule,
     PlateauSchedule,
+    ScheduleSettings,
+    make_schedule,
+    num_drops,
 )
-from regard.training.schedules import ScheduleSettings, make_schedule, num_drops
 
 WARMUPS = st.integers(0, 60)
 FLOORS = st.floats(0, 0.99)

@@ -11,8 +11,8 @@ from regard.errors import SettingError
 from regard.training import optimisers
 from regard.training.checkpoint import PerRank
 from regard.training.distributed import World
+from regard.training.optimisers import SGD, AdamW
 from regard.training.random_state import RandomState, preserved_rng, seed_everything
-from regard.training.recipe import SGD, AdamW
 from regard.training.run_writer import HostStaging
 from regard.training.state import CarriedState, TrainingState
 from training.little import Bag, little, recipe

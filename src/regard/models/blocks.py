@@ -28,7 +28,7 @@ from regard.attention.normalise import Normaliser
 from regard.attention.positions import Rotary
 from regard.attention.scores import ScaledDot
 from regard.errors import SettingError
-from regard.models.fused_gelu import GeluFeedForward
+from regard.models.gelu import GeluFeedForward
 
 
 def softmax(heads: int) -> Normaliser | None:

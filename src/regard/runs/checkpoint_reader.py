@@ -40,8 +40,8 @@ class Checkpoint:
     folder: Path
     step: int
 
-    def damage(self) -> str | None:
-        """What is damaged; None if every byte is as it was written."""
+    def find_damage(self) -> str | None:
+        """Verify it against its manifest (sizes, SHA-256 checksums): what is damaged; None if nothing is."""
         try:
             manifest = json.loads((self.folder / "manifest.json").read_bytes())
             if manifest["format"] != FORMAT:
@@ -108,7 +108,7 @@ def checkpoint_at(folder: Path, step: int) -> Checkpoint:
 def newest_intact(folder: Path) -> Checkpoint | None:
     """The newest undamaged checkpoint; nothing is moved or removed."""
     found = (checkpoint_at(folder, step) for step in reversed(steps_in(folder)))
-    return next((one for one in found if one.damage() is None), None)
+    return next((one for one in found if one.find_damage() is None), None)
 
 
 def files_in(folder: Path) -> dict[str, Path]:

@@ -2,7 +2,7 @@
 
 CheckpointSchedule decides both from [checkpoint]. Checkpoints writes with torch.distributed.checkpoint: under another
 name, synced to disk and then renamed, so a checkpoint is complete or absent. runs/checkpoint_reader.py describes the
-folder. Nothing here is ever unpickled.
+folder and verifies its checksums on resume. Nothing here is ever unpickled.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Checkpoints:
         damaged = [path.name for path in sorted(self.folder.glob("damaged-*"))]
         newest = max(self.steps(), default=None)
         for step in reversed(self.steps()):
-            complaint = self.at(step).damage()
+            complaint = self.at(step).find_damage()
             if complaint is None:
                 if step != newest:
                     self.notify(f"using the checkpoint of step {step} instead")

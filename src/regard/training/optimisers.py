@@ -1,13 +1,31 @@
-"""Optimisers, AdamW or SGD with weight decay, from the section [optimiser]; their state for checkpoints."""
+"""Optimisers: AdamW (learning rate, betas, eps) or SGD with weight decay, the section [optimiser]; their state for
+checkpoints."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn, optim
 
-from regard.training.recipe import SGD, AdamW
+from regard.training.section import Fraction, Positive, RecipeSection
+
+
+class AdamW(RecipeSection):
+    kind: Literal["adamw"] = "adamw"
+    learning_rate: Positive = 1e-3
+    betas: tuple[Fraction, Fraction] = (0.9, 0.999)
+    eps: Positive = 1e-8
+    weight_decay: Annotated[float, Field(ge=0)] = 0.01
+
+
+class SGD(RecipeSection):
+    kind: Literal["sgd"] = "sgd"
+    learning_rate: Positive = 0.1
+    momentum: Fraction = 0.0
+    nesterov: bool = False
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
 
 
 def make_optimiser(section: AdamW | SGD, model: nn.Module) -> optim.Optimizer:

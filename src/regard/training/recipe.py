@@ -1,8 +1,9 @@
 """A recipe: all settings of a training, in sections that are validated when they are read.
 
-Here are the sections that every task has: early stopping, gradient accumulation and gradient clipping, warmup,
-checkpoints, weight average. A task (training/tasks) adds its own: data, tokenizer, model, objective, batches. `kind`
-chooses among the forms of a section, such as the schedules.
+Here are the sections that every task has: early stopping, gradient accumulation and gradient clipping, checkpoints,
+weight average; those of the optimiser (AdamW's betas and eps) and of the schedule (warmup) are in optimisers.py and
+schedules.py. A task (training/tasks) adds its own: data, tokenizer, model, objective, batches. `kind` chooses among the
+forms of a section, such as the schedules.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
+from pydantic import Field
 from torch import nn
 
 from regard.errors import SettingError
@@ -22,97 +23,11 @@ from regard.models.config import KINDS
 from regard.runs import build_model, load_tokenizers
 from regard.text import Batch, Batches, Epoch
 from regard.training.objectives.base import Objective
+from regard.training.optimisers import SGD, AdamW
+from regard.training.schedules import ConstantSchedule, ScheduleSettings
+from regard.training.section import Count, Epochs, InputPath, Positive, RecipeSection
 
 _NAME = "text of letters, digits, '.', '_' and '-', a letter or digit first"
-
-Count = Annotated[int, Field(ge=1)]
-Fraction = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Epochs = Annotated[str, Field(pattern=r"^\d+(\.\d+)? epochs?$", description='text such as "3 epochs"')]
-
-
-def resolve_path(path: Path, info: ValidationInfo) -> Path:
-    """An absolute path: a relative one starts from the folder `info.context`, and stays as it is without one."""
-    if info.context is None:
-        return path
-    try:
-        return Path(info.context) / path.expanduser()
-    except RuntimeError as error:  # ~name of an unknown user
-        raise ValueError("a path whose ~ is the home folder of a known user") from error
-
-
-InputPath = Annotated[Path, AfterValidator(resolve_path)]
-"""A file or folder that a recipe names. A relative one starts from the folder of the recipe's file, in --set from the
-working directory."""
-
-
-class RecipeSection(BaseModel):
-    """A section of a recipe: immutable settings, of which misspelt ones are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class LabelSmoothing(RecipeSection):
-    """Label smoothing: the share of each target's probability that is spread evenly over all classes or tokens."""
-
-    label_smoothing: Fraction = 0.0
-
-
-class AdamW(RecipeSection):
-    kind: Literal["adamw"] = "adamw"
-    learning_rate: Positive = 1e-3
-    betas: tuple[Fraction, Fraction] = (0.9, 0.999)
-    eps: Positive = 1e-8
-    weight_decay: Annotated[float, Field(ge=0)] = 0.01
-
-
-class SGD(RecipeSection):
-    kind: Literal["sgd"] = "sgd"
-    learning_rate: Positive = 0.1
-    momentum: Fraction = 0.0
-    nesterov: bool = False
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-
-
-class ConstantSchedule(RecipeSection):
-    kind: Literal["constant"] = "constant"
-    warmup: Annotated[int, Field(ge=0)] = 0
-
-
-class LinearSchedule(RecipeSection):
-    kind: Literal["linear"] = "linear"
-    warmup: Annotated[int, Field(ge=0)] = 0
-    floor: Fraction = 0.0
-
-
-class CosineSchedule(RecipeSection):
-    kind: Literal["cosine"] = "cosine"
-    warmup: Annotated[int, Field(ge=0)] = 0
-    floor: Fraction = 0.0
-
-
-class InverseRootSchedule(RecipeSection):
-    kind: Literal["inverse-root"] = "inverse-root"
-    warmup: Count = 4000
-
-
-class NoamSchedule(RecipeSection):
-    kind: Literal["noam"] = "noam"
-    width: Count = 512
-    warmup: Count = 4000
-
-
-class PlateauSchedule(RecipeSection):
-    kind: Literal["plateau"] = "plateau"
-    warmup: Annotated[int, Field(ge=0)] = 0
-    patience: Count = 3
-    factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
-    floor: Fraction = 0.0
-
-
-ScheduleSettings = (
-    ConstantSchedule | LinearSchedule | CosineSchedule | InverseRootSchedule | NoamSchedule | PlateauSchedule
-)
 
 
 class NoAverage(RecipeSection):

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from regard.text import Batch, Batches, Epoch
-from regard.training.recipe import AdamW, MovingAverage, PreparedTask, Recipe
+from regard.training.optimisers import AdamW
+from regard.training.recipe import MovingAverage, PreparedTask, Recipe
 
 SAMPLED_BATCHES = 32  # batches of an epoch, evenly spaced, among which the largest is sought
 

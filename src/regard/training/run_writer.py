@@ -52,7 +52,7 @@ class RunWriter:
         steps = sorted({*self.schedule.regular(self.checkpoints.steps()), step})[-count:]
         found = [self.checkpoints.at(one) for one in steps]
         for one in found:
-            complaint = one.damage()
+            complaint = one.find_damage()
             if complaint is not None:
                 raise CheckpointError(
                     f"This checkpoint has {complaint}, so the last {count} cannot be averaged",

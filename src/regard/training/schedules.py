@@ -9,16 +9,51 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import cos, inf, pi, sqrt
-from typing import assert_never
+from typing import Annotated, Literal, assert_never
 
-from regard.training.recipe import (
-    ConstantSchedule,
-    CosineSchedule,
-    InverseRootSchedule,
-    LinearSchedule,
-    NoamSchedule,
-    PlateauSchedule,
-    ScheduleSettings,
+from pydantic import Field
+
+from regard.training.section import Count, Fraction, RecipeSection
+
+
+class ConstantSchedule(RecipeSection):
+    kind: Literal["constant"] = "constant"
+    warmup: Annotated[int, Field(ge=0)] = 0
+
+
+class LinearSchedule(RecipeSection):
+    kind: Literal["linear"] = "linear"
+    warmup: Annotated[int, Field(ge=0)] = 0
+    floor: Fraction = 0.0
+
+
+class CosineSchedule(RecipeSection):
+    kind: Literal["cosine"] = "cosine"
+    warmup: Annotated[int, Field(ge=0)] = 0
+    floor: Fraction = 0.0
+
+
+class InverseRootSchedule(RecipeSection):
+    kind: Literal["inverse-root"] = "inverse-root"
+    warmup: Count = 4000
+
+
+class NoamSchedule(RecipeSection):
+    kind: Literal["noam"] = "noam"
+    width: Count = 512
+    warmup: Count = 4000
+
+
+class PlateauSchedule(RecipeSection):
+    kind: Literal["plateau"] = "plateau"
+    warmup: Annotated[int, Field(ge=0)] = 0
+    patience: Count = 3
+    factor: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    floor: Fraction = 0.0
+
+
+ScheduleSettings = (
+    ConstantSchedule | LinearSchedule | CosineSchedule | InverseRootSchedule | NoamSchedule | PlateauSchedule
 )
 
 Schedule = Callable[[int, Sequence[float]], float]

@@ -74,7 +74,7 @@ def kinds() -> dict[str, tuple[BatchPlan, Collator]]:
     text = texts(long)
     masked = Columns({"text": text, "word": word_numbers(text)})
     documents = documents_of([3, 5, 1, 8, 12, 2, 6], random.integers(1, 9, size=n))
-    masking = Masking(SPECIAL, VOCABULARY, rate=0.3)
+    masking = Masking(SPECIAL, VOCABULARY, mask_rate=0.3)
     stream = TokenStream.lines(documents, end=3)
     found: dict[str, tuple[BatchPlan, Collator]] = {}
     for name, collate in {
@@ -84,7 +84,7 @@ def kinds() -> dict[str, tuple[BatchPlan, Collator]]:
         "answer": AnswerCollator(answered, SPECIAL),
         "fill": MaskingCollator(masked, masking),
         "whole words": MaskingCollator(
-            masked, Masking(SPECIAL, VOCABULARY, rate=0.3, units=WholeWords()), max_length=9
+            masked, Masking(SPECIAL, VOCABULARY, mask_rate=0.3, units=WholeWords()), max_length=9
         ),
     }.items():
         found[name] = (Buckets(collate.lengths, budget=64), collate)

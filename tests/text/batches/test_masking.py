@@ -124,7 +124,13 @@ def test_max_length_truncates_and_counts():
 
 @pytest.mark.parametrize(
     "settings",
-    [{"rate": 1.5}, {"masked": 0.9, "random": 0.2}, {"vocabulary": 5}, {"special": SpecialIds(pad=0)}, {"rate": -0.1}],
+    [
+        {"mask_rate": 1.5},
+        {"mask_token_rate": 0.9, "random_token_rate": 0.2},
+        {"vocabulary": 5},
+        {"special": SpecialIds(pad=0)},
+        {"mask_rate": -0.1},
+    ],
 )
 def test_settings_that_make_no_sense_are_refused(settings):
     with pytest.raises(SettingError):

@@ -20,7 +20,7 @@ from regard.text.batches.seeded_rng import Epoch
 from regard.text.store.columns import Columns
 from text.batches.batching import SPECIAL, VOCABULARY, documents_of
 
-PLAIN = Masking(SPECIAL, VOCABULARY, rate=0.0)
+PLAIN = Masking(SPECIAL, VOCABULARY, mask_rate=0.0)
 
 
 @st.composite

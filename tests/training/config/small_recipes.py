@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from regard.errors import SettingError
-from regard.training.recipe import Count, Fraction, InputPath, Recipe, RecipeSection
+from regard.training.recipe import Recipe
+from regard.training.section import Count, Fraction, InputPath, RecipeSection
 
 MINIMAL = 'task = "count"\nname = "tiny"\n'
 

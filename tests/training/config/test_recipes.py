@@ -11,7 +11,9 @@ from regard.errors import RegardError, SettingError
 from regard.runs.toml import dump
 from regard.training.config import recipes as reading
 from regard.training.config.recipes import read_recipe, recipe_to_toml, shipped_recipes, write_recipe
-from regard.training.recipe import SGD, CosineSchedule, MovingAverage, Recipe, StartSettings, TrainSettings
+from regard.training.optimisers import SGD
+from regard.training.recipe import MovingAverage, Recipe, StartSettings, TrainSettings
+from regard.training.schedules import CosineSchedule
 from training.config.small_recipes import MINIMAL, TASKS, Counting, Drawn, Files, Inner, Model, Sorting, put
 from training.config.test_toml import tables, texts
 

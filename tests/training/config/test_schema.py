@@ -16,7 +16,10 @@ from regard.training.config.schema import (
     map_values,
     section_of,
 )
-from regard.training.recipe import AdamW, CosineSchedule, Fraction, InputPath, Recipe, TrainSettings
+from regard.training.optimisers import AdamW
+from regard.training.recipe import Recipe, TrainSettings
+from regard.training.schedules import CosineSchedule
+from regard.training.section import Fraction, InputPath
 from training.config.small_recipes import Counting, Drawn, Files, Inner, Model, Sorting
 
 

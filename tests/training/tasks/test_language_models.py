@@ -16,7 +16,8 @@ from regard.training.config.recipes import read_recipe
 from regard.training.distributed import World
 from regard.training.loop import Loop
 from regard.training.objectives.stateful_lm import StatefulLMObjective
-from regard.training.recipe import AdamW, CheckpointSettings, EvaluateSettings, PreparedTask, TrainSettings
+from regard.training.optimisers import AdamW
+from regard.training.recipe import CheckpointSettings, EvaluateSettings, PreparedTask, TrainSettings
 from regard.training.run_writer import RunWriter
 from regard.training.tasks import TASKS
 from regard.training.tasks.language import (

@@ -8,7 +8,8 @@ import torch
 
 from regard.training.distributed import World, init_distributed
 from regard.training.loop import Loop
-from regard.training.recipe import AdamW, CheckpointSettings, EvaluateSettings, TrainSettings
+from regard.training.optimisers import AdamW
+from regard.training.recipe import CheckpointSettings, EvaluateSettings, TrainSettings
 from regard.training.run_writer import RunWriter
 from regard.training.tasks.language import AttentiveModel, BuiltInText, LaneBatches, LanguageRecipe
 from regard.training.tasks.tokenizers import SizedTokenizer

@@ -1,8 +1,9 @@
 """Attention rollout (Abnar & Zuidema 2020) through residual streams: the share of each input token in an output token.
 
-A = (W + I) / 2, where I is the residual connection; rollout = A_L ... A_2 A_1. The tokens of one text are a residual
-stream through the layers. Self-attention goes from the stream to itself, one layer lower; cross-attention retains a
-part of each vector and takes a part from the stream of the other text.
+A = (W + I) / 2, where I is the residual connection (its share `residual` is 0.5 here and in page/static/rollout.js);
+rollout = A_L ... A_2 A_1. The tokens of one text are a residual stream through the layers. Self-attention goes from the
+stream to itself, one layer lower; cross-attention retains a part of each vector and takes a part from the stream of the
+other text.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Pooling from subword tokens to words: attention to the tokens of a word is summed, attention from them averaged.
+"""Pooling from subword tokens (word pieces) to words, for word maps and word alignment.
 
-A token that belongs to no word, such as [CLS], is a word of its own.
+Attention to the tokens of a word is summed, attention from them averaged. A token that belongs to no word, such as
+[CLS], is a word of its own.
 """
 
 from __future__ import annotations

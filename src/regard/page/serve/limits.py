@@ -1,4 +1,6 @@
-"""The limits of the server: sizes, counts and times of requests, records and computations."""
+"""The limits of the server, as numbers: sizes, counts and times of requests, records and computations; middleware.py
+refuses what passes them.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import { ALL_HEADS } from "./source.js";
 /** A step, and the mass of each token of each stream after it. @typedef {{step: PlaceStep, masses: Map<number, Float64Array>}} RolloutStep */
 
 const ROWS_PER_TILE = 64; // rows of a map requested at once
-const RESIDUAL = 0.5;
+const RESIDUAL = 0.5; // as in inspection/attribution/rollout.py
 
 /** The steps from the last place back to the first place of layer `first`. @param {RecordInfo} info @param {number} first @returns {PlaceStep[]} */
 export function rolloutSteps(info, first) {

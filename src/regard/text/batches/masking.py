@@ -1,4 +1,6 @@
-"""Masking for masked language models (MLM): which tokens are masked, and by what (Devlin et al. 2019, 3.1)."""
+"""Masking for masked language models (MLM): of the chosen tokens 80% become the mask token, 10% a random token, 10%
+stay (Devlin et al. 2019, 3.1); a training takes the rates from its recipe (MaskingSettings).
+"""
 
 from __future__ import annotations
 
@@ -62,25 +64,26 @@ class WholeWords:
 
 @dataclass(frozen=True)
 class Masking:
-    """Selects a share `rate` of the tokens that are not special as targets: replaces a share `masked` of them by the
-    mask token, a share `random` by a random token, and leaves the rest unchanged.
+    """Selects a share `mask_rate` of the tokens that are not special as targets: replaces `mask_token_rate` of them by
+    the mask token, `random_token_rate` by a random token, and leaves the rest unchanged.
 
-    Every token is selected with probability exactly `rate`, in short texts too: of n units in a text, rate x n are
-    selected, rounded up or down at random. New each epoch; a function of seed, epoch and example alone.
+    Every token is selected with probability exactly `mask_rate`, in short texts too: of n units, mask_rate x n
+    are selected, rounded up or down at random. New each epoch; a function of seed, epoch and example alone.
 
     >>> Masking(tokenizer.special, len(tokenizer), units=WholeWords())
     """
 
     special: SpecialIds
     vocabulary: int
-    rate: float = 0.15
-    masked: float = 0.8
-    random: float = 0.1
+    mask_rate: float = 0.15
+    mask_token_rate: float = 0.8
+    random_token_rate: float = 0.1
     units: Pieces | WholeWords = Pieces()
 
     def __post_init__(self) -> None:
-        shares = {"rate": self.rate, "masked": self.masked, "random": self.random}
-        for name, share in {**shares, "masked + random": self.masked + self.random}.items():
+        shares = {name: getattr(self, name) for name in ("mask_rate", "mask_token_rate", "random_token_rate")}
+        replaced = self.mask_token_rate + self.random_token_rate
+        for name, share in {**shares, "mask_token_rate + random_token_rate": replaced}.items():
             if not 0 <= share <= 1 + 1e-9:  # 0.8 + 0.2 and the like may round up
                 raise SettingError(f"{name}={share}", "a share from 0 to 1", where="Masking")
         require_roles(self.special, "mask", where="Masking")
@@ -97,7 +100,7 @@ class Masking:
         owner = row[begins]  # of each unit
         counts = np.bincount(owner, minlength=len(ids))
         place = np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
-        quota = np.floor(self.rate * counts + epoch.uniforms("masking: how many", examples))
+        quota = np.floor(self.mask_rate * counts + epoch.uniforms("masking: how many", examples))
         order = np.lexsort((epoch.uniforms("masking: which", examples[owner], place), owner))
         selected = np.empty(len(owner), dtype=bool)
         selected[order] = place < quota[owner]  # the smallest draws of each row; `order` keeps the rows in order
@@ -110,8 +113,8 @@ class Masking:
         fate = epoch.uniforms("masking: fate", examples, places)
         bits = epoch.hashes("masking: random token", examples, places)
         other = self._words[bits % np.uint64(len(self._words))]
-        replaced = np.where(fate < self.masked, self.special.need("mask"), other)
-        return np.where(fate < self.masked + self.random, replaced, ids)
+        replaced = np.where(fate < self.mask_token_rate, self.special.need("mask"), other)
+        return np.where(fate < self.mask_token_rate + self.random_token_rate, replaced, ids)
 
     @cached_property
     def _specials(self) -> np.ndarray:

@@ -1,6 +1,7 @@
 """The tasks of recipes by name; each is a Recipe class with sections of its own."""
 
-from regard.training.recipe import Recipe, RecipeSection
+from regard.training.recipe import Recipe
+from regard.training.section import RecipeSection
 from regard.training.tasks.classification import BuiltInLabelled, ClassificationRecipe, LabelTable
 from regard.training.tasks.contextual import ContextualRecipe
 from regard.training.tasks.finetune import PRETRAINED, PRETRAINED_RECIPE

@@ -9,7 +9,7 @@ import numpy as np
 
 from regard.errors import SettingError
 from regard.text import Buckets
-from regard.training.recipe import Count, RecipeSection
+from regard.training.section import Count, RecipeSection
 
 
 class BucketBatches(RecipeSection):

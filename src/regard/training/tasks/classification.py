@@ -28,16 +28,8 @@ from regard.text import (
     grammar,
 )
 from regard.training.objectives.classification import ClassificationObjective, RegressionObjective
-from regard.training.recipe import (
-    Count,
-    Fraction,
-    InputPath,
-    LabelSmoothing,
-    Positive,
-    PreparedTask,
-    Recipe,
-    RecipeSection,
-)
+from regard.training.recipe import PreparedTask, Recipe
+from regard.training.section import Count, Fraction, InputPath, LabelSmoothing, Positive, RecipeSection
 from regard.training.tasks.buckets import BucketBatches
 from regard.training.tasks.finetune import PRETRAINED, FinetunedBert, load_pretrained, with_pretrained_size
 from regard.training.tasks.holdout import Split, first_held_out, store_split

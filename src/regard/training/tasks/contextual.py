@@ -25,7 +25,8 @@ from regard.text import (
     grammar,
 )
 from regard.training.objectives.bilm import BiLMObjective
-from regard.training.recipe import Count, Fraction, InputPath, LabelSmoothing, PreparedTask, Recipe, RecipeSection
+from regard.training.recipe import PreparedTask, Recipe
+from regard.training.section import Count, Fraction, InputPath, LabelSmoothing, RecipeSection
 from regard.training.tasks.buckets import BucketBatches
 from regard.training.tasks.holdout import Split, first_held_out, store_split
 from regard.training.tasks.tokenizers import AnyTokenizer, SizedTokenizer, make_tokenizer

@@ -13,7 +13,7 @@ from regard.models import Bert, MaskedLM
 from regard.models.config import SpanPredictorConfig
 from regard.runs import TOKENIZER, copy_weights, load_weights, save_weights, weights_of
 from regard.training.config.recipes import read_recipe, write_recipe
-from regard.training.recipe import InputPath, RecipeSection
+from regard.training.section import InputPath, RecipeSection
 from regard.training.tasks.masked_lm import BertSizeSettings, MaskedLMRecipe
 from regard.training.tasks.tokenizers import load_run_tokenizer
 

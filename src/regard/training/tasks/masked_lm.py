@@ -37,7 +37,8 @@ from regard.text import (
     whitespace_words,
 )
 from regard.training.objectives.mlm import MaskedLMObjective, unigram_log_probs
-from regard.training.recipe import Count, Fraction, InputPath, Positive, PreparedTask, Recipe, RecipeSection
+from regard.training.recipe import PreparedTask, Recipe
+from regard.training.section import Count, Fraction, InputPath, Positive, RecipeSection
 from regard.training.tasks.buckets import BucketBatches
 from regard.training.tasks.holdout import Split, first_held_out, slice_rows
 from regard.training.tasks.tokenizers import AnyTokenizer, SizedTokenizer, make_tokenizer
@@ -141,9 +142,9 @@ class MaskingSettings(RecipeSection):
     Of these, `mask_token_rate` become the mask token and `random_token_rate` a random token; the rest stay unchanged.
     """
 
-    mask_rate: Fraction = 0.15
-    mask_token_rate: Annotated[float, Field(ge=0, le=1)] = 0.8
-    random_token_rate: Annotated[float, Field(ge=0, le=1)] = 0.1
+    mask_rate: Fraction = Masking.mask_rate
+    mask_token_rate: Annotated[float, Field(ge=0, le=1)] = Masking.mask_token_rate
+    random_token_rate: Annotated[float, Field(ge=0, le=1)] = Masking.random_token_rate
     units: Literal["pieces", "words"] = "pieces"
 
 
@@ -176,9 +177,9 @@ class MaskedLMRecipe(Recipe):
         masking = Masking(
             tokenizer.special,
             len(tokenizer),
-            rate=self.objective.mask_rate,
-            masked=self.objective.mask_token_rate,
-            random=self.objective.random_token_rate,
+            mask_rate=self.objective.mask_rate,
+            mask_token_rate=self.objective.mask_token_rate,
+            random_token_rate=self.objective.random_token_rate,
             units=WholeWords() if whole_words else Pieces(),
         )
 

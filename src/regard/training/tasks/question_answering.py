@@ -24,7 +24,8 @@ from regard.text import (
     grammar,
 )
 from regard.training.objectives.qa import MAX_ANSWER_LENGTH, SpanQAObjective
-from regard.training.recipe import Count, Fraction, InputPath, PreparedTask, Recipe, RecipeSection
+from regard.training.recipe import PreparedTask, Recipe
+from regard.training.section import Count, Fraction, InputPath, RecipeSection
 from regard.training.tasks.buckets import BucketBatches
 from regard.training.tasks.finetune import PRETRAINED, FinetunedBert, load_pretrained, with_pretrained_size
 from regard.training.tasks.holdout import Split, first_held_out, store_split

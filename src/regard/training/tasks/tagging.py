@@ -32,7 +32,8 @@ from regard.text import (
 )
 from regard.training.config.recipes import read_recipe
 from regard.training.objectives.tagging import TaggingObjective
-from regard.training.recipe import Count, Fraction, InputPath, LabelSmoothing, PreparedTask, Recipe, RecipeSection
+from regard.training.recipe import PreparedTask, Recipe
+from regard.training.section import Count, Fraction, InputPath, LabelSmoothing, RecipeSection
 from regard.training.tasks.contextual import ContextualBatches, ContextualRecipe
 from regard.training.tasks.finetune import (
     PRETRAINED,

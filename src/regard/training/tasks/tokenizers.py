@@ -20,7 +20,7 @@ from regard.text import (
     WordLevel,
     WordPiece,
 )
-from regard.training.recipe import Count, InputPath, RecipeSection
+from regard.training.section import Count, InputPath, RecipeSection
 
 
 class SizedTokenizer(RecipeSection):

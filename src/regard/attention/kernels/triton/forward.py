@@ -1,4 +1,5 @@
-"""The FlashAttention-like forward pass (online softmax) of the dot family on any GPU: output, log-sum-exp, entropy.
+"""FlashAttention-like forward pass (online softmax) of the dot family on any GPU, with attention sink and soft cap:
+output, log-sum-exp, entropy.
 
 A program owns BM queries and passes over the keys they may see, BN at a time, with the online softmax of Milakov &
 Gimelshein 2018. Entropy costs one multiply-add a weight: with x_j = score_j - max and l = sum_j e^x_j it is

@@ -1,4 +1,5 @@
-"""The soft cap of scores (Gemma 2) inside the kernels: cap tanh(s / cap).
+"""The soft cap of scores (Gemma 2) inside the kernels: cap tanh(s / cap); used by forward, backward, decode and
+statistics, while hopper/ptx.py has its own.
 
 NVIDIA's GPUs have tanh as one instruction, off by at most 2^-11 of its value: a capped score is four times as exact as
 eager attention in bfloat16 holds it. An exact tanh costs an exponential and a reciprocal for every score, and the

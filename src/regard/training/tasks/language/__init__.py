@@ -13,7 +13,8 @@ from regard.models.config import GPTConfig
 from regard.text import Batches, BlockBatch, BlockCollator, DocumentFields, Lanes, TokenBlocks, TokenStream
 from regard.training.objectives.lm import CausalLMObjective
 from regard.training.objectives.stateful_lm import StatefulLMObjective
-from regard.training.recipe import Count, LabelSmoothing, PreparedTask, Recipe, RecipeSection
+from regard.training.recipe import PreparedTask, Recipe
+from regard.training.section import Count, LabelSmoothing, RecipeSection
 from regard.training.tasks.language.data import BuiltInText, RawTextFile, TextSplit
 from regard.training.tasks.language.models import AnyModel, AttentiveModel, GPTModel, RecurrentModel, WindowModel
 from regard.training.tasks.tokenizers import AnyTokenizer, CharacterTokenizer, make_tokenizer

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from regard.text import Document, DocumentFields, RawText, TokenStream, encode_columns, grammar
 from regard.text.grammar import detokenize
-from regard.training.recipe import Count, Fraction, InputPath, RecipeSection
+from regard.training.section import Count, Fraction, InputPath, RecipeSection
 from regard.training.tasks.holdout import first_held_out, store_split
 
 

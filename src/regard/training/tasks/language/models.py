@@ -19,7 +19,7 @@ from regard.models.config import (
     ScoreName,
     WindowLMConfig,
 )
-from regard.training.recipe import Count, Fraction, Positive, RecipeSection
+from regard.training.section import Count, Fraction, Positive, RecipeSection
 
 
 class GPTModel(RecipeSection):

@@ -11,7 +11,8 @@ from pydantic import Field
 from regard.runs import TARGET_TOKENIZER
 from regard.text import Batches, Columns, Tokenizer, TranslationBatch, TranslationCollator, TranslationFields
 from regard.training.objectives.translation import TranslationObjective
-from regard.training.recipe import Count, LabelSmoothing, PreparedTask, Recipe
+from regard.training.recipe import PreparedTask, Recipe
+from regard.training.section import Count, LabelSmoothing
 from regard.training.tasks.buckets import BucketBatches
 from regard.training.tasks.tokenizers import AnyTokenizer, SizedTokenizer, make_tokenizer
 from regard.training.tasks.translation.data import (

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from regard.text import Corpus, ParallelCorpus, Translation, TranslationFields, TranslationRows, encode_columns, grammar
-from regard.training.recipe import Count, Fraction, InputPath, RecipeSection
+from regard.training.section import Count, Fraction, InputPath, RecipeSection
 from regard.training.tasks.holdout import Split, first_held_out, store_split
 
 

@@ -21,7 +21,7 @@ from regard.models.config import (
     TransformerPositions,
     WindowName,
 )
-from regard.training.recipe import Count, Fraction, Positive, RecipeSection
+from regard.training.section import Count, Fraction, Positive, RecipeSection
 
 
 class _Translator(RecipeSection):

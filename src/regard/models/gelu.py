@@ -1,4 +1,5 @@
-"""Feed-forward layers with GELU (GPT, BERT), fused with the bias into one kernel where a GPU's code is compiled.
+"""GELU feed-forward layers (GPT, BERT): torch's gelu, exact or by tanh; one kernel with the bias in code compiled for
+a GPU, whose constants are in gelu_triton.py.
 
 torch.compile uses the libraries' erf or tanh, which take longer than reading and writing the numbers, and reads the
 gradient a second time to sum it for the bias. Here one operator takes the product and the bias.

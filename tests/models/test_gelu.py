@@ -9,7 +9,7 @@ from torch.nn.functional import gelu, linear
 
 from attention.interpreter import Checks, interpreted
 from regard.models.blocks import gelu_feedforward as feed
-from regard.models.fused_gelu import GeluFeedForward, _gelu_bias, _gelu_bias_backward
+from regard.models.gelu import GeluFeedForward, _gelu_bias, _gelu_bias_backward
 
 checks = Checks(__file__)
 HALF = torch.float16  # the interpreter cuts bfloat16 off where a GPU rounds it
@@ -116,9 +116,9 @@ def test_elsewhere_it_is_torchs_own() -> None:
 
 def test_on_a_gpu_one_operator_takes_product_and_bias(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without one here: the graph of a layer whose kernels are said to be there."""
-    from regard.models import fused_gelu
+    from regard.models import gelu
 
-    monkeypatch.setattr(fused_gelu, "is_compiled_half_cuda", lambda x: True)
+    monkeypatch.setattr(gelu, "is_compiled_half_cuda", lambda x: True)
     torch._dynamo.reset()
     seen: list[str] = []
 
