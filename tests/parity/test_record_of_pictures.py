@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from typer.testing import CliRunner
 
 from parity.test_record import tokenizer
 from regard import hub
+from regard.cli import app
 from regard.errors import CaptureWarning, PlaceError, SettingError
 from regard.inspection.record.place import PlaceRecord
 from regard.inspection.record.record import Record
@@ -399,3 +401,16 @@ def test_a_hybrid_of_recurrence_and_attention_is_heard_where_it_attends() -> Non
     recurrent = transformers.RecurrentGemmaConfig(**sizes)
     with pytest.raises(PlaceError, match=r"RecurrentGemmaModel: it has no attention.*recurrence or convolution"):
         look(lively("RecurrentGemmaModel", recurrent), ids)
+
+
+def test_the_command_line_says_what_was_not_heard(tmp_path: Path) -> None:
+    config = unheard_model()[0].config
+    lively("PegasusXForConditionalGeneration", config).save_pretrained(tmp_path / "model")
+    tokenizer().save_pretrained(tmp_path / "model")
+    given = ["look", str(tmp_path / "model"), "the cat sleeps", "a dog .", "-o", str(tmp_path / "a.html")]
+    printed = CliRunner().invoke(app, given)
+    note = "2 of 4 attention modules heard; unheard: model.encoder.layers.0.self_attn (PegasusXGlobalLocalAttention), "
+    assert printed.exit_code == 0 and f"\n{note}" in printed.stdout
+    found = json.loads(CliRunner().invoke(app, [*given, "--json"]).stdout.splitlines()[-1])
+    assert found["unheard"] == {f"model.encoder.layers.{n}.self_attn": "PegasusXGlobalLocalAttention" for n in range(2)}
+    assert found["notes"][0].startswith(note) and {entry["note"] for entry in found["places"]} == {""}
