@@ -58,6 +58,9 @@ def test_every_view_draws_every_kind_of_record(opened: Callable[..., Opened], na
         if name == "statistics" and view in ("pair", "layers"):
             page.wait("() => document.querySelector('.status').textContent.includes('cannot be computed again')")
             continue
+        if name == "windows" and view == "layers":
+            page.wait("() => document.querySelector('.status').textContent.includes('attends in windows')")
+            continue
         if view == "layers":
             page.wait("() => regard.views.layers.stages.length > 0")
         if view == "matrix":
@@ -66,6 +69,49 @@ def test_every_view_draws_every_kind_of_record(opened: Callable[..., Opened], na
         assert page.do(DRAWN, CANVAS[view]) > 3, f"{view} of {name} is empty"
         page.shot(f"{name}-{view}")
     assert page.do("() => document.documentElement.scrollHeight <= innerHeight"), "the page is as high as the window"
+
+
+def test_unheard_attention_rows_and_joined_maps_are_told(opened: Callable[..., Opened]) -> None:
+    """Above every view what holds for the record; above a map what it consists of."""
+    page = opened("windows", "#view=matrix&place=0")
+    unheard, row = page.page.locator(".notes .warning").all_inner_texts()
+    assert unheard.startswith("3 of 5 attention modules heard; unheard: stage.2.layers.0.attention (<b>MaskUnit")
+    assert row == "Row 1 of a batch of 2 (rows are counted from 0)."
+    joined = "3 sequences of one call, each seeing its own keys alone."
+    assert page.page.locator(".notes .faint").all_inner_texts() == [joined]
+    assert page.page.inner_text(".title p") == "pixel_values 2 x 3 x 32 x 32"
+    page.show(view="heads")
+    assert page.page.locator(".notes p").count() == 2 and page.do("() => document.querySelector('b') === null")
+    page.show(view="layers", first=2)  # from here on positions are the same in all layers
+    page.wait("() => regard.views.layers.stages.length > 0")
+    page.shot("windows-notes")
+    assert opened("bert").page.locator(".notes").is_hidden()
+
+
+def test_calls_of_a_shared_layer_are_told_apart_by_short_names(opened: Callable[..., Opened]) -> None:
+    page = opened("shared", "#view=heads&place=1")
+    expected = [f"…call {n} of 3" for n in (1, 2, 3)]
+    assert page.page.locator("[role=rowheader]").all_inner_texts() == expected
+    assert page.page.locator("select[name=place] option").all_inner_texts() == expected
+    assert page.page.get_attribute("select[name=place]", "title") == page.record.places[1].name
+    assert page.do(
+        "() => [...document.querySelectorAll('[role=rowheader]')].every((e) => e.scrollWidth <= e.clientWidth)"
+    )
+    page.show(view="layers")
+    page.wait("() => regard.views.layers.stages.length === 3")
+    page.shot("shared-layers")
+
+
+def test_an_exported_view_tells_what_is_missing(opened: Callable[..., Opened], tmp_path: Path) -> None:
+    page = opened("windows", "#view=matrix&place=0", accept_downloads=True)
+    for kind in ("SVG", "JSON"):
+        page.page.click(".menu summary")
+        with page.page.expect_download() as found:
+            page.page.click(f".menu .list button:text-is('{kind}')")
+        found.value.save_as(tmp_path / kind)
+        text = (tmp_path / kind).read_text()
+        assert ("3 of 5 attention modules heard" in text and "<b>" not in text.replace("(<b>", "")) or kind == "JSON"
+    assert "<desc>3 of 5" in (tmp_path / "SVG").read_text()
 
 
 def test_statistics_say_why(opened: Callable[..., Opened]) -> None:

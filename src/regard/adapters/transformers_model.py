@@ -31,6 +31,7 @@ from regard.adapters.bert_inputs import pad_ids
 from regard.adapters.case import Case, EncodedText, Example, InputRow, texts_of, word_ids_at
 from regard.adapters.hub_tokenizer import expect_embedded, token_axis, tokenize, vocabulary_size
 from regard.adapters.readout import Readout, find_readout, gather_positions, readout_positions, restrict_to_positions
+from regard.adapters.tensor_inputs import KnownPositions, count_rows, describe_inputs, expect_row, longest_input
 from regard.adapters.token_row import TokenRow
 from regard.errors import RegardError, SettingError, unknown
 from regard.hub import reason_of
@@ -61,12 +62,8 @@ class TransformersAdapter(ModelAdapter):
             advice="Load it for sequence classification, masked language modelling or causal language modelling.",
         )
 
-    def prepare(
-        self, text: str | Mapping[str, Tensor], other: str | None = None, prefix: Sequence[int] | None = None
-    ) -> ForwardPass:
-        """A forward pass over a text, with a second one or a translation; or over tensors, for images and audio."""
-        if isinstance(text, Mapping):
-            return self._of_tensors(text)
+    def prepare(self, text: str, other: str | None = None, prefix: Sequence[int] | None = None) -> ForwardPass:
+        """A forward pass over a text, with a second one or a translation."""
         self._expect_tokenizer("look")
         size = self._embedded if prefix else None
         return self._of_text(text, other, list(prefix or ()) if size is None else check_prefix(prefix or (), size))
@@ -97,29 +94,31 @@ class TransformersAdapter(ModelAdapter):
             problem = f"transformers' {type(self.model).__name__} cannot run on this text ({reason_of(error)})"
             raise SettingError(problem, where="look") from error
 
-    def _of_tensors(self, inputs: Mapping[str, Tensor]) -> ForwardPass:
-        """Inputs without tokens: patches of an image, frames of audio."""
-        name = _patch_names if "pixel_values" in inputs else lambda count: [str(n) for n in range(count)]
+    def prepare_tensors(self, inputs: Mapping[str, Tensor], row: int = 0) -> ForwardPass:
+        """Images, audio, or ids of a batch of texts."""
+        rows = count_rows(inputs)
+        expect_row(row, rows)
 
         def forward() -> ModelOutput:
             output = self.model(**inputs)
-            classes = getattr(output, "logits", None)
-            target = classes.log_softmax(-1).max() if classes is not None and classes.dim() == 2 else None
-            facts = {"kind": "reads", **self._facts(output)}
+            logits = getattr(output, "logits", None)
+            classes = logits[row] if logits is not None and logits.dim() == 2 and logits.size(0) == rows else None
+            target = None if classes is None else self._class_target(classes)
+            facts = {} if classes is None else self._class_facts(classes)
+            facts |= {"inputs": describe_inputs(inputs), "kind": "reads"}
+            known = KnownPositions(self.model, inputs, row, self.tokenizer)
+            return ModelOutput((), target, facts=facts, rows=rows, known_axis=known.axis)
 
-            def axis(count: int) -> TokenRow:
-                return TokenRow("inputs").add_words(name(count))
-
-            return ModelOutput(None, target, facts=facts, unnamed_axis=axis)
-
-        return ForwardPass(max((one.size(1) for one in inputs.values() if one.dim() == 2), default=1), forward)
+        return ForwardPass(longest_input(inputs), forward)
 
     def _target(self, output: Any, ids: Tensor) -> Tensor | None:
         """ln p of the most likely class; of a regression model, its number."""
         logits = getattr(output, "logits", None)
-        if logits is None or logits.dim() != 2:
-            return None
-        values = logits[0].float()
+        return None if logits is None or logits.dim() != 2 else self._class_target(logits[0])
+
+    def _class_target(self, logits: Tensor) -> Tensor:
+        """The scalar to differentiate of the logits (C,) of one row."""
+        values = logits.float()
         return self._class_log_probs(values).max() if self._predicts_classes(values) else values.sum()
 
     def _predicted(self, output: Any, ids: Tensor) -> PredictedTokens | None:
@@ -128,9 +127,13 @@ class TransformersAdapter(ModelAdapter):
     def _facts(self, output: Any) -> dict[str, Any]:
         """The probability of each class, of a model that predicts classes."""
         logits = getattr(output, "logits", None)
-        if logits is None or logits.dim() != 2 or not self._predicts_classes(logits[0]):
+        return {} if logits is None or logits.dim() != 2 else self._class_facts(logits[0])
+
+    def _class_facts(self, logits: Tensor) -> dict[str, Any]:
+        """The probability of each class, from the logits (C,) of one row."""
+        if not self._predicts_classes(logits):
             return {}
-        shares = self._class_log_probs(logits[0].detach().float()).exp().tolist()
+        shares = self._class_log_probs(logits.detach().float()).exp().tolist()
         return {"classes": [[self._class_name(at), share] for at, share in enumerate(shares)]}
 
     def _predicts_classes(self, logits: Tensor) -> bool:
@@ -381,14 +384,3 @@ class TransformersCausalLM(TransformersAdapter):
     def _facts(self, output: Any) -> dict[str, Any]:
         """The most likely next tokens."""
         return {"next": top_tokens(output.logits[0].detach().float().log_softmax(-1)[-1], self.label)}
-
-
-def _patch_names(count: int) -> list[str]:
-    """Names for the patches of a square image and the special tokens before them."""
-    side = int((count - 1) ** 0.5)
-    before = count - side * side
-    return (
-        ["[CLS]"][:before]
-        + [f"[{n}]" for n in range(1, before)]
-        + [f"{r},{c}" for r in range(side) for c in range(side)]
-    )

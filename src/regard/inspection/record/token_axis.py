@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from regard.adapters import TokenRow
 from regard.errors import RecordError
 
 
@@ -35,6 +36,11 @@ class TokenAxis:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    @property
+    def summary(self) -> str:
+        """How many tokens of what; positions without a text are named so already."""
+        return self.name if self.name.startswith(f"{len(self)} ") else f"{len(self)} tokens of {self.name}"
 
     @classmethod
     def from_tokens(cls, name: str, tokens: Sequence[str], words: Sequence[int] | None = None) -> TokenAxis:
@@ -68,3 +74,9 @@ class TokenAxis:
             tuple(data["words"]),
             None if segments is None else tuple(segments),
         )
+
+
+def to_token_axis(row: TokenRow) -> TokenAxis:
+    """The tokens of an adapter as an axis of a record."""
+    segments = tuple(row.segments) if row.segment else None
+    return TokenAxis(row.name, row.text, tuple(row.tokens), tuple(row.spans), tuple(row.words), segments)
