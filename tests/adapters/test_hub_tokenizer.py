@@ -84,7 +84,7 @@ def test_a_model_of_ours_reads_what_its_tokenizer_writes(tmp_path: Path) -> None
     assert ours.axes[0].tokens == theirs.axes[0].tokens and ours.axes[0].segments == theirs.axes[0].segments
     for place, other in zip(ours.places, theirs.places, strict=True):
         torch.testing.assert_close(place.tile(1), other.tile(1), rtol=0.0, atol=1e-3)
-    assert [one[0] for one in ours.steps[0].alternatives] == [one[0] for one in theirs.steps[0].alternatives]
+    assert [one[0] for one in ours.steps[0].candidates] == [one[0] for one in theirs.steps[0].candidates]
 
 
 def test_a_slow_tokenizer_of_bytes_has_no_vocabulary(tmp_path: Path) -> None:
