@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
-import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import Tensor
+
+transformers = pytest.importorskip("transformers")
 
 SPECIAL = ["[PAD]", "[CLS]", "[END]", "[SEP]", "[MASK]", "[UNK]"]
 WORDS = [*SPECIAL, "the", "cat", "dog", "sleeps", "a", ".", "sees", *(f"w{number}" for number in range(60))]

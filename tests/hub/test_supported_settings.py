@@ -10,8 +10,6 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-pytest.importorskip("transformers")
-
 from hub.folders import IDS, eager_logits, edit_config, edit_tensors, random_model, save_folder, save_tokenizer
 from regard import hub
 from regard.cli import app

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from regard.adapters.base import ModelAdapter
 from regard.adapters.encoder import EncoderAdapter
 from regard.adapters.token_row import NO_WORD, Piece, TokenRow
 from regard.adapters.translator import TranslatorAdapter
-from regard.errors import CheckpointError, SettingError
+from regard.errors import CheckpointError, CheckpointWarning, SettingError
 from regard.hub import has_transformers, quiet_transformers, read_config, reason_of, refusals
 from regard.runs import TOKENIZER
 
@@ -37,7 +38,38 @@ def load_hub_tokenizer(folder: Path) -> Any:
     if needed and not any((folder / name).exists() for name in needed):
         problem = f"The tokenizer has no vocabulary: there is none of {', '.join(sorted(needed))}"
         raise CheckpointError(problem, where=f"{folder}")
+    if not getattr(found, "is_fast", False) or not (folder / TOKENIZER).exists() or _splits_as_its_file(found, folder):
+        return found
+    return _from_file(folder, type(found).__name__)
+
+
+def _from_file(folder: Path, kind: str) -> Any:
+    """The tokenizer that tokenizer.json describes, where the class that transformers chose, `kind`, splits texts in
+    another way: it takes the vocabulary from the file, and not all else."""
+    from transformers import PreTrainedTokenizerFast
+
+    with quiet_transformers(), refusals(folder, "load the tokenizer of this folder"):
+        found = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+    if not _splits_as_its_file(found, folder):
+        problem = f"transformers splits texts in another way than {TOKENIZER} says"
+        raise CheckpointError(problem, where=f"{folder}", advice="Pass tokenizer= in Python.")
+    warnings.warn(
+        f"{folder}: the tokenizer is that of {TOKENIZER}; transformers' {kind} splits texts in another way",
+        CheckpointWarning,
+        stacklevel=4,
+    )
     return found
+
+
+def _splits_as_its_file(tokenizer: Any, folder: Path) -> bool:
+    """Whether a tokenizer gives the ids that its tokenizer.json says, of a sentence and of words that it knows."""
+    with refusals(folder, "load the tokenizer of this folder"):
+        engine = Engine.from_file(str(folder / TOKENIZER))
+    engine.no_truncation()
+    known = sorted(one for one in tokenizer.get_vocab() if one.isalpha())
+    text = " ".join(["The cat didn't see 12 dogs.", *known[:: max(1, len(known) // 40)]])
+    given: list[int] = tokenize(tokenizer, text, add_special_tokens=False)["input_ids"]
+    return given == engine.encode(text, add_special_tokens=False).ids
 
 
 def as_its_tokenizer(found: ModelAdapter, folder: Path) -> ModelAdapter:
@@ -48,7 +80,9 @@ def as_its_tokenizer(found: ModelAdapter, folder: Path) -> ModelAdapter:
     one, two = ([int(number) for number in found.tokenizer.encode(text).ids] for text in (first, second))
     before, after = found.special_tokens
     advice = "Pass the folder instead of the model: then its own tokenizer reads the text (this needs transformers)."
-    fits = encode(first, None) == [*before, *one, *after]
+    if len(found.tokenizer) > config.need("vocab_size"):
+        raise SettingError(f"The tokenizer of {folder} has tokens that the model lacks", where="look", advice=advice)
+    fits = encode(first, None)[0] == [*before, *one, *after]
     if isinstance(found, TranslatorAdapter):
         start = config.get("decoder_start_token_id", config.get("bos_token_id"))
         fits = fits and found.tokenizers[-1].special.start == start
@@ -57,20 +91,33 @@ def as_its_tokenizer(found: ModelAdapter, folder: Path) -> ModelAdapter:
             f"The tokenizer of {folder} adds other special tokens than regard's {type(found.model).__name__} reads"
         )
         raise SettingError(problem, where="look", advice=advice)
-    if len(found.tokenizer) > config.need("vocab_size"):
-        raise SettingError(f"The tokenizer of {folder} has tokens that the model lacks", where="look", advice=advice)
-    if isinstance(found, EncoderAdapter) and encode(first, second) != [*before, *one, *after, *two, *after]:
-        return replace(found, pairs_refused=f"The tokenizer of {folder} joins two texts in a way of its own. {advice}")
-    return found
+    if not isinstance(found, EncoderAdapter):
+        return found
+    ids, segments = encode(first, second)
+    own = [0] * len([*before, *one, *after]) + [1] * len([*two, *after])
+    as_ours = segments == own or config.get("type_vocab_size", 0) < 2
+    if as_ours and ids == [*before, *one, *after, *two, *after]:
+        return found
+    return replace(found, pairs_refused=f"The tokenizer of {folder} joins two texts in a way of its own. {advice}")
 
 
-def _encoder_of(folder: Path) -> Callable[[str, str | None], list[int]]:
-    """Texts to ids, special tokens included, by the tokenizer of a folder with a tokenizer.json."""
+def _encoder_of(folder: Path) -> Callable[[str, str | None], tuple[list[int], list[int]]]:
+    """Texts to ids and segments, special tokens included, by the tokenizer of a folder with a tokenizer.json."""
+
+    def with_transformers(text: str, other: str | None) -> tuple[list[int], list[int]]:
+        found = tokenize(tokenizer, text, other)
+        ids = list(found["input_ids"])
+        return ids, list(found["token_type_ids"]) if "token_type_ids" in found else [0] * len(ids)
+
+    def alone(text: str, other: str | None) -> tuple[list[int], list[int]]:
+        found = engine.encode(text, other)
+        return list(found.ids), list(found.type_ids)
+
     if has_transformers():
         tokenizer = load_hub_tokenizer(folder)
-        return lambda text, other: list(tokenize(tokenizer, text, other)["input_ids"])
+        return with_transformers
     engine = Engine.from_file(str(folder / TOKENIZER))
-    return lambda text, other: list(engine.encode(text, other).ids)
+    return alone
 
 
 def tokenize(tokenizer: Any, text: str, other: str | None = None, *, target: bool = False, **how: Any) -> Any:

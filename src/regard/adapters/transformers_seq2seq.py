@@ -210,7 +210,7 @@ def _two_stacks(adapter: Any, source: TokenRow, given: dict[str, Tensor]) -> For
             handle.remove()
         if not passed:
             raise SettingError(f"The decoder of this {type(adapter.model).__name__} reads no tokens", where="look")
-        decoded = [adapter.label(token) for token in passed[0][0].tolist()]
+        decoded = [TransformersAdapter.label(adapter, token) for token in passed[0][0].tolist()]
         row = TokenRow("decoder input").add_special(decoded[0]).add_words(decoded[1:])
         return ModelOutput((source, row), adapter._target(output, ids), facts=adapter._facts(output))
 

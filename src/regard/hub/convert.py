@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.errors import CheckpointError, CheckpointWarning, RunError, SettingError, unknown
+from regard.errors import CheckpointError, CheckpointWarning, RegardError, RunError, SettingError, unknown
 from regard.files import write_atomic
 from regard.hub.families import FAMILIES
 from regard.hub.families.family import Family
@@ -31,6 +31,7 @@ from regard.hub.transformers_fallback import (
     is_known_to_transformers,
     is_transformers_default,
     load_with_transformers,
+    reason_of,
 )
 from regard.hub.transformers_version import INSTALL, has_transformers
 from regard.hub.weight_map import TensorMap, TensorMismatch, check_tensors, to_hf, to_regard
@@ -209,9 +210,11 @@ def _build(folder: Path, family: Family, config: HFConfig) -> nn.Module:
     try:
         with torch.device("meta"):
             model = family.build(config)
-    except (RuntimeError, OverflowError, MemoryError) as error:
-        reason = str(error).partition("\n")[0]
-        raise CheckpointError(f"No model can be built with these settings ({reason})", where=config.where) from error
+    except RegardError:
+        raise
+    except Exception as error:  # torch raises errors of several kinds about sizes
+        problem = f"No model can be built with these settings ({reason_of(error)})"
+        raise CheckpointError(problem, where=config.where) from error
     maps, given = _match_tensors(model, family, config, tensors, f"{folder}")
     return _fill_model(_materialise(model), maps, given, f"{folder}")
 

@@ -57,7 +57,6 @@ def load_with_transformers(folder: Path, config: HFConfig) -> nn.Module:
         made = _model_class(read, config)
         model, info = made.from_pretrained(
             folder,
-            config=read,
             local_files_only=True,
             use_safetensors=True,
             attn_implementation=NAME,
@@ -114,13 +113,20 @@ def _model_class(read: Any, config: HFConfig) -> Any:
     if not isinstance(found, type) or not issubclass(found, transformers.PreTrainedModel):
         problem = f"transformers {transformers.__version__} has no model class {name!r}, which config.json names"
         raise CheckpointError(problem, where=config.where)
-    wanted = getattr(found, "config_class", None)
-    if wanted is not None and not isinstance(read, wanted):
+    kind, wanted = config.get("model_type"), getattr(found, "config_class", None)
+    if wanted is not None and not isinstance(read, wanted) and name not in _names_of(kind):
         expected = f"a {wanted.model_type or wanted.__name__} model"
-        raise CheckpointError(
-            f"a model_type {config.get('model_type')!r} with the architecture {name}", expected, where=config.where
-        )
+        raise CheckpointError(f"a model_type {kind!r} with the architecture {name}", expected, where=config.where)
     return found
+
+
+def _names_of(kind: str) -> set[str]:
+    """The classes that transformers' auto classes take for a model type, some of which have another configuration."""
+    from transformers.models.auto import modeling_auto
+
+    tables = [table for name, table in vars(modeling_auto).items() if name.endswith("_MAPPING_NAMES")]
+    found = [table.get(kind, ()) for table in tables]
+    return {name for names in found for name in ([names] if isinstance(names, str) else names)}
 
 
 def _expect_whole(model: Any, info: Any, folder: Path) -> None:
