@@ -102,8 +102,9 @@ class TransformersAdapter(ModelAdapter):
         def forward() -> ModelOutput:
             output = self.model(**inputs)
             logits = getattr(output, "logits", None)
-            by_class = isinstance(logits, Tensor) and logits.dim() == 2 and logits.size(0) == rows
-            classes = logits[row] if by_class else None
+            classes: Tensor | None = None
+            if isinstance(logits, Tensor) and logits.dim() == 2 and logits.size(0) == rows:
+                classes = logits[row]
             target = None if classes is None else self._class_target(classes)
             facts = {} if classes is None else self._class_facts(classes)
             facts |= {"inputs": describe_inputs(inputs), "kind": "reads"}
