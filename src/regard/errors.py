@@ -77,6 +77,10 @@ class RunWarning(UserWarning):
     """A run is used with other weights than the final ones, such as those of a checkpoint; the message says which."""
 
 
+class CheckpointWarning(UserWarning):
+    """A checkpoint that loads as transformers' own model instead of one of ours; the message says why."""
+
+
 class CaptureWarning(UserWarning):
     """Attention of a model that could not be captured; the message names the places."""
 

@@ -1,13 +1,17 @@
 """Every view draws every kind of record with the right numbers, also for hostile text."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from browser.conftest import Opened
 from page import sample
-from regard.page.render import render_record as rendered
+from regard.inspection.record.token_axis import TokenAxis
+from regard.page.render import render_record as rendered, save_page
 
 pytestmark = pytest.mark.browser
 
@@ -58,6 +62,9 @@ def test_every_view_draws_every_kind_of_record(opened: Callable[..., Opened], na
         if name == "statistics" and view in ("pair", "layers"):
             page.wait("() => document.querySelector('.status').textContent.includes('cannot be computed again')")
             continue
+        if name == "windows" and view == "layers":
+            page.wait("() => document.querySelector('.status').textContent.includes('attends in windows')")
+            continue
         if view == "layers":
             page.wait("() => regard.views.layers.stages.length > 0")
         if view == "matrix":
@@ -66,6 +73,62 @@ def test_every_view_draws_every_kind_of_record(opened: Callable[..., Opened], na
         assert page.do(DRAWN, CANVAS[view]) > 3, f"{view} of {name} is empty"
         page.shot(f"{name}-{view}")
     assert page.do("() => document.documentElement.scrollHeight <= innerHeight"), "the page is as high as the window"
+
+
+def test_unheard_attention_rows_and_joined_maps_are_told(opened: Callable[..., Opened]) -> None:
+    """Above every view what holds for the record; above a map what it consists of."""
+    page = opened("windows", "#view=matrix&place=0")
+    unheard, row = page.page.locator(".notes .warning").all_inner_texts()
+    assert unheard.startswith("3 of 5 attention modules heard; unheard: stage.2.layers.0.attention (<b>MaskUnit")
+    assert row == "Row 1 of a batch of 2 (rows are counted from 0)."
+    joined = "3 sequences of one call, each seeing its own keys alone."
+    assert page.page.locator(".notes .faint").all_inner_texts() == [joined]
+    assert page.page.inner_text(".title p") == "pixel_values 2 x 3 x 32 x 32"
+    page.show(view="heads")
+    assert page.page.locator(".notes p").count() == 2 and page.do("() => document.querySelector('b') === null")
+    page.show(view="layers", first=2)  # from here on positions are the same in all layers
+    page.wait("() => regard.views.layers.stages.length > 0")
+    page.shot("windows-notes")
+    assert opened("bert").page.locator(".notes").is_hidden()
+
+
+def test_calls_of_a_shared_layer_are_told_apart_by_short_names(opened: Callable[..., Opened]) -> None:
+    page = opened("shared", "#view=heads&place=1")
+    expected = [f"…call {n} of 3" for n in (1, 2, 3)]
+    assert page.page.locator("[role=rowheader]").all_inner_texts() == expected
+    assert page.page.locator("select[name=place] option").all_inner_texts() == expected
+    assert page.page.get_attribute("select[name=place]", "title") == page.record.places[1].name
+    assert page.do(
+        "() => [...document.querySelectorAll('[role=rowheader]')].every((e) => e.scrollWidth <= e.clientWidth)"
+    )
+    page.show(view="layers")
+    page.wait("() => regard.views.layers.stages.length === 3")
+    page.shot("shared-layers")
+
+
+def test_positions_without_tokens_do_not_hide_generated_tokens(browser: Any, tmp_path: Path) -> None:
+    record = sample.translator()
+    numbered = TokenAxis.from_tokens("2 positions", ["0", "1"], numbered=True)
+    save_page(replace(record, axes=(*record.axes, numbered)), tmp_path / "a.html")
+    page = browser.new_page()
+    page.goto(f"{(tmp_path / 'a.html').as_uri()}#view=generation&place=3&step=1")
+    page.evaluate("regard.ready")
+    page.wait_for_function("() => regard.views.generation.numbers().weights !== null")
+    found = page.evaluate("() => regard.views.generation.numbers()")
+    np.testing.assert_allclose(found["weights"], record.places[3].tile(0)[1].numpy(), atol=2e-5)
+    page.close()
+
+
+def test_an_exported_view_tells_what_is_missing(opened: Callable[..., Opened], tmp_path: Path) -> None:
+    page = opened("windows", "#view=matrix&place=0", accept_downloads=True)
+    for kind in ("SVG", "JSON"):
+        page.page.click(".menu summary")
+        with page.page.expect_download() as found:
+            page.page.click(f".menu .list button:text-is('{kind}')")
+        found.value.save_as(tmp_path / kind)
+        text = (tmp_path / kind).read_text()
+        assert ("3 of 5 attention modules heard" in text and "<b>" not in text.replace("(<b>", "")) or kind == "JSON"
+    assert "<desc>3 of 5" in (tmp_path / "SVG").read_text()
 
 
 def test_statistics_say_why(opened: Callable[..., Opened]) -> None:

@@ -23,7 +23,9 @@ TILE = """async ([number, head, box, rows, cols, measure]) => {
 }"""
 
 
-@pytest.mark.parametrize("name", ["bert", "translator", "grouped", "additive", "normalised", "gaps", "hostile"])
+@pytest.mark.parametrize(
+    "name", ["bert", "translator", "grouped", "additive", "normalised", "gaps", "hostile", "windows"]
+)
 def test_every_weight_of_every_head(opened: Callable[..., Opened], name: str) -> None:
     page = opened(name)
     for number, place in enumerate(page.record.places):

@@ -1,6 +1,7 @@
 """Small random records of every kind, for tests of the page."""
 
 from dataclasses import replace
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,10 +14,11 @@ from regard.attention.normalise import Entmax, Normaliser, Sink, Sparsemax
 from regard.attention.positions import Alibi
 from regard.attention.scores import Additive, ScaledDot, Score
 from regard.attention.windows import LocalP
-from regard.inspection.record.build_place import merge_statistics, record_observe, store_qk
+from regard.inspection.record.build_place import merge_slices, merge_statistics, record_observe, store_qk, store_slices
 from regard.inspection.record.place import PlaceRecord, StoredGradients, StoredQK
 from regard.inspection.record.quantize import Int16Tensor
 from regard.inspection.record.record import GenerationStep, MeasureMap, Record
+from regard.inspection.record.sequences import row_slice
 from regard.inspection.record.token_axis import TokenAxis
 
 HOSTILE = (
@@ -193,6 +195,45 @@ def long(count: int = 3000) -> Record:
     return Record((side,), places, {"model": "long"})
 
 
+def windows() -> Record:
+    """Three windows of a call as one map, with a bias for each pair and gaps of their own; chunks without a bias."""
+    torch.manual_seed(11)
+    gaps = torch.rand(3, 1, 5, 5) > 0.2
+    gaps[1, :, 2] = False
+    some = joined("stage.0.attention", "windows", 3, bias=DenseBias(torch.randn(1, 2, 5, 5)), mask=Dense(gaps))
+    same = joined("stage.1.attention", "windows", 3, bias=DenseBias(torch.randn(1, 2, 5, 5)))
+    chunks = replace(joined("blocks.2.attention", "chunks", 3, mask=Causal()), queries=1, keys=1)
+    labels = [f"window {n}, {at}" for n in range(3) for at in range(5)]
+    axes = (
+        TokenAxis.from_tokens("15 positions of stage in 3 windows", labels),
+        TokenAxis.from_tokens("15 positions of blocks", [str(n) for n in range(15)]),
+    )
+    facts = {"model": "tiny Swin", "inputs": "pixel_values 2 x 3 x 32 x 32", "row": 1, "rows": 2}
+    unheard = {f"stage.2.layers.{n}.attention": "<b>MaskUnitAttention</b>" for n in range(2)}
+    return Record(axes, (some, same, chunks), facts, unheard=unheard)
+
+
+def shared() -> Record:
+    """One layer that is called three times, with a name that all calls share."""
+    torch.manual_seed(12)
+    module = "encoder.albert_layer_groups.0.albert_layers.0.attention"
+    whole = [place(f"{module}, call {n + 1} of 3", n, (2, 6, 6)) for n in range(3)]
+    places = tuple(replace(one, module=module, call=n) for n, one in enumerate(whole))
+    return Record((TokenAxis.from_tokens("text", "the cat sleeps on it .".split()),), places, {"model": "tiny ALBERT"})
+
+
+def joined(name: str, join: Literal["windows", "chunks"], count: int, **how: object) -> PlaceRecord:
+    """`count` sequences of one call as one map, two heads, five queries and keys in each."""
+    q, k = 2.5 * torch.randn(count, 2, 5, 8), torch.randn(count, 2, 5, 8)
+    with torch.no_grad():
+        got = attend(q, k, observe=record_observe(5), **how)
+        slices = [row_slice(got, row) for row in range(count)]
+        stored = store_slices(slices, None, join)
+        seen = merge_slices(slices, stored, join)
+    note = f"{count} sequences of one call, each seeing its own keys alone"
+    return PlaceRecord(name, int(name.split(".")[1]), "self", 0, 0, 2, seen, stored, joined=join, note=note)
+
+
 def hostile() -> Record:
     """Text with markup and control characters."""
     torch.manual_seed(8)
@@ -217,10 +258,8 @@ def measured() -> Record:
     return replace(made, measures=(zeroing, whole))
 
 
-ALL = {
-    make.__name__: make
-    for make in (measured, bert, translator, grouped, additive, normalised, gaps, statistics, long, hostile)
-}
+MAKERS = (measured, bert, translator, grouped, additive, normalised, gaps, statistics, long, hostile, windows, shared)
+ALL = {make.__name__: make for make in MAKERS}
 
 
 def tile(record: Record, number: int, head: int) -> Tensor:

@@ -7,6 +7,7 @@ from regard.lazy import lazy_exports
 if TYPE_CHECKING:
     from regard.adapters.base import (
         CANDIDATES as CANDIDATES,
+        ForwardPass as ForwardPass,
         Kind as Kind,
         ModelAdapter as ModelAdapter,
         ModelOutput as ModelOutput,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "base": ("CANDIDATES", "Kind", "ModelAdapter", "ModelOutput", "PredictedTokens"),
+        "base": ("CANDIDATES", "ForwardPass", "Kind", "ModelAdapter", "ModelOutput", "PredictedTokens"),
         "bert_inputs": ("pad_ids",),
         "borrow": ("borrow_model",),
         "case": ("Case", "Example", "InputRow"),

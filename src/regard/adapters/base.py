@@ -60,18 +60,20 @@ class PredictedTokens:
 class ModelOutput:
     """The result of one forward pass.
 
-    axes          rows of tokens that places attend from and to; None if only their number is known (`unnamed_axis`)
+    axes          rows of tokens that places attend from and to; none if the inputs were tensors
     target        a scalar to differentiate, such as ln p of the generated tokens; None: the model has no output layer
     predicted     tokens with their probabilities
     facts         other results: "classes", "estimate", "next"
-    unnamed_axis  makes the axis of inputs that have no tokens, from their number
+    rows          how many rows the batch had
+    known_axis    of inputs that were tensors: the labels of so many positions at a place, where they are known
     """
 
-    axes: tuple[TokenRow, ...] | None
+    axes: tuple[TokenRow, ...]
     target: Tensor | None = None
     predicted: PredictedTokens | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
-    unnamed_axis: Callable[[int], TokenRow] | None = None
+    rows: int = 1
+    known_axis: Callable[[str, int], TokenRow | None] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +150,14 @@ class ModelAdapter(ABC):
     @abstractmethod
     def prepare(self, text: str, other: str | None = None, prefix: Sequence[int] | None = None) -> ForwardPass:
         """A forward pass over a text, with a second text or a translation."""
+
+    def prepare_tensors(self, inputs: Mapping[str, Tensor], row: int = 0) -> ForwardPass:
+        """A forward pass over inputs that are tensors, as keyword arguments; its outcome is that of one row."""
+        raise SettingError(
+            f"{self.name} reads text, and got tensors ({', '.join(inputs)})",
+            where="look",
+            advice="Models of transformers and other torch modules take tensors; give this one a text.",
+        )
 
     def axes_of(self, place: str) -> Axes:
         """The axes of a place."""

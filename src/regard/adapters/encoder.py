@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from random import Random
 from typing import Any, cast
@@ -33,12 +33,14 @@ LEARNED_QUERY = 1  # the axis of a learned query
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EncoderAdapter(ModelAdapter):
-    """A model of rows [CLS] a [SEP] or [CLS] a [SEP] b [SEP], with its tokenizer."""
+    """A model of rows [CLS] a [SEP] or [CLS] a [SEP] b [SEP], with its tokenizer; `pairs_refused`: why it reads one
+    text alone, where two would need other rows."""
 
     model: nn.Module
     tokenizer: Tokenizer
     name: str = "encoder"
     description: str = ""
+    pairs_refused: str = field(default="", kw_only=True)
 
     @property
     def special_tokens(self) -> tuple[list[int], list[int]]:
@@ -96,6 +98,8 @@ class EncoderAdapter(ModelAdapter):
         return ModelOutput(axes)
 
     def _encode(self, text: str, other: str | None) -> list[Encoding]:
+        if other is not None and self.pairs_refused:
+            raise SettingError(self.pairs_refused, where="look")
         return self.tokenizer.encode_batch([text] if other is None else [text, other], specials=True)
 
     def _encode_example(self, example: Example) -> EncodedText:

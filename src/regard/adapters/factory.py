@@ -6,6 +6,7 @@ Only this module knows every family. A new family is a subclass of ModelAdapter 
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,20 +18,25 @@ from torch import nn
 from regard.adapters.base import ModelAdapter
 from regard.adapters.causal_lm import CausalLMAdapter
 from regard.adapters.encoder import ClassifierAdapter, ELMoAdapter, EncoderAdapter, MaskedLMAdapter
+from regard.adapters.hub_tokenizer import as_its_tokenizer, load_hub_tokenizer
 from regard.adapters.torch_module import TorchAdapter
 from regard.adapters.transformers_model import (
     TransformersAdapter,
     TransformersCausalLM,
     TransformersClassifier,
     TransformersMaskedLM,
+)
+from regard.adapters.transformers_seq2seq import (
     TransformersSeq2Seq,
+    TransformersSeq2SeqClassifier,
+    TransformersTwoStacks,
 )
 from regard.adapters.translator import TranslatorAdapter
 from regard.decoding import Translator
 from regard.errors import PlaceError, SettingError
-from regard.hub import load, origin, run_of
+from regard.hub import has_transformers, load, load_own, origin, run_of
 from regard.models import Bert, ELMo, MaskedLM, PoolingClassifier, Seq2Seq, SequenceClassifier, Tagger, Transformer
-from regard.runs import TOKENIZER, Run
+from regard.runs import TOKENIZER, Run, is_run
 from regard.text import Labels, Scale, Tokenizer
 
 A = TypeVar("A", bound=ModelAdapter)
@@ -48,7 +54,7 @@ def adapter(
     the one in that folder. `max_new_tokens`: how many tokens a language model generates after a text.
     `require_attention`: refuse a model without attention.
     """
-    module = model if isinstance(model, nn.Module) else load(model)
+    module = model if isinstance(model, nn.Module) else _load(model, tokenizer)
     source = _Source(module, origin(module), run_of(module))
     if hasattr(module, "config") and hasattr(module.config, "model_type"):
         own = _transformers_tokenizer(module, origin(module)) if tokenizer is None else tokenizer
@@ -56,9 +62,18 @@ def adapter(
     given = source.tokenizers if tokenizer is None else tokenizer
     pair = tuple(given) if isinstance(given, tuple | list) else (given,)
     found = _regard_adapter(module, pair, source, max_new_tokens)
+    if tokenizer is None and source.folder is not None and source.run is None and pair:
+        found = as_its_tokenizer(found, source.folder)
     if require_attention and not found.has_attention:
         raise _no_attention(module)
     return found
+
+
+def _load(folder: str | os.PathLike[str], tokenizer: Any) -> nn.Module:
+    """The model of a run; of a Hugging Face folder transformers' own, which its tokenizer fits for certain. A model of
+    ours for a tokenizer of ours, and where there is no transformers."""
+    own = isinstance(tokenizer, Tokenizer) or is_run(folder) or not has_transformers()
+    return load(folder) if own else load_own(Path(folder))
 
 
 def run_adapter(run: str | os.PathLike[str], kind: type[A], *tasks: str) -> A:
@@ -93,12 +108,12 @@ def _regard_adapter(model: Any, tokenizers: tuple[Any, ...], source: _Source, ma
 
 def _transformers_adapter(model: Any) -> type[TransformersAdapter]:
     """The adapter class of a transformers model, by its head."""
-    has_words, both = model.get_output_embeddings() is not None, model.config.is_encoder_decoder
-    classifies = type(model).__name__.endswith("ForSequenceClassification") and model.config.num_labels > 1
-    if classifies and not (both and has_words):
-        return TransformersClassifier
+    has_words = model.get_output_embeddings() is not None
+    both = "decoder_input_ids" in inspect.signature(model.forward).parameters
+    if type(model).__name__.endswith("ForSequenceClassification"):
+        return TransformersSeq2SeqClassifier if both else TransformersClassifier
     if both:
-        return TransformersSeq2Seq
+        return TransformersSeq2Seq if has_words else TransformersTwoStacks
     if not has_words:
         return TransformersAdapter
     return TransformersCausalLM if model.can_generate() else TransformersMaskedLM
@@ -122,11 +137,7 @@ def _transformers_tokenizer(model: nn.Module, folder: Path | None) -> Any:
     """The tokenizer in the folder of a transformers model; None where there is none."""
     config: Any = model.config
     where = folder or Path(getattr(config, "_name_or_path", "") or "nowhere")
-    if not (where / "tokenizer_config.json").exists() and not (where / "tokenizer.json").exists():
-        return None
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(where, local_files_only=True)
+    return load_hub_tokenizer(where)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,15 +1,16 @@
-"""The adapter of any other torch module of token ids (B, T), captured through torch's scaled_dot_product_attention."""
+"""The adapter of any other torch module of token ids (B, T) or of tensors by name, captured where it calls torch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from regard.adapters.base import ForwardPass, ModelAdapter, ModelOutput
+from regard.adapters.tensor_inputs import count_rows, describe_inputs, expect_row, longest_input
 from regard.adapters.token_row import TokenRow
 from regard.errors import SettingError
 from regard.text import Tokenizer
@@ -36,6 +37,16 @@ class TorchAdapter(ModelAdapter):
             return ModelOutput((axis,))
 
         return ForwardPass(len(ids), forward)
+
+    def prepare_tensors(self, inputs: Mapping[str, Tensor], row: int = 0) -> ForwardPass:
+        rows = count_rows(inputs)
+        expect_row(row, rows)
+
+        def forward() -> ModelOutput:
+            self.model(**inputs)
+            return ModelOutput((), facts={"inputs": describe_inputs(inputs)}, rows=rows)
+
+        return ForwardPass(longest_input(inputs), forward)
 
     def _encode(self, text: str) -> tuple[TokenRow, list[int]]:
         if isinstance(self.tokenizer, Tokenizer):

@@ -1,10 +1,12 @@
-"""Adapters of Hugging Face transformers models: without a head, sequence classification, masked LM, causal LM, seq2seq.
+"""Adapters of Hugging Face transformers models: without a head, sequence classification, masked LM, causal LM.
 
 Each runs a model on a text through the model's own tokenizer, and names the tokens along its attention maps.
+transformers_seq2seq.py has the models with an encoder and a decoder.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,12 +15,9 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard.adapters.base import (
-    DECODER_INPUT,
-    DECODER_OUTPUT,
-    SOURCE,
-    Axes,
     Decision,
     ForwardPass,
     Kind,
@@ -30,12 +29,13 @@ from regard.adapters.base import (
 )
 from regard.adapters.bert_inputs import pad_ids
 from regard.adapters.case import Case, EncodedText, Example, InputRow, texts_of, word_ids_at
+from regard.adapters.hub_tokenizer import expect_embedded, token_axis, tokenize, vocabulary_size
 from regard.adapters.readout import Readout, find_readout, gather_positions, readout_positions, restrict_to_positions
-from regard.adapters.token_row import NO_WORD, Piece, TokenRow
-from regard.errors import SettingError, unknown
-from regard.text import whitespace_words, word_indices
+from regard.adapters.tensor_inputs import KnownPositions, count_rows, describe_inputs, expect_row, longest_input
+from regard.adapters.token_row import TokenRow
+from regard.errors import RegardError, SettingError, unknown
+from regard.hub import reason_of
 
-_CROSS_ATTENTION_NAMES = ("encoder_attn", "EncDecAttention", "crossattention", "cross_attn")  # modules of transformers
 _INPUT_NAMES = ("input_ids", "token_type_ids")  # one text has no padding, so it needs no attention mask
 
 
@@ -62,15 +62,11 @@ class TransformersAdapter(ModelAdapter):
             advice="Load it for sequence classification, masked language modelling or causal language modelling.",
         )
 
-    def prepare(
-        self, text: str | Mapping[str, Tensor], other: str | None = None, prefix: Sequence[int] | None = None
-    ) -> ForwardPass:
-        """A forward pass over a text, with a second one or a translation; or over tensors, for images and audio."""
-        if isinstance(text, Mapping):
-            return self._of_tensors(text)
+    def prepare(self, text: str, other: str | None = None, prefix: Sequence[int] | None = None) -> ForwardPass:
+        """A forward pass over a text, with a second one or a translation."""
         self._expect_tokenizer("look")
-        tokens = check_prefix(prefix or (), self.model.get_input_embeddings().weight.size(0))
-        return self._of_text(text, other, tokens)
+        size = self._embedded if prefix else None
+        return self._of_text(text, other, list(prefix or ()) if size is None else check_prefix(prefix or (), size))
 
     def label(self, number: int) -> str:
         return self.tokenizer.decode([number]) or str(self.tokenizer.convert_ids_to_tokens(number))
@@ -83,37 +79,49 @@ class TransformersAdapter(ModelAdapter):
         ids, axis = given["input_ids"][0], self._axis("text", text, other)
 
         def forward() -> ModelOutput:
-            output = self.model(**given)
+            output = self._run(**given)
             return ModelOutput((axis,), self._target(output, ids), self._predicted(output, ids), self._facts(output))
 
         return ForwardPass(len(ids), forward)
 
-    def _of_tensors(self, inputs: Mapping[str, Tensor]) -> ForwardPass:
-        """Inputs without tokens: patches of an image, frames of audio."""
-        name = _patch_names if "pixel_values" in inputs else lambda count: [str(n) for n in range(count)]
+    def _run(self, **given: Tensor) -> Any:
+        """The output of the model for one text; whatever it raises becomes a sentence."""
+        try:
+            return self.model(**given)
+        except RegardError:
+            raise
+        except Exception as error:  # models of transformers raise errors of every kind
+            problem = f"transformers' {type(self.model).__name__} cannot run on this text ({reason_of(error)})"
+            raise SettingError(problem, where="look") from error
+
+    def prepare_tensors(self, inputs: Mapping[str, Tensor], row: int = 0) -> ForwardPass:
+        """Images, audio, or ids of a batch of texts."""
+        rows = count_rows(inputs)
+        expect_row(row, rows)
 
         def forward() -> ModelOutput:
             output = self.model(**inputs)
-            classes = getattr(output, "logits", None)
-            target = classes.log_softmax(-1).max() if classes is not None and classes.dim() == 2 else None
-            facts = {"kind": "reads", **self._facts(output)}
+            logits = getattr(output, "logits", None)
+            classes: Tensor | None = None
+            if isinstance(logits, Tensor) and logits.dim() == 2 and logits.size(0) == rows:
+                classes = logits[row]
+            target = None if classes is None else self._class_target(classes)
+            facts = {} if classes is None else self._class_facts(classes)
+            facts |= {"inputs": describe_inputs(inputs), "kind": "reads"}
+            known = KnownPositions(self.model, inputs, row, self.tokenizer)
+            return ModelOutput((), target, facts=facts, rows=rows, known_axis=known.axis)
 
-            def axis(count: int) -> TokenRow:
-                return TokenRow("inputs").add_words(name(count))
-
-            return ModelOutput(None, target, facts=facts, unnamed_axis=axis)
-
-        return ForwardPass(max((one.size(1) for one in inputs.values() if one.dim() == 2), default=1), forward)
+        return ForwardPass(longest_input(inputs), forward)
 
     def _target(self, output: Any, ids: Tensor) -> Tensor | None:
-        """ln p of the most likely class, or of the most likely tokens at masks."""
-        if not hasattr(output, "logits"):
-            return None
-        logs = output.logits[0].float().log_softmax(-1)
-        if logs.dim() == 1:
-            return cast(Tensor, logs.max())
-        masked = ids == self._mask
-        return logs[masked].max(-1).values.sum() if bool(masked.any()) else None
+        """ln p of the most likely class; of a regression model, its number."""
+        logits = getattr(output, "logits", None)
+        return None if logits is None or logits.dim() != 2 else self._class_target(logits[0])
+
+    def _class_target(self, logits: Tensor) -> Tensor:
+        """The scalar to differentiate of the logits (C,) of one row."""
+        values = logits.float()
+        return self._class_log_probs(values).max() if self._predicts_classes(values) else values.sum()
 
     def _predicted(self, output: Any, ids: Tensor) -> PredictedTokens | None:
         return None
@@ -121,11 +129,27 @@ class TransformersAdapter(ModelAdapter):
     def _facts(self, output: Any) -> dict[str, Any]:
         """The probability of each class, of a model that predicts classes."""
         logits = getattr(output, "logits", None)
-        logs = None if logits is None else logits[0].detach().float().log_softmax(-1)
-        if logs is None or logs.dim() != 1 or len(logs) < 2:
+        return {} if logits is None or logits.dim() != 2 else self._class_facts(logits[0])
+
+    def _class_facts(self, logits: Tensor) -> dict[str, Any]:
+        """The probability of each class, from the logits (C,) of one row."""
+        if not self._predicts_classes(logits):
             return {}
-        names = self.model.config.id2label
-        return {"classes": [[str(names[at]), share] for at, share in enumerate(logs.exp().tolist())]}
+        shares = self._class_log_probs(logits.detach().float()).exp().tolist()
+        return {"classes": [[self._class_name(at), share] for at, share in enumerate(shares)]}
+
+    def _predicts_classes(self, logits: Tensor) -> bool:
+        problem = getattr(self.model.config, "problem_type", None)
+        return len(logits) > 1 and problem != "regression"
+
+    def _class_log_probs(self, logits: Tensor) -> Tensor:
+        """ln p of each class; where a text can have several, each is decided for itself."""
+        if getattr(self.model.config, "problem_type", None) == "multi_label_classification":
+            return F.logsigmoid(logits)
+        return logits.log_softmax(-1)
+
+    def _class_name(self, number: int) -> str:
+        return str((self.model.config.id2label or {}).get(number, f"class {number}"))
 
     @property
     def _mask(self) -> int:
@@ -135,55 +159,55 @@ class TransformersAdapter(ModelAdapter):
 
     @property
     def _pad(self) -> int:
-        pad = self.model.config.pad_token_id
+        pad = getattr(self.model.config, "pad_token_id", None)
         return 0 if pad is None else int(pad)
+
+    @property
+    def _embedded(self) -> int | None:
+        """The number of tokens that the model has an embedding of; None where it embeds them in another way."""
+        try:
+            return vocabulary_size(self.model.get_input_embeddings())
+        except (NotImplementedError, AttributeError):  # a model without a table of tokens, such as CANINE
+            return None
 
     def _expect_tokenizer(self, where: str) -> None:
         if self.tokenizer is None:
-            raise SettingError("This model has no tokenizer", where=where, advice="Pass tokenizer=, transformers' own.")
+            advice = "Pass tokenizer=, transformers' own, or a folder with the files of one, such as tokenizer.json."
+            raise SettingError("This model has no tokenizer", where=where, advice=advice)
 
     def _expect_length(self, count: int, where: str) -> None:
         longest = getattr(self.model.config, "max_position_embeddings", None)
-        if longest is not None and count > longest:
+        if isinstance(longest, int) and 0 < longest < count:  # XLNet says -1: no limit
             expected = f"at most {longest}, the maximum length of this model"
             raise SettingError(f"a text of {count} tokens", expected, where=where)
 
     def _encode(self, text: str, other: str | None) -> dict[str, Tensor]:
-        found = self.tokenizer(text, other, return_tensors="pt")
-        count = found["input_ids"].size(1)
-        self._expect_length(count, "look")
-        if not count:
+        found = tokenize(self.tokenizer, text, other)
+        ids = found["input_ids"]
+        self._expect_length(len(ids), "look")
+        if not ids:
             raise SettingError("The text has no tokens", where="look")
-        return {name: found[name].to(self.model.device) for name in _INPUT_NAMES if name in found}
+        expect_embedded(self.tokenizer, ids, self._embedded, "look")
+        taken = inspect.signature(self.model.forward).parameters
+        return {
+            name: torch.tensor([found[name]], device=self.model.device)
+            for name in _INPUT_NAMES
+            if name in found and (name in taken or "kwargs" in taken)
+        }
 
     def _axis(self, name: str, text: str, other: str | None) -> TokenRow:
-        """The tokens with their spans in the text, where the tokenizer has offsets."""
-        if not getattr(self.tokenizer, "is_fast", False):
-            return TokenRow(name).add_words([self.label(int(one)) for one in self.tokenizer(text, other)["input_ids"]])
-        found = self.tokenizer(text, other, return_offsets_mapping=True)
-        row, texts, last, start, first = TokenRow(name), (text, other or ""), -1, 0, 0
-        each = zip(found["input_ids"], found["offset_mapping"], found.sequence_ids(0), found.word_ids(0), strict=True)
-        for number, (a, b), which, word in each:
-            token = self.tokenizer.convert_ids_to_tokens(number)
-            if which is None:
-                row.add_special(token)
-                continue
-            if which != last:
-                row.segment, last, first = which, which, row.next_word
-                start = row.append_text(texts[which])
-            while a < b and texts[which][a].isspace():
-                a += 1
-            row.add_pieces([Piece(texts[which][a:b] or token, (start + a, start + b), _word_id(word, first))])
-        return row
+        return token_axis(self.tokenizer, name, text, other)
 
     def _encode_example(self, example: Example) -> EncodedText:
         """The row of one text or of two."""
         self._expect_tokenizer("audit")
         text, other = texts_of(example)
         fast = getattr(self.tokenizer, "is_fast", False)
-        found = self.tokenizer(text, other, return_offsets_mapping=fast, return_special_tokens_mask=True)
+        how = {"return_offsets_mapping": True} if fast else {}
+        found = tokenize(self.tokenizer, text, other, return_special_tokens_mask=True, **how)
         ids, special = found["input_ids"], found["special_tokens_mask"]
         self._expect_length(len(ids), "audit")
+        expect_embedded(self.tokenizer, ids, self._embedded, "audit")
         words = [-1] * len(ids)
         if fast:
             inside = word_ids_at(text, found["offset_mapping"])
@@ -212,11 +236,22 @@ class TransformersAdapter(ModelAdapter):
 
     def _generate(self, max_new_tokens: int, **given: Tensor) -> Tensor:
         """Greedy decoding."""
-        how = {"max_new_tokens": max_new_tokens, "do_sample": False, "num_beams": 1}
-        pad = self.model.config.pad_token_id
-        how["pad_token_id"] = self.model.config.eos_token_id if pad is None else pad
-        found: Tensor = self.model.generate(**given, **how)
+        how = {"max_new_tokens": max_new_tokens, "do_sample": False, "num_beams": 1, "return_dict_in_generate": False}
+        pad = getattr(self.model.config, "pad_token_id", None)
+        how["pad_token_id"] = (*self._ends, 0)[0] if pad is None else pad
+        try:
+            found: Tensor = self.model.generate(**given, **how)
+        except Exception as error:  # as in `_run`
+            problem = f"transformers' {type(self.model).__name__} cannot generate after this text ({reason_of(error)})"
+            raise SettingError(problem, where="look") from error
         return found
+
+    @property
+    def _ends(self) -> tuple[int, ...]:
+        """The tokens that end a generated text."""
+        settings = getattr(self.model, "generation_config", None) or self.model.config
+        found = getattr(settings, "eos_token_id", None)
+        return () if found is None else tuple(found) if isinstance(found, list | tuple) else (found,)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -232,13 +267,13 @@ class TransformersClassifier(TransformersAdapter):
 
     def log_probs(self, rows: Sequence[InputRow]) -> Tensor:
         given, _ = self._batch(rows)
-        return cast(Tensor, self.model(**given).logits.float().log_softmax(-1))
+        return self._class_log_probs(self.model(**given).logits.float())
 
     def readout_position(self, place: str, rows: Sequence[InputRow]) -> list[int] | None:
         return readout_positions(self._readout, rows)
 
     def label(self, number: int) -> str:
-        return str(self.model.config.id2label.get(number, f"class {number}"))
+        return self._class_name(number)
 
     @cached_property
     def _readout(self) -> Readout:
@@ -279,6 +314,16 @@ class TransformersMaskedLM(TransformersAdapter):
     def readout_position(self, place: str, rows: Sequence[InputRow]) -> list[int]:
         return [row.ids.index(self._mask) for row in rows]
 
+    def _target(self, output: Any, ids: Tensor) -> Tensor | None:
+        """ln p of the most likely tokens at masks."""
+        masked = ids == self._mask
+        if not bool(masked.any()):
+            return None
+        return cast(Tensor, output.logits[0][masked].float().log_softmax(-1).max(-1).values.sum())
+
+    def _facts(self, output: Any) -> dict[str, Any]:
+        return {}
+
     def _predicted(self, output: Any, ids: Tensor) -> PredictedTokens | None:
         positions = (ids == self._mask).nonzero().squeeze(-1).tolist()
         if not positions:
@@ -317,11 +362,12 @@ class TransformersCausalLM(TransformersAdapter):
         if self.max_new_tokens or prefix:
             given = {"input_ids": self._continuation(prompt, prefix)}
         ids = given["input_ids"][0]
+        self._expect_length(len(ids), "look")
         new = ids[first:].tolist()
         axis = self._axis("text", text, other).add_words([self.label(token) for token in new])
 
         def forward() -> ModelOutput:
-            output = self.model(**given)
+            output = self._run(**given)
             logs = output.logits[0].float().log_softmax(-1)
             start = first - 1 if new else 0
             target = logs[start:-1].gather(1, ids[start + 1 :].unsqueeze(-1)).sum()
@@ -339,125 +385,4 @@ class TransformersCausalLM(TransformersAdapter):
 
     def _facts(self, output: Any) -> dict[str, Any]:
         """The most likely next tokens."""
-        logits = getattr(output, "logits", None)
-        if logits is None or logits[0].dim() != 2:
-            return super()._facts(output)
-        return {"next": top_tokens(logits[0].detach().float().log_softmax(-1)[-1], self.label)}
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class TransformersSeq2Seq(TransformersAdapter):
-    """An encoder-decoder. `words`: how many words of each translation are decisions of the audit."""
-
-    words: int = 2
-
-    @property
-    def kind(self) -> Kind:
-        return "translates"
-
-    @property
-    def decision(self) -> Decision:
-        return super().decision if self.model.get_output_embeddings() is None else "next word of the translation"
-
-    def axes_of(self, place: str) -> Axes:
-        if any(name in place for name in _CROSS_ATTENTION_NAMES):
-            return DECODER_OUTPUT, SOURCE, "cross"
-        return (DECODER_INPUT, DECODER_INPUT, "self") if "decoder" in place else (SOURCE, SOURCE, "self")
-
-    def make_cases(self, example: Example, number: int, rng: Random) -> list[Case]:
-        source, target = texts_of(example)
-        text = self._encode_example(source)
-        row = text.row
-        if target is None:
-            given = torch.tensor([row.ids], device=self.model.device)
-            every = torch.ones_like(given)
-            output = self._generate(2 * len(row.ids) + 10, input_ids=given, attention_mask=every)[0, 1:].tolist()
-        else:
-            output = self.tokenizer(text_target=target)["input_ids"]
-        special = self.tokenizer.all_special_ids
-        steps = [at for at, token in enumerate(output) if token not in special]
-        found = []
-        for at in sorted(rng.sample(steps, min(self.words, len(steps)))):
-            begun = InputRow(row.ids, row.removable, row.segments, (self._start, *output[:at]))
-            found.append(Case(number, begun, text.tokens, output[at]))
-        return found
-
-    def log_probs(self, rows: Sequence[InputRow]) -> Tensor:
-        given, _ = self._batch(rows)
-        decoder_ids = [row.decoder_ids for row in rows]
-        given["decoder_input_ids"], counts = pad_ids(decoder_ids, self._pad, self.model.device)
-        return self._log_probs_at(given, counts - 1)
-
-    def readout_position(self, place: str, rows: Sequence[InputRow]) -> list[int] | None:
-        return None if self.has_text_queries(place) else [len(row.decoder_ids) - 1 for row in rows]
-
-    def word_ids(self, source: str, target: str) -> tuple[list[int], list[int]]:
-        return self._word_ids(source, "text"), self._word_ids(target, "text_target")
-
-    @property
-    def _start(self) -> int:
-        start = self.model.config.decoder_start_token_id
-        return int(self.model.config.bos_token_id if start is None else start)
-
-    def _of_text(self, text: str, other: str | None, prefix: list[int]) -> ForwardPass:
-        given, start = self._encode(text, None), self._start
-        if other is not None and not prefix:
-            tokens = self.tokenizer(text_target=other)["input_ids"]
-        else:
-            begun = torch.tensor([[start, *prefix]], device=self.model.device)
-            most = 2 * given["input_ids"].size(1) + 10
-            ended = prefix and prefix[-1] == self.model.config.eos_token_id
-            tokens = prefix if ended else self._generate(most, **given, decoder_input_ids=begun)[0, 1:].tolist()
-        target = torch.tensor([[start, *tokens[:-1]]], device=self.model.device)
-        decoded = [self.label(token) for token in (start, *tokens)]
-        axes = (
-            self._axis("source", text, None),
-            TokenRow("decoder input").add_special(decoded[0]).add_words(decoded[1:-1]),
-            TokenRow("decoder output").add_words(decoded[1:]),
-        )
-
-        def forward() -> ModelOutput:
-            output = self.model(**given, decoder_input_ids=target)
-            if not hasattr(output, "logits"):
-                return ModelOutput(axes)
-            logs = output.logits[0].float().log_softmax(-1)
-            total = logs.gather(1, logs.new_tensor([tokens]).long().mT).sum()
-            return ModelOutput(axes, total, PredictedTokens(logs, tokens, range(len(tokens)), self.label))
-
-        return ForwardPass(max(given["input_ids"].size(1), target.size(1)), forward)
-
-    def _word_ids(self, text: str, side: str) -> list[int]:
-        def encode(some: str, **how: bool) -> Any:
-            return self.tokenizer(**{side: some}, **how)
-
-        found = encode(text, return_special_tokens_mask=True)
-        special = [bool(one) for one in found["special_tokens_mask"]]
-        if getattr(self.tokenizer, "is_fast", False):
-            words = word_indices(whitespace_words(text), encode(text, return_offsets_mapping=True)["offset_mapping"])
-        else:  # a slow tokenizer gives no offsets; its pieces are counted word by word, since none crosses a space
-            sizes = [len(encode(word, add_special_tokens=False)["input_ids"]) for word in text.split()]
-            inside = iter([number for number, size in enumerate(sizes) for _ in range(size)])
-            if sum(sizes) != special.count(False):
-                raise SettingError(
-                    f"This tokenizer splits the text into {special.count(False)} tokens, but its words one by one into "
-                    f"{sum(sizes)}, so tokens cannot be assigned to words",
-                    where="align",
-                    advice="Use a fast tokenizer (is_fast), which gives offsets.",
-                )
-            words = [NO_WORD if one else next(inside) for one in special]
-        return [NO_WORD if one else word for one, word in zip(special, words, strict=True)]
-
-
-def _word_id(word: int | None, first: int) -> int:
-    return NO_WORD if word is None else first + word
-
-
-def _patch_names(count: int) -> list[str]:
-    """Names for the patches of a square image and the special tokens before them."""
-    side = int((count - 1) ** 0.5)
-    before = count - side * side
-    return (
-        ["[CLS]"][:before]
-        + [f"[{n}]" for n in range(1, before)]
-        + [f"{r},{c}" for r in range(side) for c in range(side)]
-    )
+        return {"next": top_tokens(output.logits[0].detach().float().log_softmax(-1)[-1], self.label)}

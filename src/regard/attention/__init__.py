@@ -2,9 +2,10 @@
 
 from regard.attention.attend import BackendChoice, attend, choose, full_map, plain
 from regard.attention.biases import DenseBias
-from regard.attention.capture import Captured, capture, capture_into
+from regard.attention.capture import Captured, capture, capture_into, named_places
 from regard.attention.copy_attention import copy_log_prob, log_mass, max_materialized
-from regard.attention.grid import Grid
+from regard.attention.eager_hooks import HEAD_COUNTS
+from regard.attention.grid import Grid, Lead, cut
 from regard.attention.inputs import AttentionInputs, Index, autocast_disabled
 from regard.attention.kernels.recurrent import PreparedKeys
 from regard.attention.kv_cache import KVCache
@@ -13,7 +14,7 @@ from regard.attention.observe import Attended, Observe, Top, cell_assignment
 from regard.attention.pooling import AttentionPooling
 from regard.attention.residual import Residual, is_compiled_half_cuda
 from regard.attention.tap import OnAttention, Tap, TapListener, dispatch, listen, places_of, taps_of
-from regard.attention.torch_hooks import intercept_attention
+from regard.attention.torch_hooks import attention_modules, intercept_attention
 
 __all__ = [
     "Attended",
@@ -22,6 +23,8 @@ __all__ = [
     "BackendChoice",
     "DenseBias",
     "Grid",
+    "HEAD_COUNTS",
+    "Lead",
     "OnAttention",
     "Captured",
     "TapListener",
@@ -38,14 +41,17 @@ __all__ = [
     "Top",
     "Index",
     "attend",
+    "attention_modules",
     "capture",
     "cell_assignment",
     "choose",
     "is_compiled_half_cuda",
     "copy_log_prob",
+    "cut",
     "capture_into",
     "listen",
     "log_mass",
+    "named_places",
     "max_materialized",
     "intercept_attention",
     "autocast_disabled",

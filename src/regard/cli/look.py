@@ -105,15 +105,25 @@ def look(
     path = view.save(out, place=draw_place, head=draw_head)
     record = view.record
     if as_json:
-        entries = [{"place": one.name, "kind": one.kind, "heads": one.heads, "why": one.why} for one in record.places]
+        entries = [
+            {"place": one.name, "kind": one.kind, "heads": one.heads, "why": one.why, "note": one.note}
+            for one in record.places
+        ]
         axes = {axis.name: list(axis.tokens) for axis in record.axes}
-        found = {"measures": [one.header() for one in record.measures]} if record.measures else {}
-        typer.echo(json.dumps({"out": str(path), "axes": axes, "places": entries, **found}, ensure_ascii=False))
+        found: dict[str, object] = {"out": str(path), "axes": axes, "places": entries}
+        found |= {"measures": [one.header() for one in record.measures]} if record.measures else {}
+        found |= {"unheard": dict(record.unheard)} if record.unheard else {}
+        found |= {"notes": record.notes} if record.notes else {}
+        typer.echo(json.dumps(found, ensure_ascii=False))
         return
-    counts = ", ".join(f"{len(axis)} tokens of {axis.name}" for axis in record.axes)
+    counts = ", ".join(axis.summary for axis in record.axes)
     typer.echo(f"{sum(one.heads for one in record.places)} heads at {len(record.places)} places over {counts}")
+    for note in record.notes:
+        typer.echo(f"{note}.")
     for reason in sorted({one.why for one in record.places if one.why}):
         typer.echo(reason)
+    for note in sorted({one.note for one in record.places if one.note}):
+        typer.echo(f"{note[:1].upper()}{note[1:]}.")
     for one in record.measures:
         rows, cols = (record.axes[number].name for number in (one.rows, one.cols))
         at = "" if one.place is None else f" at {one.place}"

@@ -11,17 +11,28 @@ if TYPE_CHECKING:
         export_checkpoint as export_checkpoint,
         import_checkpoint as import_checkpoint,
         load as load,
+        load_own as load_own,
         save as save,
     )
     from regard.hub.families.family import first_block as first_block
+    from regard.hub.folder import read_config as read_config
     from regard.hub.provenance import origin as origin, run_of as run_of
+    from regard.hub.transformers_fallback import (
+        quiet_transformers as quiet_transformers,
+        reason_of as reason_of,
+        refusals as refusals,
+    )
+    from regard.hub.transformers_version import has_transformers as has_transformers
 
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
         "attention_interface": ("NAME", "enable", "uses_interface"),
-        "convert": ("export_checkpoint", "import_checkpoint", "load", "save"),
+        "convert": ("export_checkpoint", "import_checkpoint", "load", "load_own", "save"),
         "families.family": ("first_block",),
+        "folder": ("read_config",),
         "provenance": ("origin", "run_of"),
+        "transformers_fallback": ("quiet_transformers", "reason_of", "refusals"),
+        "transformers_version": ("has_transformers",),
     },
 )

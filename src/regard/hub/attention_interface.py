@@ -29,9 +29,9 @@ from regard.attention.biases import DenseBias
 from regard.attention.masks import Blocks, Dense, Everything, Keys, Mask, Window
 from regard.attention.scores import ScaledDot
 from regard.errors import BackendError, SettingError, ShapeError
+from regard.hub.transformers_version import INSTALL, has_transformers
 
 NAME = "regard"
-OLDEST = "5.2"  # of transformers
 
 _FIRST_CAUSAL = Window(None, 0, offset=0)  # causal from the first key on, as torch's is_causal
 
@@ -82,15 +82,10 @@ SCALES_OUTPUT = ("granite_swa", "granitemoe_swa")
 
 def enable() -> None:
     """Register attn_implementation="regard" with transformers; a second call changes nothing."""
-    try:
-        from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
-        from transformers.masking_utils import eager_mask  # noqa: F401  (older ones make masks otherwise)
-    except ImportError as error:
-        raise SettingError(
-            f"transformers {OLDEST} or later is not installed",
-            where="regard.hub.enable",
-            advice="Run pip install 'regard[hub]'.",
-        ) from error
+    if not has_transformers():
+        raise SettingError("transformers is not installed", where="regard.hub.enable", advice=INSTALL)
+    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+
     AttentionInterface.register(NAME, attention)
     AttentionMaskInterface.register(NAME, attention_mask_of)
     if not hasattr(PreTrainedModel.get_correct_attn_implementation, "before_regard"):

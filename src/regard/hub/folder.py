@@ -6,12 +6,13 @@ No code in them is ever run: pickled weights are not opened, and Python files ar
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
+from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -53,27 +54,41 @@ class HFConfig:
     @property
     def architecture(self) -> str:
         """The class that saved it: "BertForMaskedLM"; empty where none is named."""
-        return str((self.get("architectures") or [""])[0])
+        named = self.get("architectures", [])
+        if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
+            raise SettingError(f"architectures = {named!r}", "a list of class names", where=self.where)
+        return named[0] if named else ""
 
 
 def read_config(folder: Path) -> HFConfig:
     """The config.json of a folder."""
-    values = _read_json(folder / CONFIG)
-    if not isinstance(values, dict):
-        raise CheckpointError(f"a JSON {type(values).__name__}", "an object", where=f"{folder / CONFIG}")
-    return HFConfig(values, f"{folder / CONFIG}")
+    return HFConfig(_read_object(folder / CONFIG), f"{folder / CONFIG}")
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
     """All weights of a folder by name, as float32."""
-    files = [folder / name for name in _weight_files(folder)]
     found: dict[str, Tensor] = {}
-    for file in files:
-        try:
+    for file in check_weight_files(folder):
+        with _readable(file):
             found |= load_file(file)
-        except (OSError, SafetensorError) as error:
-            raise CheckpointError(f"Could not read the weights: {error}", where=f"{file}") from error
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in found.items()}
+
+
+def check_weight_files(folder: Path) -> list[Path]:
+    """The files with the weights of a folder, whose headers are valid and whose lengths are as these say."""
+    files = [folder / name for name in _weight_files(folder)]
+    for file in files:
+        with _readable(file), safe_open(file, "pt") as opened:
+            opened.keys()
+    return files
+
+
+@contextmanager
+def _readable(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # safetensors raises errors of several kinds about a damaged file
+        raise CheckpointError(f"Could not read the weights: {error}", where=f"{file}") from error
 
 
 def write_folder(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -94,7 +109,7 @@ def special_tokens(folder: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for file in ("special_tokens_map.json", "tokenizer_config.json"):
         if (folder / file).exists():
-            values = _read_json(folder / file)
+            values = _read_object(folder / file)
             for role, name in names.items():
                 token = values.get(f"{name}_token")
                 token = token.get("content") if isinstance(token, dict) else token
@@ -107,11 +122,11 @@ def _weight_files(folder: Path) -> list[str]:
     if (folder / WEIGHTS).exists():
         return [WEIGHTS]
     if (folder / INDEX).exists():
-        index = _read_json(folder / INDEX)
-        shards = sorted(set(index["weight_map"].values())) if isinstance(index.get("weight_map"), dict) else []
-        if not shards or any(Path(shard).name != shard for shard in shards):
+        weight_map = _read_object(folder / INDEX).get("weight_map")
+        shards = list(weight_map.values()) if isinstance(weight_map, dict) else []
+        if not shards or any(not isinstance(shard, str) or Path(shard).name != shard for shard in shards):
             raise CheckpointError("The index has no weight_map of file names", where=f"{folder / INDEX}")
-        return shards
+        return sorted(set(shards))
     pickled = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in folder.glob(pattern))
     if pickled:
         problem = f"Pickled weights ({pickled[0]}) are never opened: they can run code"
@@ -119,14 +134,18 @@ def _weight_files(folder: Path) -> list[str]:
     raise CheckpointError(f"There are no weights: neither {WEIGHTS} nor {INDEX}", where=f"{folder}")
 
 
-def _read_json(path: Path) -> Any:
+def _read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise CheckpointError(
             f"File not found: {path}", advice="A checkpoint folder is what transformers' save_pretrained writes."
         ) from error
     except OSError as error:
         raise CheckpointError(f"Could not read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"The file is not valid JSON: {error}", where=f"{path}") from error
+    if not isinstance(values, dict):
+        raise CheckpointError(f"a JSON {type(values).__name__}", "an object", where=f"{path}")
+    return values

@@ -1,40 +1,168 @@
-"""Fallback to transformers: checkpoints of other architectures load as transformers' own models."""
+"""Fallback to transformers: checkpoints that regard does not convert load as transformers' own models, which attend
+through regard. Every tensor of the architecture that config.json names must be there, with the right shape.
+"""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch import nn
 
-from regard.errors import CheckpointError
+from regard.errors import CheckpointError, SettingError
 from regard.hub.attention_interface import NAME, enable
+from regard.hub.folder import HFConfig, check_weight_files
+from regard.hub.transformers_version import has_transformers
+from regard.hub.weight_map import list_names
 
 
 def is_known_to_transformers(kind: object) -> bool:
     """Whether transformers is installed and has models of this type."""
-    if find_spec("transformers") is None:
+    if not isinstance(kind, str) or not has_transformers():
         return False
     from transformers import CONFIG_MAPPING
 
     return kind in CONFIG_MAPPING
 
 
-def load_with_transformers(folder: Path) -> nn.Module:
+def is_transformers_default(kind: str, name: str, value: Any) -> bool:
+    """Whether the configuration class of a model type has this value by default."""
+    if not has_transformers():
+        return False
+    default = _defaults(kind)
+    return name in default and type(default[name]) is type(value) and bool(default[name] == value)
+
+
+@cache
+def _defaults(kind: str) -> dict[str, Any]:
+    from transformers import CONFIG_MAPPING
+
+    found: dict[str, Any] = CONFIG_MAPPING[kind]().to_dict()
+    return found
+
+
+def load_with_transformers(folder: Path, config: HFConfig) -> nn.Module:
     """The model that config.json names, attending through regard; nothing is downloaded or unpickled, and no code of
     the folder is run."""
     import transformers
 
     enable()
-    config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    names = [name for name in config.architectures or () if hasattr(transformers, name)]
-    made = getattr(transformers, names[0]) if names else transformers.AutoModel
-    how = {"local_files_only": True, "use_safetensors": True, "attn_implementation": NAME}
+    check_weight_files(folder)
+    with quiet_transformers(), refusals(folder, f"load this {config.get('model_type')} model"):
+        read = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        made = _model_class(read, config)
+        model, info = made.from_pretrained(
+            folder,
+            local_files_only=True,
+            use_safetensors=True,
+            attn_implementation=NAME,
+            ignore_mismatched_sizes=True,  # they are refused below, by name
+            output_loading_info=True,
+        )
+    _expect_whole(model, info, folder)
+    found: nn.Module = model.eval()
+    return found
+
+
+@contextmanager
+def refusals(folder: Path, what: str) -> Iterator[None]:
+    """Turn whatever transformers raises about a folder into one sentence."""
     try:
-        model: nn.Module = made.from_pretrained(folder, **how)
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0]
+        yield
+    except (CheckpointError, SettingError):
+        raise
+    except Exception as error:  # a damaged folder can raise anything
+        raise CheckpointError(f"transformers cannot {what} ({reason_of(error)})", where=f"{folder}") from error
+
+
+def reason_of(error: Exception) -> str:
+    """The kind of an error and the beginning of its message, on one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    reason = " ".join(lines[:2]) if lines and lines[0].endswith(":") else (lines or [""])[0]
+    return f"{type(error).__name__}: {reason[:300]}" if reason else type(error).__name__
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Neither progress bars nor reports of transformers: what matters of them is raised."""
+    from transformers.utils import logging
+
+    verbosity, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _model_class(read: Any, config: HFConfig) -> Any:
+    """The class that config.json names, or the model without a head where it names none."""
+    import transformers
+
+    name = config.architecture
+    if not name:
+        return transformers.AutoModel
+    found = getattr(transformers, name, None)
+    if not isinstance(found, type) or not issubclass(found, transformers.PreTrainedModel):
+        problem = f"transformers {transformers.__version__} has no model class {name!r}, which config.json names"
+        raise CheckpointError(problem, where=config.where)
+    kind, wanted = config.get("model_type"), getattr(found, "config_class", None)
+    if wanted is not None and not isinstance(read, wanted) and name not in _names_of(kind):
+        expected = f"a {wanted.model_type or wanted.__name__} model"
+        raise CheckpointError(f"a model_type {kind!r} with the architecture {name}", expected, where=config.where)
+    return found
+
+
+def _names_of(kind: str) -> set[str]:
+    """The classes that transformers' auto classes take for a model type, some of which have another configuration."""
+    from transformers.models.auto import modeling_auto
+
+    tables = [table for name, table in vars(modeling_auto).items() if name.endswith("_MAPPING_NAMES")]
+    found = [table.get(kind, ()) for table in tables]
+    return {name for names in found for name in ([names] if isinstance(names, str) else names)}
+
+
+def _expect_whole(model: Any, info: Any, folder: Path) -> None:
+    """Refuse a checkpoint that lacks tensors, or has others, or of other shapes, than the architecture says.
+
+    Tensors of other heads of the same family may lie beside those of the architecture, which leaves them out.
+    """
+    where, name = f"{folder}", type(model).__name__
+    advice = f"Is the checkpoint complete, and a {name}, as its config.json says?"
+    missing, unexpected = sorted(info["missing_keys"]), set(info["unexpected_keys"])
+    if missing:
+        raise CheckpointError(f"Tensors are missing: {list_names(missing)}", where=where, advice=advice)
+    for tensor, given, expected in sorted(info["mismatched_keys"]):
         raise CheckpointError(
-            f"transformers cannot load this {config.model_type} model: {reason}", where=str(folder)
-        ) from None
-    return model.eval()
+            f"{tensor} of shape {tuple(given)}", f"{tuple(expected)}, as config.json says", where=where
+        )
+    if info["error_msgs"]:
+        raise CheckpointError(f"transformers cannot load this model ({info['error_msgs'][0]})", where=where)
+    if unexpected and (unknown := sorted(unexpected - _tensors_of_relatives(model))):
+        raise CheckpointError(f"Unknown tensors: {list_names(unknown)}", where=where, advice=advice)
+
+
+def _tensors_of_relatives(model: Any) -> set[str]:
+    """The tensor names of the model without a head, and of the one for pre-training, of the same family."""
+    from transformers import AutoModel, AutoModelForPreTraining
+
+    names: set[str] = set()
+    for auto in (AutoModel, AutoModelForPreTraining):
+        kind: Any = auto._model_mapping.get(type(model.config), None)
+        for one in kind if isinstance(kind, tuple | list) else [kind] if kind is not None else []:
+            with torch.device("meta"), refusals(Path("."), f"build a {one.__name__}"):
+                names |= _with_and_without_prefix(one(model.config).state_dict(), model.base_model_prefix)
+    return names
+
+
+def _with_and_without_prefix(names: Iterable[str], prefix: str) -> set[str]:
+    """Tensors of a model without a head are named without the prefix of those with one."""
+    given = set(names)
+    return given | {f"{prefix}.{name}" for name in given} | {name.removeprefix(f"{prefix}.") for name in given}

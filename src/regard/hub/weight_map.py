@@ -85,27 +85,38 @@ def qkv(hf: Sequence[str], regard: str, project: nn.Module) -> list[TensorMap]:
     return [TensorMap(tuple(f"{name}.{kind}" for name in hf), f"{regard}.{kind}", sizes) for kind in kinds]
 
 
-def to_regard(model: nn.Module, maps: Sequence[TensorMap], tensors: Mapping[str, Tensor], where: str) -> None:
-    """Fill a model with Hugging Face tensors: all of them, each of the right shape."""
+class TensorMismatch(CheckpointError):
+    """Tensors that are missing, unknown, of another shape, or not those of the architecture that config.json names."""
+
+
+def check_tensors(model: nn.Module, maps: Sequence[TensorMap], tensors: Mapping[str, Tensor], where: str) -> None:
+    """Refuse tensors that do not fill a model, which may be on the meta device."""
     weights = weights_of(model)
     known = {name for one in maps for name in one.hf_names}
     absent = [name for one in maps for name in one.hf_names if name not in tensors and not one.optional]
     extra = sorted(tensors.keys() - known)
     if absent or extra:
-        problem = f"Tensors are missing: {_list_names(absent)}" if absent else f"Unknown tensors: {_list_names(extra)}"
+        problem = f"Tensors are missing: {list_names(absent)}" if absent else f"Unknown tensors: {list_names(extra)}"
         advice = "Is the checkpoint complete, and of the architecture that its config.json names?"
-        raise CheckpointError(problem, where=where, advice=advice)
-    found: dict[str, Tensor] = {}
+        raise TensorMismatch(problem, where=where, advice=advice)
     for one in maps:
-        target = weights[one.regard]
-        if not one.hf_names or any(name not in tensors for name in one.hf_names):
-            found[one.regard] = one.default(target)
+        if any(name not in tensors for name in one.hf_names):
             continue
-        for name, shape in zip(one.hf_names, (tuple(part.shape) for part in one.to_hf(target)), strict=True):
+        shapes = (tuple(part.shape) for part in one.to_hf(weights[one.regard].to("meta")))
+        for name, shape in zip(one.hf_names, shapes, strict=True):
             if tuple(tensors[name].shape) != shape:
                 given = f"{name} of shape {tuple(tensors[name].shape)}"
-                raise CheckpointError(given, f"{shape}, as config.json says", where=where)
-        found[one.regard] = one.to_regard([tensors[name] for name in one.hf_names])
+                raise TensorMismatch(given, f"{shape}, as config.json says", where=where)
+
+
+def to_regard(model: nn.Module, maps: Sequence[TensorMap], tensors: Mapping[str, Tensor], where: str) -> None:
+    """Fill a model with Hugging Face tensors: all of them, each of the right shape."""
+    check_tensors(model, maps, tensors, where)
+    weights, found = weights_of(model), {}
+    for one in maps:
+        given = bool(one.hf_names) and all(name in tensors for name in one.hf_names)
+        parts = [tensors[name] for name in one.hf_names] if given else []
+        found[one.regard] = one.to_regard(parts) if given else one.default(weights[one.regard])
     copy_weights(model, found, where)
 
 
@@ -116,5 +127,6 @@ def to_hf(model: nn.Module, maps: Sequence[TensorMap]) -> dict[str, Tensor]:
     return {name: part for named in parts for name, part in named}
 
 
-def _list_names(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
+    """The first names of a list, and how many more there are."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -79,7 +79,11 @@ if TYPE_CHECKING:
         apply_interventions as apply_interventions,
         intervene as intervene,
     )
-    from regard.inspection.map_figure import MATPLOTLIB_SETTINGS as MATPLOTLIB_SETTINGS, draw_map as draw_map
+    from regard.inspection.map_figure import (
+        MATPLOTLIB_SETTINGS as MATPLOTLIB_SETTINGS,
+        draw_map as draw_map,
+        save_drawing as save_drawing,
+    )
     from regard.inspection.record.collect import RecordSpec as RecordSpec, collect as collect
     from regard.inspection.record.place import PlaceRecord as PlaceRecord
     from regard.inspection.record.record import (
@@ -126,7 +130,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "fill_mask": ("MaskFiller",),
         "record_labels": ("with_head_labels", "find_head_labels"),
         "interventions": ("HeadIntervention", "WeightEdits", "apply_interventions", "intervene"),
-        "map_figure": ("MATPLOTLIB_SETTINGS", "draw_map"),
+        "map_figure": ("MATPLOTLIB_SETTINGS", "draw_map", "save_drawing"),
         "record.collect": ("RecordSpec", "collect"),
         "record.place": ("PlaceRecord",),
         "record.record": ("MeasureMap", "Record", "GenerationStep"),

@@ -14,9 +14,16 @@ MATPLOTLIB_SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "regard", "f
 
 
 def draw_map(
-    matrix: Tensor, source: Sequence[str], target: Sequence[str], path: Path, gold: Links | None = None, title: str = ""
+    matrix: Tensor,
+    source: Sequence[str],
+    target: Sequence[str],
+    path: Path,
+    gold: Links | None = None,
+    title: str = "",
+    description: str = "",
 ) -> Path:
-    """matrix (target words, source words): darker for larger weights; circles at gold links."""
+    """matrix (target words, source words): darker for larger weights; circles at gold links; `description`: written
+    into the file beside the picture."""
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -36,5 +43,13 @@ def draw_map(
         axes.tick_params(length=0)
         if title:
             axes.set_title(title, loc="left")
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+        save_drawing(figure, path, description)
     return path
+
+
+def save_drawing(figure: Any, path: Path, description: str = "", **how: Any) -> None:
+    """Save a figure, without its date and with a description in its metadata."""
+    about: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {}
+    if description and path.suffix in (".svg", ".png"):
+        about["Description"] = description
+    figure.savefig(path, metadata=about or None, **how)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.errors import RecordError
 from regard.files import write_atomic
-from regard.inspection import MATPLOTLIB_SETTINGS, PlaceRecord, Record, draw_map
+from regard.inspection import MATPLOTLIB_SETTINGS, PlaceRecord, Record, draw_map, save_drawing
 
 MAX_LABELLED = 60  # tokens a side, up to which rows and columns are labelled
 MAX_DRAWN = 512  # tokens a side, beyond which means are drawn
@@ -29,12 +29,12 @@ def save_figure(record: Record, path: Path, place: str | None = None, head: int 
     chosen = record.place(place) if place is not None else (cross or record.places)[-1]
     matrix, shown = _matrix(chosen, head)
     title = f"{chosen.name}, {shown}"
+    description = ". ".join([*record.notes, *filter(None, [chosen.note])])
     if max(chosen.T, chosen.S) <= MAX_LABELLED:
         rows, columns = record.axes[chosen.queries].tokens, record.axes[chosen.keys].tokens
-        return draw_map(
-            matrix, [_printable(one) for one in columns], [_printable(one) for one in rows], path, title=title
-        )
-    return _draw_unlabelled(matrix, path, title)
+        shown_rows, shown_columns = ([_printable(one) for one in tokens] for tokens in (rows, columns))
+        return draw_map(matrix, shown_columns, shown_rows, path, title=title, description=description)
+    return _draw_unlabelled(matrix, path, title, description)
 
 
 def _matrix(place: PlaceRecord, head: int | None) -> tuple[Tensor, str]:
@@ -52,7 +52,7 @@ def _matrix(place: PlaceRecord, head: int | None) -> tuple[Tensor, str]:
     return place.statistics.thumbnail[list(heads)].mean(0), shown
 
 
-def _draw_unlabelled(matrix: Tensor, path: Path, title: str) -> Path:
+def _draw_unlabelled(matrix: Tensor, path: Path, title: str, description: str) -> Path:
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -63,7 +63,7 @@ def _draw_unlabelled(matrix: Tensor, path: Path, title: str) -> Path:
         axes.set_title(title, loc="left")
         axes.set_xlabel("key")
         axes.set_ylabel("query")
-        _save(figure, path)
+        save_drawing(figure, path, description, dpi=150)
     return path
 
 
@@ -88,12 +88,8 @@ def _draw_all_heads(record: Record, path: Path) -> Path:
                     axes.imshow(thumbnail[head].sqrt().numpy(), cmap="Blues", interpolation="nearest", aspect="auto")
                     axes.set_title(str(head), fontsize=7, pad=2)
             row[0].text(-0.12, 0.5, place.name, transform=row[0].transAxes, ha="right", va="center", fontsize=8)
-        _save(figure, path)
+        save_drawing(figure, path, ". ".join(record.notes), dpi=150)
     return path
-
-
-def _save(figure: Any, path: Path) -> None:
-    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None, dpi=150)
 
 
 def _printable(token: str) -> str:

@@ -39,6 +39,7 @@ MAP_TENSORS = {
     "last",
     "mask",
     "bias",
+    "bias_starts",
     "centre",
     "lse",
     "output_grads",

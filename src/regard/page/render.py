@@ -74,8 +74,7 @@ def save_page(record: Record, path: str | os.PathLike[str], title: str | None = 
 
 def page_title(record: Record) -> str:
     """The model and the beginning of the text."""
-    text = record.axes[0].text if record.axes else ""
-    start = " ".join(text.split())[:60]
+    start = " ".join(record.title.split())[:60]
     parts = (
         str(record.facts.get("model", "regard")),
         "".join(character for character in start if character.isprintable()),

@@ -92,10 +92,11 @@ class View:
         return f'<iframe title="attention" {frame} srcdoc="{inside}"></iframe>'
 
     def __repr__(self) -> str:
-        text = " ".join(self.record.axes[0].text.split())
+        text = " ".join(self.record.title.split())
         shown = text if len(text) <= 60 else f"{text[:59]}…"
         heads = sum(place.heads for place in self.record.places)
-        return f"View({shown!r}, {len(self.record.axes[0])} tokens, {len(self.record.places)} places, {heads} heads)"
+        about = f"{len(self.record.axes[0])} tokens, {len(self.record.places)} places, {heads} heads"
+        return "; ".join([f"View({shown!r}, {about}", *self.record.notes]) + ")"
 
 
 def expect_suffix(path: Path) -> Path:
@@ -119,6 +120,7 @@ def look(
     gradient: bool = False,
     atlas: Atlas | str | os.PathLike[str] | None = None,
     measures: Sequence[str] = (),
+    row: int = 0,
 ) -> View:
     """The attention to a text, of a model of this library, of transformers, or any that calls torch's attention.
 
@@ -129,25 +131,27 @@ def look(
     gradient         also store the gradient of the output with respect to each attention weight
     atlas            labels of the heads: an Atlas or its file; by default atlas.json in the folder of the model
     measures         attribution maps to store, by name, as `View.measure` gives them
+    row              of a batch of tensors, counted from 0
     """
     found = adapter(model, tokenizer, max_new_tokens)
     expect_measures(measures)
     notes = find_head_labels(found, atlas)
     spec = RecordSpec(places, heads, gradient)
-    record = with_head_labels(collect(found, text, text2, spec=spec), notes)
-    view = View(record, None if max_new_tokens else _make_rerun(found, text, text2, record))
+    record = with_head_labels(collect(found, text, text2, spec=spec, row=row), notes)
+    view = View(record, None if max_new_tokens else _make_rerun(found, text, text2, record, row))
     if not measures:
         return view
     return replace(view, record=replace(record, measures=tuple(one for name in measures for one in view.measure(name))))
 
 
-def _make_rerun(found: ModelAdapter, text: Any, text2: str | None, record: Record) -> Rerun:
+def _make_rerun(found: ModelAdapter, text: Any, text2: str | None, record: Record, row: int) -> Rerun:
     """Runs the model again on a text, and on the translation that it generated."""
     generated = [step.token for step in record.steps] if found.kind == "translates" else None
 
     def target() -> Tensor | None:
         targets: list[Tensor | None] = []
-        collect(found, text, text2, prefix=generated, spec=RecordSpec(heads=(), on_target=targets.append))
+        spec = RecordSpec(heads=(), on_target=targets.append)
+        collect(found, text, text2, prefix=generated, spec=spec, row=row)
         return targets[0]
 
     return Rerun(found.model, target)

@@ -14,8 +14,7 @@ from regard.inspection.atlas.label_criteria import PatternMeasure, earned_names,
 from regard.inspection.atlas.passages import Passage
 from regard.inspection.atlas.token_features import MapFeatures, map_features
 from regard.inspection.atlas.word_statistics import WordStatistics, count_words
-from regard.inspection.record.collect import to_token_axis as side_from
-from regard.inspection.record.token_axis import TokenAxis
+from regard.inspection.record.token_axis import TokenAxis, to_token_axis as side_from
 
 TEXTS = 24
 NOUNS = "cat dog house tree road ship stone bread river judge".split()

@@ -39,11 +39,7 @@ FEEDFORWARDS: dict[str, Callable[[int, int], nn.Module]] = {
 
 
 def build(config: HFConfig, normed: bool) -> nn.Module:
-    config.expect("activation_function", *FEEDFORWARDS)
-    config.expect("tie_word_embeddings", True)
-    config.expect("share_encoder_decoder_embeddings", True)
     width, vocabulary = config.need("d_model"), config.need("vocab_size")
-    config.expect("decoder_vocab_size", vocabulary)
     block = BlockConfig(feedforward=FEEDFORWARDS[config.get("activation_function", "gelu")])
     scale = width**0.5 if config.get("scale_embedding", False) else 1.0
 
@@ -141,11 +137,11 @@ def config(model: nn.Module, max_length: int, kind: str) -> Mapping[str, Any]:
     }
 
 
-TIED = ("embed_tokens.weight", "lm_head.weight")
+TIED = {"embed_tokens.weight": "model.shared.weight", "lm_head.weight": "model.shared.weight"}
 VOCAB_TENSORS = ("shared.weight", "final_logits_bias")
 
 
-def _family(kind: str, normed: bool, ignored: tuple[str, ...]) -> Family:
+def _family(kind: str, normed: bool, copies: Mapping[str, str | Callable[[Tensor], Tensor]]) -> Family:
     return Family(
         kind,
         partial(build, normed=normed),
@@ -155,9 +151,9 @@ def _family(kind: str, normed: bool, ignored: tuple[str, ...]) -> Family:
         None,
         "model.",
         VOCAB_TENSORS,
-        ignored,
+        copies=copies,
     )
 
 
 BART = _family("bart", True, TIED)
-MARIAN = _family("marian", False, (*TIED, "embed_positions.weight"))
+MARIAN = _family("marian", False, {**TIED, "embed_positions.weight": marian_positions})

@@ -8,19 +8,15 @@ from typing import Any
 
 from torch import nn
 
-from regard.errors import SettingError
 from regard.hub.families.family import Family, first_block, model_section
 from regard.hub.families.gpt2 import activation_name
 from regard.hub.folder import HFConfig
 from regard.hub.weight_map import TensorMap, for_layers, linear, qkv
-from regard.models import FEEDFORWARDS, Bert, MaskedLM
+from regard.models import Bert, MaskedLM
 from regard.models.config import BertConfig
 
 
 def model_config(config: HFConfig) -> BertConfig:
-    config.expect("hidden_act", *FEEDFORWARDS)
-    config.expect("position_embedding_type", "absolute")
-    config.expect("is_decoder", False)
     return BertConfig(
         vocabulary=config.need("vocab_size"),
         layers=config.need("num_hidden_layers"),
@@ -40,13 +36,8 @@ def build(config: HFConfig) -> nn.Module:
 
 def with_head(config: HFConfig, model: BertConfig) -> nn.Module:
     """A BERT, with the pre-training heads where the architecture has them."""
-    kind = config.architecture
-    known = ("Model", "ForMaskedLM", "ForPreTraining", "")
-    if not any(kind.endswith(end) for end in known[:-1]) and kind:
-        expected = "one that ends in Model, ForMaskedLM or ForPreTraining"
-        raise SettingError(f"architecture {kind!r}", expected, where=config.where)
     bert = replace(model, dropout=0.0).build()
-    return MaskedLM(bert) if kind.endswith(("ForMaskedLM", "ForPreTraining")) else bert
+    return MaskedLM(bert) if config.architecture.endswith(("ForMaskedLM", "ForPreTraining")) else bert
 
 
 def settings(config: HFConfig) -> dict[str, Any]:
@@ -150,9 +141,25 @@ def config(model: nn.Module, max_length: int) -> Mapping[str, Any]:
 def required_prefixes(config: HFConfig) -> tuple[str, ...]:
     if config.architecture.endswith("ForPreTraining"):
         return ("cls.", "bert.pooler")
-    return ("cls.predictions",) if config.architecture.endswith("ForMaskedLM") else ()
+    if config.architecture.endswith("ForMaskedLM"):
+        return ("cls.predictions",)
+    return ("bert.pooler",) if config.architecture.endswith("Model") else ()
 
 
-TIED = ("predictions.decoder.weight", "predictions.decoder.bias")
+TIED = {
+    "predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+    "predictions.decoder.bias": "cls.predictions.bias",
+}
 VOCAB_TENSORS = ("word_embeddings.weight", "predictions.bias")
-BERT = Family("bert", build, tensor_maps, matches, config, settings, "bert.", VOCAB_TENSORS, TIED, required_prefixes)
+BERT = Family(
+    "bert",
+    build,
+    tensor_maps,
+    matches,
+    config,
+    settings,
+    "bert.",
+    VOCAB_TENSORS,
+    required_prefixes=required_prefixes,
+    copies=TIED,
+)

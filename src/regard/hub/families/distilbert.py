@@ -12,15 +12,13 @@ from regard.hub.families.family import Family, first_block
 from regard.hub.families.gpt2 import activation_name
 from regard.hub.folder import HFConfig
 from regard.hub.weight_map import TensorMap, for_layers, linear, missing, qkv
-from regard.models import FEEDFORWARDS, Bert, MaskedLM
+from regard.models import Bert, MaskedLM
 from regard.models.config import BertConfig
 
 EPS = 1e-12
 
 
 def model_config(config: HFConfig) -> BertConfig:
-    config.expect("activation", *FEEDFORWARDS)
-    config.expect("sinusoidal_pos_embds", False, True)  # they are tensors of the checkpoint either way
     return BertConfig(
         vocabulary=config.need("vocab_size"),
         layers=config.need("n_layers"),
@@ -94,8 +92,17 @@ def required_prefixes(config: HFConfig) -> tuple[str, ...]:
     return ("vocab_",) if config.architecture.endswith("ForMaskedLM") else ()
 
 
-TIED = ("vocab_projector.weight",)
+TIED = {"vocab_projector.weight": "distilbert.embeddings.word_embeddings.weight"}
 VOCAB_TENSORS = ("word_embeddings.weight", "vocab_projector.bias")
 DISTILBERT = Family(
-    "distilbert", build, tensor_maps, matches, config, settings, "distilbert.", VOCAB_TENSORS, TIED, required_prefixes
+    "distilbert",
+    build,
+    tensor_maps,
+    matches,
+    config,
+    settings,
+    "distilbert.",
+    VOCAB_TENSORS,
+    required_prefixes=required_prefixes,
+    copies=TIED,
 )

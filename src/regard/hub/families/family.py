@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from regard.hub.folder import HFConfig
 from regard.hub.weight_map import TensorMap
@@ -24,8 +24,10 @@ class Family:
     settings           config.json to the recipe of a run with such a model, as plain data: task, [model] and others
     prefix             the prefix of names in models with a head, which bare models lack
     vocab_tensors      suffixes of tensors that have a row for each token
-    ignored            suffixes of redundant tensors: buffers, and copies of tied weights
+    ignored            suffixes of redundant tensors: buffers
     required_prefixes  prefixes of optional tensors that this config.json requires
+    copies             suffixes of tensors that must equal another tensor, by its name, or what a function makes of
+                       their shape: tied matrices, and positions that are computed
     """
 
     kind: str
@@ -38,6 +40,7 @@ class Family:
     vocab_tensors: tuple[str, ...]
     ignored: tuple[str, ...] = ()
     required_prefixes: Callable[[HFConfig], tuple[str, ...]] = lambda config: ()
+    copies: Mapping[str, str | Callable[[Tensor], Tensor]] = field(default_factory=dict)
 
 
 def first_block(blocks: nn.ModuleList) -> Any:

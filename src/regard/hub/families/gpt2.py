@@ -28,9 +28,6 @@ LAYER = [
 
 
 def model_config(config: HFConfig) -> GPTConfig:
-    config.expect("scale_attn_weights", True)
-    config.expect("scale_attn_by_inverse_layer_idx", False)
-    config.expect("activation_function", *ACTIVATIONS)
     return GPTConfig(
         vocabulary=config.need("vocab_size"),
         max_positions=config.need("n_positions"),
@@ -121,4 +118,5 @@ GPT2 = Family(
     "transformer.",
     VOCAB_TENSORS,
     (".attn.bias", ".attn.masked_bias"),
+    copies={"lm_head.weight": "transformer.wte.weight"},
 )

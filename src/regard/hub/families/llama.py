@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
@@ -18,10 +18,7 @@ DEFAULT_POSITIONS = 2048  # of config.json where it does not say
 
 
 def model_config(config: HFConfig) -> GPTConfig:
-    config.expect("hidden_act", "silu")
-    config.expect("sliding_window", None)
-    rope = config.get("rope_parameters") or {**config.get("rope_scaling", {})}
-    HFConfig(rope, f"{config.where} rope_parameters").expect("rope_type", "default")
+    rope = config.get("rope_parameters") or config.get("rope_scaling", {})
     heads = config.need("num_attention_heads")
     width = config.need("hidden_size")
     head_dim = config.get("head_dim", width // heads)
@@ -110,17 +107,22 @@ def config(model: nn.Module, max_length: int) -> Mapping[str, Any]:
 
 
 VOCAB_TENSORS = ("embed_tokens.weight", "lm_head.weight")
-LLAMA = Family(
-    "llama", build, tensor_maps, matches, config, settings, "model.", VOCAB_TENSORS, ("rotary_emb.inv_freq",)
-)
-MISTRAL = Family(
-    "mistral",
-    build,
-    tensor_maps,
-    lambda model: False,
-    config,
-    settings,
-    "model.",
-    VOCAB_TENSORS,
-    ("rotary_emb.inv_freq",),
-)
+
+
+def _family(kind: str, matches: Callable[[nn.Module], bool]) -> Family:
+    return Family(
+        kind,
+        build,
+        tensor_maps,
+        matches,
+        config,
+        settings,
+        "model.",
+        VOCAB_TENSORS,
+        ("rotary_emb.inv_freq",),
+        copies={"lm_head.weight": "model.embed_tokens.weight"},
+    )
+
+
+LLAMA = _family("llama", matches)
+MISTRAL = _family("mistral", lambda model: False)  # exported as the Llama that it is without a window

@@ -21,11 +21,8 @@ PADDING_POSITIONS = 2
 
 
 def model_config(config: HFConfig) -> BertConfig:
-    config.expect("hidden_act", "gelu")
-    config.expect("pad_token_id", PADDING_POSITIONS - 1)
     base = bert.model_config(config)
-    segments, eps = config.get("type_vocab_size", 1), config.get("layer_norm_eps", 1e-5)
-    return replace(base, max_positions=base.max_positions - PADDING_POSITIONS, segments=segments, eps=eps)
+    return replace(base, max_positions=base.max_positions - PADDING_POSITIONS)
 
 
 def build(config: HFConfig) -> nn.Module:
@@ -52,10 +49,15 @@ def tensor_maps(model: nn.Module) -> list[TensorMap]:
 
 
 def required_prefixes(config: HFConfig) -> tuple[str, ...]:
-    return ("lm_head.",) if config.architecture.endswith("ForMaskedLM") else ()
+    if config.architecture.endswith("ForMaskedLM"):
+        return ("lm_head.",)
+    return ("roberta.pooler",) if config.architecture.endswith("Model") else ()
 
 
-TIED = ("lm_head.decoder.weight", "lm_head.decoder.bias")
+TIED = {
+    "lm_head.decoder.weight": "roberta.embeddings.word_embeddings.weight",
+    "lm_head.decoder.bias": "lm_head.bias",
+}
 VOCAB_TENSORS = ("word_embeddings.weight", "lm_head.bias")
 ROBERTA = Family(
     "roberta",
@@ -66,6 +68,6 @@ ROBERTA = Family(
     settings,
     "roberta.",
     VOCAB_TENSORS,
-    TIED,
-    required_prefixes,
+    required_prefixes=required_prefixes,
+    copies=TIED,
 )

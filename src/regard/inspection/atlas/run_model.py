@@ -55,7 +55,11 @@ def run_passage(model: ModelAdapter, passage: Passage) -> Iterator[PlaceMaps]:
             advice = error.advice or "Longer texts can be truncated: max_words=N."
             raise error.replace(where=where, advice=advice) from None
     for place in record.places:
-        calls = _last_calls(heard.pop(place.name), place.T)
+        if place.joined is not None:
+            where = f"atlas, {place.name}"
+            raise SettingError("Several sequences in one map", "places that attend to one text", where=where)
+        all_calls = heard[place.owner]
+        calls = _last_calls(list(all_calls), place.T) if place.call is None else [all_calls[place.call]]
         S = max(call.weights.size(-1) for call in calls)
         weights = torch.cat([pad(call.weights, (0, S - call.weights.size(-1))) for call in calls], -2)
         visible = torch.cat([pad(call.visible, (0, S - call.visible.size(-1))) for call in calls], -2)

@@ -135,6 +135,15 @@ def _by_place(record: Record, found: dict[str, Tensor]) -> Maps:
 
 
 def _place_names(record: Record) -> list[str]:
+    """The places, each of which must be the only sequence of the only call of its module."""
+    for place in record.places:
+        if place.call is not None or place.joined is not None:
+            what = "one of several calls of its module" if place.joined is None else "several sequences joined"
+            raise SettingError(
+                f"{place.name} is {what}, and this measure changes one map of each module",
+                where="measure",
+                advice="Look with gradient=True for weight x gradient, or use norms.",
+            )
     return [place.name for place in record.places]
 
 

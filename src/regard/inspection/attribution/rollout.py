@@ -47,6 +47,9 @@ def rollout_layers(record: Record, places: Sequence[str] | None = None) -> list[
         raise RecordError("There are no places to roll attention out over", where="rollout_layers")
     lengths: dict[int, int] = {}
     for place, queries, keys in found:
+        if place.joined == "windows":
+            advice = "Windows move from layer to layer, so a position is not the same token in all of them."
+            raise RecordError(f"{place.name} attends in windows", where="rollout_layers", advice=advice)
         for stream, count in ((queries, place.T), (keys, place.S)):
             if lengths.setdefault(stream, count) != count:
                 came = f"{count} tokens at {place.name}"

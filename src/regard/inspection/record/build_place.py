@@ -1,10 +1,9 @@
-"""The record of a place, from its captured calls: a single one, or one for each generated token."""
+"""The record of a place, from its captured calls: a single one, one for each generated token, or windows and chunks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -12,12 +11,23 @@ from torch.nn.functional import pad
 
 from regard.attention import Attended, AttentionInputs, Observe, attend, cell_assignment
 from regard.attention.masks import Causal, Everything, Mask
-from regard.attention.normalise import Entmax, Sink
 from regard.attention.scores import Additive, Dot
 from regard.errors import SettingError
 from regard.inspection.record.mask_codec import MAX_TABLE, BiasTerm, GaussianWindow, MaskSpans, NotReconstructible
+from regard.inspection.record.merged_calls import (
+    MergedCalls,
+    block_starts,
+    block_thumbnails,
+    flatten_heads,
+    join_blocks,
+    normaliser_terms,
+    queries_of,
+    score_scale,
+    shift_low_rows,
+)
 from regard.inspection.record.place import PlaceStatistics, StoredQK
 from regard.inspection.record.quantize import Int16Tensor
+from regard.inspection.record.sequences import CallSlice, Join, row_slice
 
 TOP_K = 8
 THUMBNAIL, LARGE_THUMBNAIL = 256, 1024  # rows and columns of a thumbnail, and those for long texts
@@ -27,8 +37,12 @@ BLOCK_ROWS = 256
 
 def record_observe(length: int, prepared: bool = True) -> Observe:
     """The statistics that a record of a text of this length needs."""
-    side = THUMBNAIL if length <= LONG_TEXT else LARGE_THUMBNAIL
+    side = _thumbnail_side(length)
     return Observe(top=TOP_K, entropy=True, received=True, thumbnail=(side, side), prepared=prepared)
+
+
+def _thumbnail_side(length: int) -> int:
+    return THUMBNAIL if length <= LONG_TEXT else LARGE_THUMBNAIL
 
 
 def store_qk(calls: Sequence[Attended], heads: Sequence[int] | None, row: int = 0) -> StoredQK:
@@ -38,9 +52,13 @@ def store_qk(calls: Sequence[Attended], heads: Sequence[int] | None, row: int = 
     `calls`: consecutive calls of one place; the queries of later ones come after those of earlier ones, and attend to
     the same keys or more of them.
     """
-    parts = [_row_inputs(call, row) for call in calls]
-    last = max(parts, key=lambda part: part.grid.S)
-    merged = _merge_calls(parts, last)
+    return store_slices([row_slice(call, row) for call in calls], heads)
+
+
+def store_slices(slices: Sequence[CallSlice], heads: Sequence[int] | None, join: Join = "steps") -> StoredQK:
+    """As `store_qk`, of sequences that are joined to one map as `join` says."""
+    parts = [_recomputable_inputs(one) for one in slices]
+    merged = shift_low_rows(_merge_calls(parts) if join == "steps" else join_blocks(parts))
     all_heads = merged.q.size(0)
     chosen = tuple(range(all_heads)) if heads is None else tuple(heads)
     wrong = next((head for head in chosen if not 0 <= head < all_heads), None)
@@ -62,19 +80,44 @@ def store_qk(calls: Sequence[Attended], heads: Sequence[int] | None, row: int = 
 
 def merge_statistics(calls: Sequence[Attended], stored: StoredQK | None, row: int = 0) -> PlaceStatistics:
     """The statistics of all calls together, as if they had been one."""
-    S = max(_row_of(call.received, row, 1).size(-1) for call in calls)
-    entropy = torch.cat([_row_of(call.entropy, row, 1) for call in calls], -1)
-    received = torch.stack([_pad_keys(_row_of(call.received, row, 1), S) for call in calls]).sum(0)
-    tops = [call.top for call in calls if call.top is not None]
-    values = torch.cat([_row_of(top.values, row, 2) for top in tops], -2)
-    indices = torch.cat([_row_of(top.indices, row, 2) for top in tops], -2).to(torch.int32)
-    if len(calls) == 1:
-        thumbnail: Tensor | None = _row_of(calls[0].thumbnail, row, 2)
+    return merge_slices([row_slice(call, row) for call in calls], stored)
+
+
+def merge_slices(slices: Sequence[CallSlice], stored: StoredQK | None, join: Join = "steps") -> PlaceStatistics:
+    """As `merge_statistics`, of sequences that are joined to one map as `join` says."""
+    entropy = torch.cat([one.statistic(one.call.entropy, 1) for one in slices], -1)
+    each = [one.statistic(one.call.received, 1) for one in slices]
+    if join == "steps":
+        S = max(one.size(-1) for one in each)
+        received, offsets = torch.stack([_pad_keys(one, S) for one in each]).sum(0), [0] * len(slices)
     else:
-        thumbnail = None if stored is None else thumbnails_of(stored, entropy.size(0), entropy.size(-1), S)
-    sinks = [_row_of(call.sink, row, 1).float() for call in calls if call.sink is not None]
+        received, offsets = torch.cat(each, -1), block_starts([one.size(-1) for one in each])
+    values, indices = _merge_top(slices, offsets)
+    if len(slices) == 1:
+        thumbnail: Tensor | None = slices[0].statistic(slices[0].call.thumbnail, 2)
+    elif join != "steps":
+        side = _thumbnail_side(max(entropy.size(-1), received.size(-1)))
+        thumbnail = block_thumbnails(slices, side, side)
+    else:
+        thumbnail = (
+            None if stored is None else thumbnails_of(stored, entropy.size(0), entropy.size(-1), received.size(-1))
+        )
+    sinks = [one.statistic(one.call.sink, 1).float() for one in slices if one.call.sink is not None]
     sink = torch.cat(sinks, -1) if sinks else None
-    return PlaceStatistics(entropy.float(), received.float(), values.float(), indices, thumbnail, sink)
+    return PlaceStatistics(entropy.float(), received.float(), values, indices, thumbnail, sink)
+
+
+def _merge_top(slices: Sequence[CallSlice], offsets: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The largest weights of each query and their keys, (H, T, k) of all sequences, whose keys begin at `offsets`."""
+    found = []
+    for one, offset in zip(slices, offsets, strict=True):
+        top = one.call.top
+        assert top is not None, "a record needs the statistics of record_observe"
+        values, indices = one.statistic(top.values, 2), one.statistic(top.indices, 2)
+        found.append((values.float(), torch.where(indices >= 0, indices + offset, indices).to(torch.int32)))
+    most = max(values.size(-1) for values, _ in found)
+    values = torch.cat([_pad_keys(values, most) for values, _ in found], -2)
+    return values, torch.cat([_pad_keys(indices, most, -1) for _, indices in found], -2)
 
 
 def thumbnails_of(stored: StoredQK, heads: int, T: int, S: int) -> Tensor:
@@ -90,49 +133,27 @@ def thumbnails_of(stored: StoredQK, heads: int, T: int, S: int) -> Tensor:
     return found / counts
 
 
-@dataclass(frozen=True, eq=False)
-class _MergedCalls:
-    """The calls of a place as one: q (H, T, D), scaled, and k (Hk, S, D)."""
-
-    q: Tensor
-    k: Tensor
-    vector: Tensor | None
-    mask: MaskSpans
-    bias: BiasTerm | None
-    window: GaussianWindow | None
-    cap: float | None = None  # of the scores
-    alpha: float | None = None  # of an entmax
-    sink: Tensor | None = None  # (H,), the logits of a sink
-    log_weights: bool = False  # whether the scores are the logarithms of the weights already
+def _recomputable_inputs(one: CallSlice) -> AttentionInputs:
+    """The inputs of a sequence, if its scores can be recomputed from a file."""
+    inputs = one.inputs()
+    if not isinstance(inputs.score, Dot | Additive):
+        raise NotReconstructible(f"its score, {type(inputs.score).__name__}, cannot be recomputed from a file")
+    return inputs
 
 
-def _row_inputs(call: Attended, row: int) -> AttentionInputs:
-    """One row of a call."""
-    prepared = call.prepared
-    assert prepared is not None, "a record needs Observe(prepared=True)"
-    if not isinstance(prepared.score, Dot | Additive):
-        raise NotReconstructible(f"its score, {type(prepared.score).__name__}, cannot be recomputed from a file")
-    lead = prepared.grid.lead
-    if lead:
-        prepared = prepared.part((slice(row, row + 1), *(slice(0, size) for size in lead[1:])))
-    return prepared.precise()
-
-
-def _merge_calls(parts: Sequence[AttentionInputs], last: AttentionInputs) -> _MergedCalls:
+def _merge_calls(parts: Sequence[AttentionInputs]) -> MergedCalls:
+    """Consecutive calls, each with the keys of the one before or more of them."""
+    last = max(parts, key=lambda part: part.grid.S)
     score = last.score
     vector = score.vector.detach().float().cpu() if isinstance(score, Additive) else None
-    scale = score.scale(last.k.size(-1)) if isinstance(score, Dot) else 1.0
-    k = _flatten_heads(last.k)
-    how: dict[str, Any] = {
-        "cap": score.cap if isinstance(score, Dot) else None,
-        "alpha": last.normalise.alpha if isinstance(last.normalise, Entmax) else None,
-        "sink": _sink_logits(last),
-    }
+    scale = score_scale(last)
+    k = flatten_heads(last.k)
+    how = normaliser_terms(last)
     if len(parts) == 1:
         [part] = parts
         terms = MaskSpans.encode(part), BiasTerm.encode(part), GaussianWindow.encode(part)
-        return _MergedCalls(_queries(part, k) * scale, k, vector, *terms, **how)
-    same = all(torch.equal(_flatten_heads(part.k), k[:, : part.grid.S]) for part in parts)
+        return MergedCalls(queries_of(part, k) * scale, k, vector, *terms, *how)
+    same = all(torch.equal(flatten_heads(part.k), k[:, : part.grid.S]) for part in parts)
     masks = [MaskSpans.encode(part) for part in parts] if same else []
     if not same or any(mask.table is not None for mask in masks) or any(part.bias is not None for part in parts):
         return _store_log_weights(parts, k)
@@ -142,15 +163,15 @@ def _merge_calls(parts: Sequence[AttentionInputs], last: AttentionInputs) -> _Me
     windows = [GaussianWindow.encode(part) for part in parts]
     centres = [one.centre for one in windows if one is not None]
     window = None if windows[0] is None else GaussianWindow(torch.cat(centres, -1), windows[0].half_width)
-    queries = torch.cat([_queries(part, k) for part in parts], 1) * scale
-    return _MergedCalls(queries, k, vector, MaskSpans(*ends), None, window, **how)
+    queries = torch.cat([queries_of(part, k) for part in parts], 1) * scale
+    return MergedCalls(queries, k, vector, MaskSpans(*ends), None, window, *how)
 
 
-def _store_log_weights(parts: Sequence[AttentionInputs], k: Tensor) -> _MergedCalls:
+def _store_log_weights(parts: Sequence[AttentionInputs], k: Tensor) -> MergedCalls:
     """ln w of each pair as a bias, in place of everything else, where the scores depend on the call: on keys that
     remember past attention, say."""
     S = k.size(1)
-    rows = [_pad_keys(_flatten_heads(part.tile()), S) for part in parts]
+    rows = [_pad_keys(flatten_heads(part.tile()), S) for part in parts]
     if sum(one.numel() for one in rows) > MAX_TABLE:
         raise NotReconstructible(
             "its keys or its mask change from call to call, and the map is too large to store whole"
@@ -159,14 +180,7 @@ def _store_log_weights(parts: Sequence[AttentionInputs], k: Tensor) -> _MergedCa
     heads, T, _ = logs.shape
     nothing = torch.zeros(heads, T, 1), torch.zeros(heads, S, 1)
     mask = MaskSpans(torch.zeros(1, T, dtype=torch.int32), torch.full((1, T), S, dtype=torch.int32))
-    return _MergedCalls(*nothing, None, mask, BiasTerm("pair", logs, T), None, log_weights=True)
-
-
-def _sink_logits(part: AttentionInputs) -> Tensor | None:
-    """The logits (H,) of a sink, for one row of a batch; None where there is none."""
-    if not isinstance(part.normalise, Sink):
-        return None
-    return part.normalise.logits.detach().float().cpu().expand(part.grid.lead).reshape(-1)
+    return MergedCalls(*nothing, None, mask, BiasTerm("pair", logs, T), None, log_weights=True)
 
 
 def _with_sink(stored: StoredQK, lse: Tensor, logits: Tensor) -> Tensor:
@@ -181,18 +195,6 @@ def _span_ends(mask: MaskSpans) -> tuple[Tensor, Tensor]:
     return mask.first, mask.last
 
 
-def _queries(part: AttentionInputs, k: Tensor) -> Tensor:
-    """(H, T, D), one for each head even where all heads share the queries."""
-    q = _flatten_heads(part.q)
-    heads = part.grid.lead[-1] if len(part.grid.lead) > 1 else 1
-    return q.expand(max(heads, k.size(0)), -1, -1)
-
-
-def _flatten_heads(x: Tensor) -> Tensor:
-    """(1, H, N, D), (1, N, D) or (N, D) as (H, N, D), on the CPU."""
-    return x.reshape(-1, *x.shape[-2:]).detach().cpu()
-
-
 def _lse(stored: StoredQK) -> Tensor:
     """The log-sum-exp over all keys that each query sees, from the stored (quantised) numbers, (n, T)."""
     T, S = stored.queries.codes.size(1), stored.keys.codes.size(1)
@@ -205,9 +207,16 @@ def _lse(stored: StoredQK) -> Tensor:
         return torch.stack(one)
     found = []
     for number in range(len(stored.heads)):
-        scores = (stored.scores(number, rows, torch.arange(S)) for rows in torch.arange(T).split(BLOCK_ROWS))
-        found.append(torch.cat([_row_lse(stored, some) for some in scores]) if T else torch.empty(0))
+        lse = [_row_lse(stored, _visible_scores(stored, number, rows)) for rows in torch.arange(T).split(BLOCK_ROWS)]
+        found.append(torch.cat(lse) if T else torch.empty(0))
     return torch.stack(found)
+
+
+def _visible_scores(stored: StoredQK, number: int, rows: Tensor) -> Tensor:
+    """The scores of these queries for all keys that any of them sees, at least one."""
+    first, last = stored.mask.key_range(stored.heads[number], rows)
+    S = stored.keys.codes.size(1)
+    return stored.scores(number, rows, torch.arange(first, max(last, min(first + 1, S))))
 
 
 def _row_lse(stored: StoredQK, scores: Tensor) -> Tensor:
@@ -233,13 +242,5 @@ def _fused_mask(stored: StoredQK, T: int, S: int) -> Mask | None:
     return Causal() if causal else None
 
 
-def _row_of(x: Tensor | None, row: int, trailing: int) -> Tensor:
-    """One row of a batch, (H, ...), on the CPU."""
-    assert x is not None, "a record needs the statistics of record_observe"
-    lead = x.dim() - trailing
-    x = x[row] if lead else x
-    return (x if lead > 1 else x.unsqueeze(0)).detach().cpu()
-
-
-def _pad_keys(x: Tensor, size: int) -> Tensor:
-    return pad(x, (0, size - x.size(-1)))
+def _pad_keys(x: Tensor, size: int, value: float = 0.0) -> Tensor:
+    return pad(x, (0, size - x.size(-1)), value=value)

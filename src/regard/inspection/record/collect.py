@@ -6,25 +6,35 @@ collect(adapter("runs/bert"), "The black cat sleeps .", spec=RecordSpec(heads=()
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.adapters import CANDIDATES, ModelAdapter, ModelOutput, PredictedTokens, TokenRow
-from regard.attention import Attended, Captured, Observe, capture_into, places_of
+from regard.adapters import CANDIDATES, ForwardPass, ModelAdapter, PredictedTokens
+from regard.attention import (
+    Attended,
+    Captured,
+    Observe,
+    attention_modules,
+    capture_into,
+    named_places,
+    places_of,
+    taps_of,
+)
 from regard.errors import PlaceError, SettingError
 from regard.inspection.attribution.norms import output_projection, value_norms
 from regard.inspection.interventions import is_intervened, reset_query_counts
-from regard.inspection.record.build_place import merge_statistics, record_observe, store_qk
+from regard.inspection.record.axes import Axes
+from regard.inspection.record.build_place import merge_slices, record_observe, store_slices
 from regard.inspection.record.mask_codec import NotReconstructible
 from regard.inspection.record.place import PlaceRecord, StoredGradients, StoredQK
 from regard.inspection.record.quantize import Int16Tensor
 from regard.inspection.record.record import GenerationStep, Record
-from regard.inspection.record.token_axis import TokenAxis
+from regard.inspection.record.sequences import Moment, PlaceCalls, batch_rows, row_slice, split_calls
 
 
 @dataclass(frozen=True)
@@ -60,24 +70,39 @@ def collect(
     *,
     prefix: Sequence[int] | None = None,
     spec: RecordSpec = EVERYTHING,
+    row: int = 0,
 ) -> Record:
     """The attention of a model to a text, or to tensors where it takes other inputs; the model is restored afterwards.
 
-    `other`: a second text, or a given translation. `prefix`: tokens that the generated text begins with.
+    `other`: a second text, or a given translation. `prefix`: tokens that the generated text begins with. `row`: which
+    row of a batch of tensors.
     """
     with adapter.borrow(evaluate=True, through_regard=spec.gradient or spec.on_target is not None):
-        ready = adapter.prepare(text, other, prefix)
+        ready = _prepare(adapter, text, other, prefix, row)
         with record_calls(adapter.model, spec, ready.length) as heard:
             output = ready.forward()
             heard.take_gradients(output.target)
-    all_axes = _token_axes(output, heard)
-    places = build_places(adapter, heard, spec, all_axes)
-    query_axes = {place.queries for place in places}
-    rows = output.axes or ()
-    unused = {at for at, row in enumerate(rows) if row.optional and at not in query_axes}
-    axes = tuple(axis for at, axis in enumerate(all_axes) if at not in unused)
+    rows = batch_rows({place: heard.calls(place) for place in heard}, output.rows)
+    parts = _parts(adapter, heard, rows, row if rows > 1 else 0)
+    axes = Axes(adapter, output, parts)
+    places = _build_places(adapter, parts, heard, spec, axes)
     facts = {"model": adapter.name, "kind": adapter.kind, **output.facts}
-    return Record(axes, places, facts, () if output.predicted is None else generation_steps(output.predicted))
+    facts |= {"row": row if rows > 1 else None, "rows": output.rows} if output.rows > 1 else {}
+    steps = () if output.predicted is None else generation_steps(output.predicted)
+    return Record(*axes.used_by(places), facts, steps, unheard=heard.unheard)
+
+
+def _prepare(
+    adapter: ModelAdapter, text: Any, other: str | None, prefix: Sequence[int] | None, row: int
+) -> ForwardPass:
+    """A forward pass over a text, or over a mapping of tensors."""
+    if isinstance(text, Mapping):
+        if other is not None or prefix is not None:
+            raise SettingError("Tensors and a second text or a prefix", "tensors alone", where="look")
+        return adapter.prepare_tensors(text, row)
+    if row:
+        raise SettingError(f"row {row}", "row 0: a text is a batch of one row", where="look")
+    return adapter.prepare(text, other, prefix)
 
 
 class Collector(Captured):
@@ -88,6 +113,20 @@ class Collector(Captured):
         self.wants_gradients, self.on_target = spec.gradient, spec.on_target
         self.gradients = dict[str, list[Tensor]]()
         self.intervened: frozenset[str] = frozenset()  # places with an intervention, whose scores give other weights
+        self.moments = dict[str, list[Moment]]()
+        self._passes = dict[str, tuple[int, frozenset[int]]]()  # of each module: its forward passes, and what came in
+        self._count = 0
+
+    def add(self, place: str, got: Attended) -> None:
+        super().add(place, got)
+        self.moments.setdefault(place, []).append(Moment(self._count, *self._passes.get(place, (0, frozenset()))))
+        self._count += 1
+
+    def enter(self, place: str, inputs: Iterable[Any]) -> None:
+        """A module begins a forward pass over these inputs."""
+        shapes = [one.shape for one in inputs if isinstance(one, Tensor) and one.is_floating_point()]
+        lengths = frozenset(shape[-2] for shape in shapes if len(shape) in (2, 3))
+        self._passes[place] = self._passes.get(place, (0, lengths))[0] + 1, lengths
 
     def take_gradients(self, target: Tensor | None) -> None:
         """`target`: a scalar that the model computed in the captured pass, such as ln p of the generated tokens."""
@@ -123,38 +162,133 @@ def record_calls(model: nn.Module, spec: RecordSpec, length: int) -> Iterator[Co
     reset_query_counts()
     observe = record_observe(length) | Observe(values=True)
     gradient = spec.gradient or spec.on_target is not None
-    with torch.set_grad_enabled(gradient), capture_into(model, spec.places, observe, heard, in_graph=gradient):
+    capturing = capture_into(model, spec.places, observe, heard, in_graph=gradient)
+    with torch.set_grad_enabled(gradient), capturing, nullcontext() if taps_of(model) else _note_passes(model, heard):
         yield heard
 
 
-def build_places(
-    adapter: ModelAdapter, heard: Collector, spec: RecordSpec, axes: Sequence[TokenAxis]
-) -> tuple[PlaceRecord, ...]:
-    """The places of a record, in the order of their first calls."""
+@contextmanager
+def _note_passes(model: nn.Module, heard: Collector) -> Iterator[None]:
+    """Tell a collector about every forward pass of every module."""
+
+    def note(place: str) -> Callable[..., None]:
+        return lambda module, args, kwargs: heard.enter(place, (*args, *kwargs.values()))
+
+    hooks = [one.register_forward_pre_hook(note(at), with_kwargs=True) for one, at in places_of(model).items()]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _parts(adapter: ModelAdapter, heard: Collector, rows: int, row: int) -> list[PlaceCalls]:
+    """What a record shows as its places, in the order of their first calls."""
     called = [place for place in heard if heard.calls(place)]
     if not called:
-        raise PlaceError(
-            f"No attention was captured in this {type(adapter.model).__name__}",
+        raise _nothing_heard(adapter.model, heard)
+    found: list[PlaceCalls] = []
+    for place in called:
+        calls, moments = heard.calls(place), heard.moments[place]
+        if taps_of(adapter.model):
+            numbers, slices = tuple(range(len(calls))), tuple(row_slice(call) for call in calls)
+            found.append(PlaceCalls(place, place, numbers, slices, first=moments[0].number))
+        else:
+            found += split_calls(adapter.model.get_submodule(place), place, calls, moments, rows, row)
+    return sorted(found, key=lambda part: part.first)
+
+
+def _nothing_heard(model: nn.Module, heard: Collector) -> PlaceError:
+    """The error for a model of which no attention was heard: what it has, and why it cannot be shown."""
+    name = type(model).__name__
+    if heard.unheard:
+        count = len(heard.unheard)
+        none = f"None of the {count} attention modules of this {name} could"
+        none = f"The only attention module of this {name} could not" if count == 1 else none
+        return PlaceError(
+            f"{none} be heard: {named_places(heard.unheard)}",
             where="look",
-            advice="A recurrent model without attention has none; a transformers model needs attn_implementation "
-            '"sdpa" or "regard"; a module of your own must attend through regard.Tap or torch.',
+            advice="They do not average values by one softmax of their scores over whole rows, so they have no map "
+            "that could be shown exactly.",
         )
-    found = []
-    for name in called:
-        place = _build_place(adapter, name, heard, spec, axes)
-        gradients = _stored_gradients(place.stored, heard.calls(name), heard.gradients.get(name))
-        found.append(replace(place, stored_gradients=gradients))
+    if not taps_of(model) and not attention_modules(model):
+        return PlaceError(
+            f"No attention was captured in this {name}: it has no attention modules",
+            where="look",
+            advice="Layers that mix tokens otherwise, such as by recurrence or convolution, have no map. A module of "
+            "your own must attend through regard.Tap or through torch.",
+        )
+    return PlaceError(
+        f"No attention was captured in this {name}",
+        where="look",
+        advice="None of its attention modules ran at the chosen places; a module of your own must attend through "
+        "regard.Tap or torch.",
+    )
+
+
+def _build_places(
+    adapter: ModelAdapter, parts: Sequence[PlaceCalls], heard: Collector, spec: RecordSpec, axes: Axes
+) -> tuple[PlaceRecord, ...]:
+    """The places of a record; those of a module that is called several times are layers in the order of the calls."""
+    found: list[PlaceRecord] = []
+    for part in parts:
+        place = _build_place(adapter, part, heard, spec, axes)
+        found.append(place if part.call is None else replace(place, layer=len(found)))
     return tuple(found)
 
 
-def _stored_gradients(
-    stored: StoredQK | None, calls: Sequence[Attended], gradients: Sequence[Tensor] | None
-) -> StoredGradients | None:
+def _build_place(
+    adapter: ModelAdapter, part: PlaceCalls, heard: Collector, spec: RecordSpec, axes: Axes
+) -> PlaceRecord:
+    stored, why = _stored_qk(part, spec.heads_of(part.name) if part.call is None else _heads_of_call(spec, part))
+    if part.module in heard.intervened:
+        stored, why = None, "Statistics only: an intervention changes the weights here."
+    statistics = merge_slices(part.slices, stored, part.join)
+    numbers = re.findall(r"\d+", part.module)
+    gradients = None
+    if stored is not None and part.module in heard.gradients:
+        given = heard.gradients[part.module]
+        gradients = _stored_gradients(stored, part, [given[number] for number in part.calls])
+    return PlaceRecord(
+        part.name,
+        int(numbers[0]) if numbers else 0,
+        *axes.of_place(part),
+        statistics.entropy.size(0),
+        statistics,
+        stored,
+        why,
+        _value_norms(adapter.model, part, statistics.entropy.size(0)),
+        gradients,
+        module=None if part.module == part.name else part.module,
+        call=part.call,
+        joined=None if part.join == "steps" else part.join,
+        note=part.note,
+    )
+
+
+def _heads_of_call(spec: RecordSpec, part: PlaceCalls) -> Sequence[int] | None:
+    """The heads of a call may be given by its own name, or by that of its module."""
+    given = spec.heads
+    if isinstance(given, Mapping) and part.name not in given:
+        return given.get(part.module, ())
+    return spec.heads_of(part.name)
+
+
+def _stored_qk(part: PlaceCalls, heads: Sequence[int] | None) -> tuple[StoredQK | None, str]:
+    if heads is not None and not heads:
+        return None, "Statistics only, as requested."
+    try:
+        return store_slices(part.slices, heads, part.join), ""
+    except NotReconstructible as reason:
+        return None, f"Statistics only: {reason}."
+
+
+def _stored_gradients(stored: StoredQK, part: PlaceCalls, gradients: Sequence[Tensor]) -> StoredGradients:
     """The gradients of the outputs of the stored heads, and the values that were averaged."""
-    if stored is None or gradients is None:
-        return None
-    output_grads = torch.cat([_by_head(one) for one in gradients], 1)
-    values = _by_head(max((call.values for call in calls if call.values is not None), key=lambda one: one.size(-2)))
+    by_call = dict(zip(map(id, _calls_of(part)), gradients, strict=True))
+    output_grads = torch.cat([one.vectors(by_call[id(one.call)]) for one in part.slices], 1)
+    values = _joined_values(part)
+    assert values is not None, "an observation with values"
     group = output_grads.size(0) // values.size(0)
     used = sorted({head // group for head in stored.heads})
     value_heads = tuple(used.index(head // group) for head in stored.heads)
@@ -162,70 +296,25 @@ def _stored_gradients(
     return StoredGradients(grads, Int16Tensor.quantize(values[used]), value_heads)
 
 
-def _by_head(x: Tensor) -> Tensor:
-    """(1, H, N, D) or (1, N, D) as (H, N, D)."""
-    return x.detach().float().cpu().reshape(-1, *x.shape[-2:])
+def _calls_of(part: PlaceCalls) -> list[Attended]:
+    """The calls of a place, each once."""
+    return list({id(one.call): one.call for one in part.slices}.values())
 
 
-def _build_place(
-    adapter: ModelAdapter, name: str, heard: Collector, spec: RecordSpec, axes: Sequence[TokenAxis]
-) -> PlaceRecord:
-    queries, keys, kind = adapter.axes_of(name)
-    calls = heard.calls(name)
-    stored, why = _stored_qk(calls, spec.heads_of(name))
-    if name in heard.intervened:
-        stored, why = None, "Statistics only: an intervention changes the weights here."
-    statistics = merge_statistics(calls, stored)
-    heads, T, S = *statistics.entropy.shape, statistics.received.size(-1)
-    for count, number, what in ((T, queries, "queries"), (S, keys, "keys")):
-        if count != len(axes[number]):
-            expected = f"one for each of the {len(axes[number])} tokens of {axes[number].name}"
-            raise PlaceError(f"{count} {what} at {name}", expected, where="look")
-    numbers = re.findall(r"\d+", name)
-    layer = int(numbers[0]) if numbers else 0
-    norms = _value_norms(adapter.model, name, calls)
-    return PlaceRecord(name, layer, kind, queries, keys, heads, statistics, stored, why, norms)
+def _joined_values(part: PlaceCalls) -> Tensor | None:
+    """The values (Hk, S, D) of a place: those of all sequences, or of the step with the most keys."""
+    values = [one.vectors(one.call.values) for one in part.slices if one.call.values is not None]
+    if not values:
+        return None
+    return max(values, key=lambda one: one.size(-2)) if part.join == "steps" else torch.cat(values, 1)
 
 
-def _stored_qk(calls: Sequence[Attended], heads: Sequence[int] | None) -> tuple[StoredQK | None, str]:
-    if heads is not None and not heads:
-        return None, "Statistics only, as requested."
-    try:
-        return store_qk(calls, heads), ""
-    except NotReconstructible as reason:
-        return None, f"Statistics only: {reason}."
-
-
-def _value_norms(model: nn.Module, place: str, calls: Sequence[Attended]) -> Tensor | None:
+def _value_norms(model: nn.Module, part: PlaceCalls, heads: int) -> Tensor | None:
     """The norm of each value after the output projection; None where that matrix is not known."""
-    values = max((call.values for call in calls if call.values is not None), key=lambda one: one.size(-2), default=None)
-    matrix = output_projection(model, place)
-    if values is None or matrix is None:
+    values, matrix = _joined_values(part), output_projection(model, part.module)
+    if values is None or matrix is None or matrix.size(1) != heads * values.size(-1):
         return None
-    heads = calls[0].lse.reshape(-1, calls[0].lse.size(-1)).size(0) // max(1, calls[0].lse.size(0))
-    values = values[0] if values.dim() > 2 else values
-    values = values if values.dim() == 3 else values.unsqueeze(0)
-    if matrix.size(1) != heads * values.size(-1):
-        return None
-    return value_norms(values.float().cpu(), matrix.float().cpu())
-
-
-def _token_axes(output: ModelOutput, heard: Collector) -> tuple[TokenAxis, ...]:
-    """The axes of a record; of inputs without tokens, as many as there are keys."""
-    axes = output.axes
-    if axes is None:
-        assert output.unnamed_axis is not None, "an output without axes has unnamed_axis"
-        counts = {heard.calls(place)[0].lse.size(-1) for place in heard}
-        if len(counts) != 1:
-            raise SettingError(f"places of {sorted(counts)} tokens", "the same number at every place", where="look")
-        axes = (output.unnamed_axis(counts.pop()),)
-    return tuple(to_token_axis(axis) for axis in axes)
-
-
-def to_token_axis(row: TokenRow) -> TokenAxis:
-    """The tokens of an adapter as an axis of a record."""
-    segments = tuple(row.segments) if row.segment else None
-    return TokenAxis(row.name, row.text, tuple(row.tokens), tuple(row.spans), tuple(row.words), segments)
+    return value_norms(values, matrix.float().cpu())
 
 
 def generation_steps(predicted: PredictedTokens, count: int = CANDIDATES) -> tuple[GenerationStep, ...]:

@@ -81,11 +81,13 @@ class MaskSpans:
 @dataclass(frozen=True, eq=False)
 class BiasTerm:
     """A bias on the scores. kind "distance": table (1 or H, T + S - 1) by j - i + T - 1; "key": (1 or H, S); "pair":
-    (1 or H, T, S)."""
+    (1 or H, T, S); "block": (1 or H, P, B), where query i has row i mod P, and its keys are counted from starts[i], the
+    first key of its block."""
 
     kind: str
     table: Tensor
     queries: int
+    starts: Tensor | None = None  # (T,) of int32
 
     @classmethod
     def encode(cls, prepared: AttentionInputs) -> BiasTerm | None:
@@ -120,6 +122,11 @@ class BiasTerm:
             return table[cols].unsqueeze(0)
         if self.kind == "distance":
             return table[cols - rows.unsqueeze(-1) + self.queries - 1]
+        if self.starts is not None:
+            at = cols - self.starts[rows].unsqueeze(-1)
+            inside = (at >= 0) & (at < table.size(-1))
+            found = table[rows % table.size(0)].gather(1, at.clamp(0, table.size(-1) - 1))
+            return found.where(inside, 0.0)
         return table[rows][:, cols]
 
 

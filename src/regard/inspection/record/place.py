@@ -116,7 +116,9 @@ class PlaceRecord:
 
     `queries` and `keys` are numbers of the record's axes. `stored` is None where only statistics are stored, and `why`
     has the reason. `value_norms` (H, S): the norm of each value after the output projection. `stored_gradients`: if
-    requested.
+    requested. `module`: the module that attends, where it has another name: one that is called several times in a pass
+    has a place for each `call`, counted from 0. `note`: what the map consists of, where it is not one sequence; where
+    that is several `joined` ones, the queries of each see its own keys alone.
     """
 
     name: str
@@ -130,10 +132,19 @@ class PlaceRecord:
     why: str = ""
     value_norms: Tensor | None = None
     stored_gradients: StoredGradients | None = None
+    module: str | None = None
+    call: int | None = None
+    joined: Literal["windows", "chunks"] | None = None
+    note: str = ""
 
     def __repr__(self) -> str:
         stored = "statistics only" if self.stored is None else f"{len(self.stored.heads)} maps stored"
         return f"PlaceRecord({self.name!r}, {self.kind}, {self.heads} heads, {self.T} x {self.S}, {stored})"
+
+    @property
+    def owner(self) -> str:
+        """The path of the module that attends."""
+        return self.name if self.module is None else self.module
 
     @property
     def T(self) -> int:

@@ -21,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from regard.attention import named_places
 from regard.errors import RecordError, unknown
 from regard.files import write_atomic
 from regard.inspection.record.mask_codec import BiasTerm, GaussianWindow, MaskSpans
@@ -29,6 +30,12 @@ from regard.inspection.record.quantize import Int16Tensor
 from regard.inspection.record.token_axis import TokenAxis
 
 VERSION = 2
+EXTRA: dict[str, Any] = {
+    "module": None,
+    "call": None,
+    "joined": None,
+    "note": "",
+}  # of a place, left out as they are here
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,7 @@ class Record:
     facts      the model, its kind, and its other outputs
     steps      the generated tokens, if any
     measures   attribution maps, if any
+    unheard    attention modules that ran and could not be heard: their paths, and the names of their classes
     """
 
     axes: tuple[TokenAxis, ...]
@@ -93,10 +101,33 @@ class Record:
     facts: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[GenerationStep, ...] = ()
     measures: tuple[MeasureMap, ...] = ()
+    unheard: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """The text, or the names and shapes of inputs that were tensors."""
+        text = self.axes[0].text if self.axes else ""
+        return str(self.facts.get("inputs", text))
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know of the whole record: which attention is missing, and which row of a batch it is."""
+        found = []
+        if self.unheard:
+            heard = len({place.owner for place in self.places})
+            found.append(
+                f"{heard} of {heard + len(self.unheard)} attention modules heard; unheard: {named_places(self.unheard)}"
+            )
+        rows, row = self.facts.get("rows", 1), self.facts.get("row")
+        if rows > 1 and row is None:
+            found.append(f"The {rows} rows of the batch are shown together: no place has a sequence for each")
+        elif rows > 1:
+            found.append(f"Row {row} of a batch of {rows} (rows are counted from 0)")
+        return found
 
     def __repr__(self) -> str:
         model = self.facts.get("model", "")
-        tokens = ", ".join(f"{len(axis)} tokens of {axis.name}" for axis in self.axes)
+        tokens = ", ".join(axis.summary for axis in self.axes)
         heads = sum(place.heads for place in self.places)
         return f"Record({model!r}, {tokens}, {len(self.places)} places, {heads} heads)"
 
@@ -125,6 +156,10 @@ class Record:
             "places": [_place_to_dict(place) for place in self.places],
             "steps": [[step.at, step.token, step.log_prob, step.candidates] for step in self.steps],
         }
+        if self.unheard:
+            found["unheard"] = dict(self.unheard)
+        if self.notes:
+            found["notes"] = self.notes
         return found | ({"measures": [one.to_dict() for one in self.measures]} if self.measures else {})
 
     def tensors(self) -> dict[str, Tensor]:
@@ -168,7 +203,7 @@ class Record:
             measures = tuple(MeasureMap.from_dict(one, axes) for one in data.get("measures", ()))
         except (KeyError, TypeError, ValueError) as error:
             raise RecordError(f"The record is incomplete or damaged ({error})", where=where) from None
-        return cls(axes, places, dict(data["facts"]), steps, measures)
+        return cls(axes, places, dict(data["facts"]), steps, measures, dict(data.get("unheard", {})))
 
 
 def _place_to_dict(place: PlaceRecord) -> dict[str, Any]:
@@ -183,6 +218,7 @@ def _place_to_dict(place: PlaceRecord) -> dict[str, Any]:
         "T": place.T,
         "S": place.S,
         "why": place.why,
+        **{name: value for name in EXTRA if (value := getattr(place, name)) != EXTRA[name]},
         "stored": None
         if stored is None
         else {
@@ -222,6 +258,7 @@ def _place_tensors(place: PlaceRecord) -> dict[str, Tensor]:
             "last": stored.mask.last,
             "mask": None if stored.mask.table is None else stored.mask.table.to(torch.uint8),
             "bias": None if stored.bias is None else stored.bias.table,
+            "bias_starts": None if stored.bias is None else stored.bias.starts,
             "centre": None if stored.window is None else stored.window.centre,
             "lse": stored.lse,
         }
@@ -254,7 +291,7 @@ def _place_from_dict(data: Mapping[str, Any], prefix: str, tensors: Mapping[str,
             Int16Tensor(get("keys"), get("keys_scale"), get("keys_centre")),
             maybe("vector"),
             MaskSpans(get("first"), get("last"), None if table is None else table.bool()),
-            None if bias is None else BiasTerm(how["bias"], bias, data["T"]),
+            None if bias is None else BiasTerm(how["bias"], bias, data["T"], maybe("bias_starts")),
             None if centre is None else GaussianWindow(centre, how["half_width"]),
             get("lse"),
             how.get("cap"),
@@ -264,7 +301,8 @@ def _place_from_dict(data: Mapping[str, Any], prefix: str, tensors: Mapping[str,
         grads, values = (_uncentred(get(name), get(f"{name}_scale")) for name in ("output_grads", "values"))
         gradients = StoredGradients(grads, values, tuple(data["value_heads"]))
     about = (data["layer"], data["kind"], data["queries"], data["keys"], data["heads"])
-    return PlaceRecord(data["name"], *about, statistics, stored, data["why"], maybe("value_norms"), gradients)
+    extra = {name: data.get(name, default) for name, default in EXTRA.items()}
+    return PlaceRecord(data["name"], *about, statistics, stored, data["why"], maybe("value_norms"), gradients, **extra)
 
 
 def _uncentred(codes: Tensor, scale: Tensor) -> Int16Tensor:

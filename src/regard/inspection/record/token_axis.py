@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from regard.adapters import TokenRow
 from regard.errors import RecordError
 
 
@@ -13,7 +14,7 @@ from regard.errors import RecordError
 class TokenAxis:
     """`tokens` as they are shown; `spans`: the characters of each in `text`, [start, stop); `words`: the number of the
     word of each. A token that is not in the text, such as [CLS], has NO_SPAN and NO_WORD. `segments`: 0 and 1 where
-    there are two texts in one row."""
+    there are two texts in one row. `numbered`: positions that are not tokens of a text."""
 
     name: str
     text: str
@@ -21,6 +22,7 @@ class TokenAxis:
     spans: tuple[tuple[int, int], ...]
     words: tuple[int, ...]
     segments: tuple[int, ...] | None = None
+    numbered: bool = False
 
     def __post_init__(self) -> None:
         sizes = {len(self.tokens), len(self.spans), len(self.words)} | (
@@ -36,15 +38,22 @@ class TokenAxis:
     def __len__(self) -> int:
         return len(self.tokens)
 
+    @property
+    def summary(self) -> str:
+        """How many tokens of what; positions without a text are named so already."""
+        return self.name if self.numbered else f"{len(self)} tokens of {self.name}"
+
     @classmethod
-    def from_tokens(cls, name: str, tokens: Sequence[str], words: Sequence[int] | None = None) -> TokenAxis:
+    def from_tokens(
+        cls, name: str, tokens: Sequence[str], words: Sequence[int] | None = None, numbered: bool = False
+    ) -> TokenAxis:
         """Tokens without a text: each is its own word, and their text is they themselves, joined by spaces."""
         at, spans = 0, []
         for token in tokens:
             spans.append((at, at + len(token)))
             at += len(token) + 1
         own = tuple(range(len(tokens))) if words is None else tuple(words)
-        return cls(name, " ".join(tokens), tuple(tokens), tuple(spans), own)
+        return cls(name, " ".join(tokens), tuple(tokens), tuple(spans), own, numbered=numbered)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -55,6 +64,7 @@ class TokenAxis:
             "spans": self.spans,
             "words": self.words,
             "segments": self.segments,
+            **({"numbered": True} if self.numbered else {}),
         }
 
     @classmethod
@@ -67,4 +77,11 @@ class TokenAxis:
             tuple((start, stop) for start, stop in data["spans"]),
             tuple(data["words"]),
             None if segments is None else tuple(segments),
+            data.get("numbered", False),
         )
+
+
+def to_token_axis(row: TokenRow) -> TokenAxis:
+    """The tokens of an adapter as an axis of a record."""
+    segments = tuple(row.segments) if row.segment else None
+    return TokenAxis(row.name, row.text, tuple(row.tokens), tuple(row.spans), tuple(row.words), segments)

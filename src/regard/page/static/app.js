@@ -12,7 +12,7 @@ import { Layers } from "./rollout_view.js";
 import { Matrix } from "./matrix.js";
 import { PairView } from "./pair.js";
 import { Sentence } from "./sentence.js";
-import { MAP_PREFIX, measureMap } from "./record.js";
+import { MAP_PREFIX, measureMap, shortPlaceNames } from "./record.js";
 import { ALL_HEADS } from "./source.js";
 import { headLabel, ViewContext } from "./view_context.js";
 import { VIEWS } from "./state.js";
@@ -44,12 +44,13 @@ export class App {
     this.interventions = source.intervene === null ? null : new InterventionPanel(this.context, source.intervene);
     this.tabs = this.views.map((view, n) => this.tab(view, n));
     this.controls = this.makeControls();
+    this.notes = make("div", { class: "notes", role: "note", "aria-label": "About this record" });
     this.panel = make("main", { class: "panel", role: "tabpanel", id: "regard-panel" });
     const tools = [this.controls.table, this.controls.theme, exportMenu((kind) => exportView(this.context, this.view, kind))];
     this.element = make("div", { class: "app" },
       make("nav", { class: "tabs", role: "tablist", "aria-label": "Views" }, ...this.tabs),
       make("div", { class: "choices", role: "toolbar", "aria-label": "Display options" }, ...this.controls.shown, make("span", { class: "space" }), ...tools),
-      this.panel, this.table.element, ...(this.interventions === null ? [] : [this.interventions.element]), make("footer", {}, this.statusLine, this.help()));
+      this.notes, this.panel, this.table.element, ...(this.interventions === null ? [] : [this.interventions.element]), make("footer", {}, this.statusLine, this.help()));
     root.append(this.element);
     state.listen((changed) => this.update(changed));
     colours.listeners.push(() => this.update(new Set()));
@@ -97,7 +98,8 @@ export class App {
   makeControls() {
     const { state, source } = this;
     const { info } = source;
-    const place = labelledSelect("place", info.places.map((one, n) => [String(n), one.name]), (value) => state.set({ place: Number(value) }), "place");
+    const names = shortPlaceNames(info.places, 32);
+    const place = labelledSelect("place", names.map((name, n) => [String(n), name]), (value) => state.set({ place: Number(value) }), "place");
     const head = labelledSelect("head", [], (value) => state.set({ head: Number(value) }), "head");
     const measure = labelledSelect("measure", [], (value) => state.set({ measure: value }), "measure");
     const part = labelledSelect("segments", [["all", "both"], ["ab", "A → B"], ["ba", "B → A"], ["aa", "A → A"], ["bb", "B → B"]], (value) => state.set({ part: /** @type {import("./state.js").Part} */ (value) }), "part");
@@ -119,6 +121,7 @@ export class App {
     this.tabs.forEach((tab, n) => tab.setAttribute("aria-selected", String(this.views[n] === view)));
     this.panel.setAttribute("aria-label", view.title);
     this.updateControls();
+    this.updateNotes();
     view.update(changed);
     const generation = view instanceof Generation ? view : null;
     const query = Math.min(shown.query, this.source.info.places[shown.place].T - 1); // a stored map may have other rows
@@ -131,6 +134,7 @@ export class App {
     const { places, axes } = this.source.info;
     const { place, head, measure, part, words, table, theme, badge } = this.controls;
     place.select.value = String(shown.place);
+    place.select.title = places[shown.place].name;
     const count = places[shown.place].heads;
     if (head.select.options.length !== count + 1) {
       head.select.replaceChildren(make("option", { value: String(ALL_HEADS) }, headLabel(ALL_HEADS)), ...Array.from({ length: count }, (_, n) => make("option", { value: String(n) }, String(n))));
@@ -152,6 +156,16 @@ export class App {
     table.setAttribute("aria-pressed", String(shown.table));
     theme.setAttribute("aria-pressed", String(this.colours.theme === "dark"));
     badge.replaceChildren(...[this.context.label("patterns", shown.place, shown.head), this.context.label("badges", shown.place, shown.head)].filter(Boolean).map((one) => make("span", { class: "badge" }, one)));
+  }
+
+  /** What a reader must know: of the record, such as attention that could not be heard, and of the map shown. */
+  updateNotes() {
+    const { info } = this.source;
+    const { view, place } = this.state.shown;
+    const ofPlace = view === "heads" || view === "layers" ? "" : info.places[place].note ?? "";
+    const lines = [...(info.notes ?? []).map((text) => ({ text, kind: "warning" })), ...(ofPlace === "" ? [] : [{ text: ofPlace, kind: "faint" }])];
+    this.notes.hidden = lines.length === 0;
+    this.notes.replaceChildren(...lines.map(({ text, kind }) => make("p", { class: kind }, `${visibleText(text.slice(0, 1).toUpperCase() + text.slice(1), 2000)}.`)));
   }
 
   /** @param {KeyboardEvent} event */

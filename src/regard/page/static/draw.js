@@ -99,9 +99,10 @@ export class CanvasPen {
 
 /** @implements {Pen} */
 export class SvgPen {
-  /** @param {number} width @param {number} height */
-  constructor(width, height) {
-    this.head = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="${escapeXml(FONT)}">`;
+  /** @param {number} width @param {number} height @param {string} [description] written into the file beside the picture */
+  constructor(width, height, description = "") {
+    const about = description === "" ? "" : `<desc>${escapeXml(description)}</desc>`;
+    this.head = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="${escapeXml(FONT)}">${about}`;
     /** @type {string[]} */
     this.parts = [];
     this.clips = 0;

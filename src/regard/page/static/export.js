@@ -11,19 +11,25 @@ function download(name, blob) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
+/** What a reader must know of the record and of the place that is shown. @param {ViewContext} context @returns {string[]} */
+function notesOf(context) {
+  const { info } = context.source;
+  return [...(info.notes ?? []), info.places[context.state.shown.place].note ?? ""].filter(Boolean);
+}
+
 /** @param {ViewContext} context @param {View} view @param {"png" | "svg" | "json"} kind @returns {Promise<void>} */
 export async function exportView(context, view, kind) {
   const name = `regard-${view.name}.${kind}`;
   const shown = context.state.shown;
   const place = context.source.info.places[shown.place];
   if (kind === "json") {
-    const facts = { view: view.name, place: place.name, head: shown.head, measure: context.shownMeasure(), ...view.numbers() };
+    const facts = { view: view.name, place: place.name, head: shown.head, measure: context.shownMeasure(), notes: notesOf(context), ...view.numbers() };
     return download(name, new Blob([JSON.stringify(facts)], { type: "application/json" }));
   }
   const picture = view.picture();
   const ground = context.colours.inks.ground;
   if (kind === "svg") {
-    const pen = new SvgPen(picture.width, picture.height);
+    const pen = new SvgPen(picture.width, picture.height, notesOf(context).join(". "));
     pen.rect(0, 0, picture.width, picture.height, ground);
     picture.draw(pen);
     return download(name, new Blob([pen.toString()], { type: "image/svg+xml" }));

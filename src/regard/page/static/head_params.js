@@ -5,7 +5,8 @@
 /** Stored tensors, sliced to one head. Query i may attend to keys from first[i] to before last[i], less the gaps of `visibleTable`.
  * @typedef {{T: number, S: number, D: number, queries: Int16Array, queriesScale: Float32Array, keys: Int16Array,
  *   keysScale: Float32Array, keyCentres: Float32Array, vector: Float32Array | null, first: Int32Array, last: Int32Array,
- *   visibleTable: Uint8Array | null, bias: Float32Array | null, biasKind: string | null, lse: Float32Array,
+ *   visibleTable: Uint8Array | null, bias: Float32Array | null, biasKind: string | null,
+ *   biasRows: number, biasCols: number, biasStarts: Int32Array | null, lse: Float32Array,
  *   windowCentre: Float32Array | null, halfWidth: number, cap: number | null, alpha: number | null}} HeadParams */
 
 /**
@@ -29,7 +30,8 @@ export function readHeadParams(record, number, head) {
   };
   /** The slice of this head, or the only one where all heads share it. @param {string} name @param {number} size */
   const shared = (name, size) => part(name, (get(name)?.shape[0] ?? 0) > 1 ? head : 0, size);
-  const biasSize = { distance: T + S - 1, key: S, pair: T * S }[stored.bias ?? "key"];
+  const [, biasRows = 0, biasCols = 0] = get("bias")?.shape ?? [];
+  const biasSize = { distance: T + S - 1, key: S, pair: T * S, block: biasRows * biasCols }[stored.bias ?? "key"];
   return {
     T, S, D,
     queries: part("queries", at, T * D), queriesScale: part("queries_scale", at, D),
@@ -37,6 +39,7 @@ export function readHeadParams(record, number, head) {
     vector: /** @type {Float32Array | null} */ (get("vector")?.numbers ?? null),
     first: shared("first", T), last: shared("last", T), visibleTable: shared("mask", T * S),
     bias: stored.bias === null ? null : shared("bias", biasSize), biasKind: stored.bias,
+    biasRows, biasCols, biasStarts: /** @type {Int32Array | null} */ (get("bias_starts")?.numbers ?? null),
     lse: part("lse", at, T), windowCentre: shared("centre", T), halfWidth: stored.half_width ?? 0,
     cap: stored.cap ?? null, alpha: stored.alpha ?? null,
   };
@@ -59,6 +62,10 @@ export function biasOf(params, i, j) {
   if (params.bias === null) return 0;
   if (params.biasKind === "key") return params.bias[j];
   if (params.biasKind === "distance") return params.bias[j - i + params.T - 1];
+  if (params.biasStarts !== null) {
+    const at = j - params.biasStarts[i]; // counted from the first key of the query's block
+    return at < 0 || at >= params.biasCols ? 0 : params.bias[(i % params.biasRows) * params.biasCols + at];
+  }
   return params.bias[i * params.S + j];
 }
 

@@ -4,10 +4,12 @@
 /** @import { ViewContext } from "./view_context.js" */
 import { make } from "./dom.js";
 import { canvasOfPixels } from "./draw.js";
+import { shortPlaceNames } from "./record.js";
 import { maxOf } from "./tiles.js";
 
 const EXPORTED_CELL = 76; // pixels of a thumbnail in an exported picture
 const EXPORTED_GAP = 12;
+const NAME_LENGTH = 21; // characters that fit beside a row
 /** Pixels of a thumbnail on the screen, and of all of them side by side. */
 const MIN_CELL = 60;
 const MAX_CELL = 132;
@@ -40,8 +42,9 @@ export class Heads {
     const top = make("div", { role: "row", class: "row" }, make("span", { role: "columnheader" }, "place"));
     for (let head = 0; head < columns; head++) top.append(make("span", { role: "columnheader", class: "number" }, String(head)));
     grid.append(top);
+    const names = shortPlaceNames(places, NAME_LENGTH);
     places.forEach((place, number) => {
-      const row = make("div", { role: "row", class: "row" }, make("span", { role: "rowheader", title: place.name }, place.name));
+      const row = make("div", { role: "row", class: "row" }, make("span", { role: "rowheader", title: place.name }, names[number]));
       for (let head = 0; head < place.heads; head++) row.append(this.cell(number, head));
       grid.append(row);
     });
@@ -108,13 +111,14 @@ export class Heads {
     const { places } = source.info;
     const columns = Math.max(1, ...places.map((place) => place.heads));
     const left = 170;
+    const names = shortPlaceNames(places, NAME_LENGTH);
     return {
       width: left + columns * (EXPORTED_CELL + EXPORTED_GAP) + 16, height: 40 + places.length * (EXPORTED_CELL + EXPORTED_GAP),
       draw: (pen) => {
         for (let head = 0; head < columns; head++) pen.text(left + head * (EXPORTED_CELL + EXPORTED_GAP) + EXPORTED_CELL / 2, 20, String(head), { colour: colours.inks.faint, size: 12, align: "center" });
         places.forEach((place, number) => {
           const y = 36 + number * (EXPORTED_CELL + EXPORTED_GAP);
-          pen.text(left - 14, y + EXPORTED_CELL / 2, place.name, { colour: colours.inks.ink, size: 12, align: "right" });
+          pen.text(left - 14, y + EXPORTED_CELL / 2, names[number], { colour: colours.inks.ink, size: 12, align: "right" });
           for (let head = 0; head < place.heads; head++) {
             const found = this.image(number, head);
             if (found !== null) pen.image(left + head * (EXPORTED_CELL + EXPORTED_GAP), y, EXPORTED_CELL, EXPORTED_CELL, found);

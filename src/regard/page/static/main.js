@@ -45,7 +45,8 @@ function open(source) {
 /** @param {Source} source */
 function title(source) {
   const { facts, axes } = source.info;
-  const begins = visibleText(axes[0]?.text.trim().slice(0, 160).replace(/\s+/g, " ") ?? "", 80);
+  const text = String(facts.inputs ?? axes[0]?.text ?? "");
+  const begins = visibleText(text.trim().slice(0, 160).replace(/\s+/g, " "), 80);
   return make("header", { class: "title" }, make("h1", {}, visibleText(String(facts.model ?? "regard"), 60)), make("p", {}, bidiText(begins)));
 }
 

@@ -1,13 +1,14 @@
 // Parsing of the payload: a JSON header, and tensors as typed arrays.
 
-/** @typedef {{name: string, text: string, tokens: string[], spans: [number, number][], words: number[], segments: number[] | null}} TokenAxis */
-/** @typedef {{heads: number[], key_heads: number[], score: "dot" | "additive", bias: "distance" | "key" | "pair" | null, half_width: number | null, cap: number | null, alpha: number | null}} StoredQK */
-/** @typedef {{name: string, layer: number, kind: "self" | "cross", queries: number, keys: number, heads: number, T: number, S: number, why: string, stored: StoredQK | null, value_heads: number[] | null}} Place */
+/** @typedef {{name: string, text: string, tokens: string[], spans: [number, number][], words: number[], segments: number[] | null, numbered?: boolean}} TokenAxis */
+/** @typedef {{heads: number[], key_heads: number[], score: "dot" | "additive", bias: "distance" | "key" | "pair" | "block" | null, half_width: number | null, cap: number | null, alpha: number | null}} StoredQK */
+/** @typedef {{name: string, layer: number, kind: "self" | "cross", queries: number, keys: number, heads: number, T: number, S: number, why: string, stored: StoredQK | null, value_heads: number[] | null,
+ *   joined?: "windows" | "chunks", note?: string}} Place */
 /** @typedef {[number, number, number | null, [number, string, number | null][]]} Step */
 /** An attribution map computed in advance, such as value zeroing: of one place, or (null) of the whole
  * model. `rows`, `cols`: indices of axes; `values`: base64 of float32, little-endian.
  * @typedef {{name: string, title: string, place: string | null, rows: number, cols: number, shape: [number, number], values: string}} MeasureMap */
-/** @typedef {{facts: Record<string, any>, axes: TokenAxis[], places: Place[], steps: Step[], remote?: boolean, measures?: MeasureMap[]}} RecordInfo */
+/** @typedef {{facts: Record<string, any>, axes: TokenAxis[], places: Place[], steps: Step[], remote?: boolean, measures?: MeasureMap[], notes?: string[]}} RecordInfo */
 /** @typedef {Float32Array | Int16Array | Int32Array | Uint8Array} Numbers */
 /** @typedef {{readonly numbers: Numbers, shape: number[]}} Tensor */
 /** @typedef {{info: RecordInfo, tensors: Map<string, Tensor>}} Parsed */
@@ -39,6 +40,25 @@ export const MAP_PREFIX = "map:";
 export function measureMap(info, number, measure) {
   const all = (info.measures ?? []).filter((one) => MAP_PREFIX + one.name === measure);
   return all.find((one) => one.place === info.places[number].name) ?? all.find((one) => one.place === null) ?? null;
+}
+
+/** How many axes are texts; positions without tokens come after them. @param {RecordInfo} info */
+export function countTexts(info) {
+  return info.axes.filter((axis) => axis.numbered !== true).length;
+}
+
+/** The names of places in at most `most` characters, where they are told apart: long names lose the beginning that they
+ * all share, then their middle. @param {Place[]} places @param {number} most @returns {string[]} */
+export function shortPlaceNames(places, most) {
+  const parts = places.map((place) => place.name.split(/(?<=\.|, )/));
+  const fits = places.every((place) => place.name.length <= most);
+  let shared = 0;
+  while (!fits && places.length > 1 && parts.every((one) => one.length > shared + 1 && one[shared] === parts[0][shared])) shared++;
+  return parts.map((one) => {
+    const rest = (shared > 0 ? "…" : "") + one.slice(shared).join("");
+    const first = Math.floor(most / 3);
+    return rest.length <= most ? rest : `${rest.slice(0, first)}…${rest.slice(rest.length - (most - first - 1))}`;
+  });
 }
 
 /** Decompress deflated bytes. They are written as one piece, which takes half the time of a stream of small ones.

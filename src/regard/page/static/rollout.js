@@ -20,6 +20,23 @@ export function rolloutSteps(info, first) {
     .reverse();
 }
 
+/** Why attention cannot be rolled out over these steps, in words; empty where it can: positions must be the same tokens
+ * in every layer. @param {RecordInfo} info @param {PlaceStep[]} steps @returns {string} */
+export function rolloutProblem(info, steps) {
+  /** @type {Map<number, number>} */
+  const lengths = new Map();
+  for (const step of steps) {
+    const place = info.places[step.place];
+    if (place.joined === "windows") return `${place.name} attends in windows, whose positions are not the same tokens in every layer, so there is no rollout.`;
+    for (const [stream, count] of [[step.queries, place.T], [step.keys, place.S]]) {
+      const known = lengths.get(stream) ?? count;
+      if (known !== count) return `${place.name} has ${count} positions where other places have ${known}, so there is no rollout.`;
+      lengths.set(stream, count);
+    }
+  }
+  return "";
+}
+
 /** For each axis the axis that represents its stream: a decoder's outputs are its inputs shifted by one position, two
  * axes, but one stream. @param {Place[]} places @returns {Map<number, number>} */
 function mergeStreams(places) {

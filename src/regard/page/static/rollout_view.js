@@ -5,7 +5,8 @@
 /** @import { RolloutStep } from "./rollout.js" */
 import { make, bidiText } from "./dom.js";
 import { CanvasPen, canvasOfPixels, prepareCanvas } from "./draw.js";
-import { computeRollout, rolloutSteps } from "./rollout.js";
+import { shortPlaceNames } from "./record.js";
+import { computeRollout, rolloutProblem, rolloutSteps } from "./rollout.js";
 import { isolateBidi, visibleText, formatNumber } from "./text.js";
 import { topIndices } from "./weights.js";
 
@@ -64,6 +65,8 @@ export class Layers {
     const longest = Math.max(...steps.map((step) => Math.max(source.info.places[step.place].T, source.info.places[step.place].S)));
     const axis = source.info.axes[source.info.places[steps[0].place].queries];
     this.titleLine.replaceChildren("Sources of the final state of ", bidiText(visibleText(axis.tokens[this.token] ?? "", 40), "bidi large"), ` (token ${this.token})`);
+    const problem = rolloutProblem(source.info, steps);
+    if (problem !== "") return this.refuse(problem);
     this.notice.hidden = unreadable === undefined && (longest <= MAX_TOKENS_AT_ONCE || this.allowed);
     if (unreadable !== undefined) return this.refuse(source.why(unreadable.place, 0));
     if (!this.notice.hidden) return this.askToCompute(longest);
@@ -115,8 +118,9 @@ export class Layers {
   /** One strip for each place, from the output to the input, stream by stream: its axis and its masses. */
   strips() {
     const { source } = this.context;
+    const names = shortPlaceNames(source.info.places, 20);
     const all = this.stages.map(({ step, masses }) => ({
-      name: source.info.places[step.place].name, axis: step.keys, masses: /** @type {Float64Array} */ (masses.get(step.keys)),
+      name: names[step.place], axis: step.keys, masses: /** @type {Float64Array} */ (masses.get(step.keys)),
     }));
     const streams = new Set([this.stages[0]?.step.queries, ...all.map((strip) => strip.axis)]);
     return [...streams].flatMap((axis) => all.filter((strip) => strip.axis === axis));
