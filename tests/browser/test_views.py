@@ -1,13 +1,17 @@
 """Every view draws every kind of record with the right numbers, also for hostile text."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from browser.conftest import Opened
 from page import sample
-from regard.page.render import render_record as rendered
+from regard.inspection.record.token_axis import TokenAxis
+from regard.page.render import render_record as rendered, save_page
 
 pytestmark = pytest.mark.browser
 
@@ -100,6 +104,19 @@ def test_calls_of_a_shared_layer_are_told_apart_by_short_names(opened: Callable[
     page.show(view="layers")
     page.wait("() => regard.views.layers.stages.length === 3")
     page.shot("shared-layers")
+
+
+def test_positions_without_tokens_do_not_hide_generated_tokens(browser: Any, tmp_path: Path) -> None:
+    record = sample.translator()
+    numbered = TokenAxis.from_tokens("2 positions", ["0", "1"], numbered=True)
+    save_page(replace(record, axes=(*record.axes, numbered)), tmp_path / "a.html")
+    page = browser.new_page()
+    page.goto(f"{(tmp_path / 'a.html').as_uri()}#view=generation&place=3&step=1")
+    page.evaluate("regard.ready")
+    page.wait_for_function("() => regard.views.generation.numbers().weights !== null")
+    found = page.evaluate("() => regard.views.generation.numbers()")
+    np.testing.assert_allclose(found["weights"], record.places[3].tile(0)[1].numpy(), atol=2e-5)
+    page.close()
 
 
 def test_an_exported_view_tells_what_is_missing(opened: Callable[..., Opened], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -274,6 +275,23 @@ def test_a_picture_that_is_not_square() -> None:
     assert tokens == ("[CLS]", *(f"{r},{c}" for r in range(2) for c in range(6)))
 
 
+def test_windows_of_some_layers_leave_the_order_of_the_others_uncertain() -> None:
+    config = transformers.SamVisionConfig(**PICTURE, **WIDE, window_size=2, global_attn_indexes=[1], mlp_dim=48)
+    record = look(lively("SamVisionModel", config), pictures()).record
+    assert [(place.joined, place.T) for place in record.places] == [("windows", 16), (None, 16)]
+    assert labels(record, 0)[4] == "window 1, 0" and labels(record, 1) == tuple(map(str, range(16)))
+
+
+def test_rows_that_are_packed_into_one_sequence_are_shown_together() -> None:
+    config = transformers.PixtralVisionConfig(**PICTURE, **WIDE, head_dim=8)
+    view = look(
+        lively("PixtralVisionModel", config), {**pictures(), "image_sizes": torch.tensor([[32, 32]] * 2)}, row=1
+    )
+    assert view.record.notes == ["The 2 rows of the batch are shown together: no place has a sequence for each"]
+    assert {(place.T, place.S) for place in view.record.places} == {(32, 32)}
+    assert labels(view.record, 0) == tuple(map(str, range(32)))
+
+
 class Spelling:
     """A tokenizer of transformers, as far as labels need it."""
 
@@ -382,6 +400,21 @@ def test_a_model_of_which_nothing_was_heard_is_refused_with_names() -> None:
     why = r"None of the 2 attention modules of this LongformerModel could be heard: encoder\.layer\.0\.attention\.self "
     with pytest.warns(CaptureWarning), pytest.raises(PlaceError, match=why):
         look(model, {"input_ids": ids})
+
+
+def test_blocks_of_a_sparse_encoder_are_named_where_they_are_not_heard() -> None:
+    """BigBird adds up several products of parts of one softmax; on short texts its attention is full, and heard."""
+    config = transformers.BigBirdConfig(**WIDE, vocab_size=50, block_size=4, num_random_blocks=2)
+    config.num_hidden_layers = 1
+    model = lively("BigBirdModel", config)
+    why = "The only attention module of this BigBirdModel could not be heard: encoder.layer.0.attention.self "
+    with pytest.warns(CaptureWarning), pytest.raises(PlaceError, match=re.escape(why)):
+        look(model, {"input_ids": torch.randint(5, 50, (1, 64))})
+    ids = torch.randint(5, 50, (1, 12))
+    [place] = look(model, {"input_ids": ids}).record.places
+    model.set_attention_type("original_full")
+    [weights] = eager_weights(model, place.name, input_ids=ids)
+    expect_same(place, weights[0])
 
 
 def test_a_hybrid_of_recurrence_and_attention_is_heard_where_it_attends() -> None:

@@ -102,7 +102,9 @@ class TransformersAdapter(ModelAdapter):
         def forward() -> ModelOutput:
             output = self.model(**inputs)
             logits = getattr(output, "logits", None)
-            classes = logits[row] if logits is not None and logits.dim() == 2 and logits.size(0) == rows else None
+            classes: Tensor | None = None
+            if isinstance(logits, Tensor) and logits.dim() == 2 and logits.size(0) == rows:
+                classes = logits[row]
             target = None if classes is None else self._class_target(classes)
             facts = {} if classes is None else self._class_facts(classes)
             facts |= {"inputs": describe_inputs(inputs), "kind": "reads"}

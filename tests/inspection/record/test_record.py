@@ -161,6 +161,19 @@ def test_consecutive_calls_are_one_place() -> None:
     torch.testing.assert_close(joined.statistics.thumbnail, whole.statistics.thumbnail, atol=1e-3, rtol=0)
 
 
+@pytest.mark.parametrize("low", [-3e4, -1e9, torch.finfo(torch.float32).min])
+@pytest.mark.parametrize("scored", [True, False], ids=["beside scores", "alone"])
+def test_queries_that_only_see_padding_are_recomputed(low: float, scored: bool) -> None:
+    """Their biases are huge negative numbers, the same for all keys or nearly so; the weights are still a softmax."""
+    q, k = vectors(size=1.0)
+    bias = torch.randn(1, H, T, S, generator=torch.Generator().manual_seed(6))
+    bias[..., 4:, :] += low
+    bias[:, :, 2, 3:] = low
+    place, weights = recorded(q if scored else q * 0, k, bias=DenseBias(bias))
+    for head in range(H):
+        torch.testing.assert_close(place.tile(head), weights[head], atol=3e-3, rtol=0)
+
+
 def test_a_map_that_is_not_reconstructible_has_a_reason() -> None:
     got = attend(*vectors(), score=lambda q, k: q @ k.mT, observe=record_observe(T))
     with pytest.raises(NotReconstructible, match="CustomScore, cannot be recomputed"):

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from page import sample
 from page.serve.fakes import client_of, error_of
 from page.small import TEXT, classifying, continuing, filling, translating
 from regard.inspection.interventions import HeadIntervention, apply_interventions
 from regard.inspection.record.collect import collect
+from regard.inspection.record.record import Record
+from regard.inspection.record.token_axis import TokenAxis
 from regard.page.serve import Limits
+from regard.page.serve.intervention import HeadChange, compare_records
+from regard.page.serve.serve_errors import ServeError
 
 MASKED = "the black [MASK] sleeps ."
 
@@ -129,3 +135,19 @@ def test_a_preloaded_record_has_no_model() -> None:
     with client_of(classifying(), records={"kept": collect(classifying(), TEXT)}) as client:
         answer = tried(client, "kept", HEAD)
         assert answer.status_code == 404 and "model of this record is not available" in error_of(answer)["problem"]
+
+
+@pytest.mark.parametrize("record", [sample.windows(), sample.shared()], ids=["windows", "calls"])
+def test_a_part_of_what_a_module_computes_is_not_changed_alone(record: Record) -> None:
+    with pytest.raises(ServeError, match="a place whose module computes no more than this map in a pass"):
+        HeadChange(place=0, head=1, weights="zero").change(record)
+
+
+def test_generated_tokens_are_on_the_last_axis_of_text() -> None:
+    """Positions without tokens come after it."""
+    record = sample.translator()
+    numbered = TokenAxis.from_tokens("2 positions", ["0", "1"], numbered=True)
+    steps = tuple(replace(step, candidates=((90, "un", -1.6),)) for step in record.steps)
+    found = replace(record, axes=(*record.axes, numbered), steps=steps)
+    texts = [change.text for change in compare_records(found, found, None).tokens]
+    assert texts == list(record.axes[2].tokens) and TokenAxis.from_dict(numbered.to_dict()) == numbered

@@ -22,8 +22,10 @@ CROSS = re.compile(r"cross|encoder_attn|encdec|src_attn", re.IGNORECASE)  # in t
 class Axes:
     """The axes of a record, to which places add those that they need."""
 
-    def __init__(self, adapter: ModelAdapter, output: ModelOutput) -> None:
+    def __init__(self, adapter: ModelAdapter, output: ModelOutput, parts: Sequence[PlaceCalls]) -> None:
         self.adapter, self.output = adapter, output
+        # where some layers attend in windows, others may have their positions in the order of the windows
+        self._windowed = {_tower(part.module) for part in parts if part.join == "windows"}
         self.axes = [to_token_axis(row) for row in output.axes]
         self._numbers: dict[Any, int] = {}
 
@@ -48,8 +50,9 @@ class Axes:
     def _unnamed(self, part: PlaceCalls, sizes: Sequence[int], sequences: bool, is_key: bool = False) -> int:
         """The axis of inputs that were tensors; the keys of cross-attention are from elsewhere and have numbers."""
         known = self.output.known_axis
-        row = known(part.module, sum(sizes)) if known is not None and part.join == "steps" and not is_key else None
-        if row is None or sequences:
+        certain = part.join == "steps" and not is_key and _tower(part.module) not in self._windowed
+        row = known(part.module, sum(sizes)) if known is not None and certain else None
+        if row is None:
             return self._positions(part, sizes, sequences, is_key)
         where = (_tower(part.module), row.name)
         if where not in self._numbers:
@@ -68,10 +71,10 @@ class Axes:
         noun = ("key " if is_key else "") + ("position" if sum(sizes) == 1 else "positions")
         name = f"{sum(sizes)} {noun}{of}"
         if not sequences:
-            return TokenAxis.from_tokens(name, [str(at) for at in range(sum(sizes))])
+            return TokenAxis.from_tokens(name, [str(at) for at in range(sum(sizes))], numbered=True)
         word = self._word(part)
         labels = [f"{word} {number}, {at}" for number, size in enumerate(sizes) for at in range(size)]
-        return TokenAxis.from_tokens(f"{name} in {len(sizes)} {word}s", labels)
+        return TokenAxis.from_tokens(f"{name} in {len(sizes)} {word}s", labels, numbered=True)
 
     def _word(self, part: PlaceCalls) -> str:
         """What the sequences of a call are called: windows, in a model that is configured with a window size."""

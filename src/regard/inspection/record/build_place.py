@@ -23,6 +23,7 @@ from regard.inspection.record.merged_calls import (
     normaliser_terms,
     queries_of,
     score_scale,
+    shift_low_rows,
 )
 from regard.inspection.record.place import PlaceStatistics, StoredQK
 from regard.inspection.record.quantize import Int16Tensor
@@ -57,7 +58,7 @@ def store_qk(calls: Sequence[Attended], heads: Sequence[int] | None, row: int = 
 def store_slices(slices: Sequence[CallSlice], heads: Sequence[int] | None, join: Join = "steps") -> StoredQK:
     """As `store_qk`, of sequences that are joined to one map as `join` says."""
     parts = [_recomputable_inputs(one) for one in slices]
-    merged = _merge_calls(parts) if join == "steps" else join_blocks(parts)
+    merged = shift_low_rows(_merge_calls(parts) if join == "steps" else join_blocks(parts))
     all_heads = merged.q.size(0)
     chosen = tuple(range(all_heads)) if heads is None else tuple(heads)
     wrong = next((head for head in chosen if not 0 <= head < all_heads), None)

@@ -84,10 +84,10 @@ def collect(
             heard.take_gradients(output.target)
     rows = batch_rows({place: heard.calls(place) for place in heard}, output.rows)
     parts = _parts(adapter, heard, rows, row if rows > 1 else 0)
-    axes = Axes(adapter, output)
+    axes = Axes(adapter, output, parts)
     places = _build_places(adapter, parts, heard, spec, axes)
     facts = {"model": adapter.name, "kind": adapter.kind, **output.facts}
-    facts |= {"row": row, "rows": rows} if rows > 1 else {}
+    facts |= {"row": row if rows > 1 else None, "rows": output.rows} if output.rows > 1 else {}
     steps = () if output.predicted is None else generation_steps(output.predicted)
     return Record(*axes.used_by(places), facts, steps, unheard=heard.unheard)
 
@@ -202,9 +202,11 @@ def _nothing_heard(model: nn.Module, heard: Collector) -> PlaceError:
     """The error for a model of which no attention was heard: what it has, and why it cannot be shown."""
     name = type(model).__name__
     if heard.unheard:
+        count = len(heard.unheard)
+        none = f"None of the {count} attention modules of this {name} could"
+        none = f"The only attention module of this {name} could not" if count == 1 else none
         return PlaceError(
-            f"None of the {len(heard.unheard)} attention modules of this {name} could be heard: "
-            f"{named_places(heard.unheard)}",
+            f"{none} be heard: {named_places(heard.unheard)}",
             where="look",
             advice="They do not average values by one softmax of their scores over whole rows, so they have no map "
             "that could be shown exactly.",

@@ -7,7 +7,7 @@ alone. Their biases and masks are stored block by block, so the whole stays line
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import torch
@@ -56,6 +56,28 @@ def join_blocks(parts: Sequence[AttentionInputs]) -> MergedCalls:
     vector = last.score.vector.detach().float().cpu() if isinstance(last.score, Additive) else None
     terms = vector, MaskSpans(ends[0], ends[1]), bias, None
     return MergedCalls(torch.cat(queries, 1), torch.cat(keys, 1), *terms, *normaliser_terms(last))
+
+
+LOST = -(2.0**24)  # a bias so low that float32 has no digits left for the scores beside it
+LOW = -1e4  # one so low that a log-sum-exp loses what distinguishes it from the scores
+
+
+def shift_low_rows(merged: MergedCalls) -> MergedCalls:
+    """The same map, where every bias of some query is a huge negative number, as models write it for padding: these
+    rows are shifted, which changes no weight of a softmax, and their scores are left out where the model lost them."""
+    bias = merged.bias
+    if bias is None or bias.kind == "distance" or merged.sink is not None or merged.alpha is not None:
+        return merged
+    table = bias.table.unsqueeze(1) if bias.kind == "key" else bias.table
+    top = table.amax(-1, keepdim=True) if table.size(-1) else table.new_zeros(*table.shape[:-1], 1)
+    low = (top < LOW) & (top > -torch.inf)
+    if not bool(low.any()):
+        return merged
+    shifted = table - top.where(low, 0.0)
+    shifted = shifted.squeeze(1) if bias.kind == "key" else shifted
+    rows = torch.arange(merged.q.size(1)) % table.size(1)
+    lost = ((top < LOST) & low)[:, rows]
+    return replace(merged, q=merged.q.masked_fill(lost, 0.0), bias=replace(bias, table=shifted))
 
 
 def block_starts(sizes: Sequence[int]) -> list[int]:

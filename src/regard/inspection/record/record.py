@@ -118,8 +118,11 @@ class Record:
             found.append(
                 f"{heard} of {heard + len(self.unheard)} attention modules heard; unheard: {named_places(self.unheard)}"
             )
-        if self.facts.get("rows", 1) > 1:
-            found.append(f"Row {self.facts['row']} of a batch of {self.facts['rows']} (rows are counted from 0)")
+        rows, row = self.facts.get("rows", 1), self.facts.get("row")
+        if rows > 1 and row is None:
+            found.append(f"The {rows} rows of the batch are shown together: no place has a sequence for each")
+        elif rows > 1:
+            found.append(f"Row {row} of a batch of {rows} (rows are counted from 0)")
         return found
 
     def __repr__(self) -> str:

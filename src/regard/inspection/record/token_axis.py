@@ -14,7 +14,7 @@ from regard.errors import RecordError
 class TokenAxis:
     """`tokens` as they are shown; `spans`: the characters of each in `text`, [start, stop); `words`: the number of the
     word of each. A token that is not in the text, such as [CLS], has NO_SPAN and NO_WORD. `segments`: 0 and 1 where
-    there are two texts in one row."""
+    there are two texts in one row. `numbered`: positions that are not tokens of a text."""
 
     name: str
     text: str
@@ -22,6 +22,7 @@ class TokenAxis:
     spans: tuple[tuple[int, int], ...]
     words: tuple[int, ...]
     segments: tuple[int, ...] | None = None
+    numbered: bool = False
 
     def __post_init__(self) -> None:
         sizes = {len(self.tokens), len(self.spans), len(self.words)} | (
@@ -40,17 +41,19 @@ class TokenAxis:
     @property
     def summary(self) -> str:
         """How many tokens of what; positions without a text are named so already."""
-        return self.name if self.name.startswith(f"{len(self)} ") else f"{len(self)} tokens of {self.name}"
+        return self.name if self.numbered else f"{len(self)} tokens of {self.name}"
 
     @classmethod
-    def from_tokens(cls, name: str, tokens: Sequence[str], words: Sequence[int] | None = None) -> TokenAxis:
+    def from_tokens(
+        cls, name: str, tokens: Sequence[str], words: Sequence[int] | None = None, numbered: bool = False
+    ) -> TokenAxis:
         """Tokens without a text: each is its own word, and their text is they themselves, joined by spaces."""
         at, spans = 0, []
         for token in tokens:
             spans.append((at, at + len(token)))
             at += len(token) + 1
         own = tuple(range(len(tokens))) if words is None else tuple(words)
-        return cls(name, " ".join(tokens), tuple(tokens), tuple(spans), own)
+        return cls(name, " ".join(tokens), tuple(tokens), tuple(spans), own, numbered=numbered)
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -61,6 +64,7 @@ class TokenAxis:
             "spans": self.spans,
             "words": self.words,
             "segments": self.segments,
+            **({"numbered": True} if self.numbered else {}),
         }
 
     @classmethod
@@ -73,6 +77,7 @@ class TokenAxis:
             tuple((start, stop) for start, stop in data["spans"]),
             tuple(data["words"]),
             None if segments is None else tuple(segments),
+            data.get("numbered", False),
         )
 
 

@@ -39,6 +39,9 @@ class HeadChange(StrictModel):
     def change(self, record: Record) -> HeadIntervention:
         """The intervention on a place of this record; raises where the record has no such place, head or query."""
         place = find_place(record, self.place, self.head)
+        if place.call is not None or place.joined is not None:
+            expected = "a place whose module computes no more than this map in a pass"
+            raise ServeError(f"a change at {place.name}", expected, where="place")
         if self.query is not None and self.query >= place.T:
             raise ServeError(f"query {self.query}", f"0 to {place.T - 1}", where="query")
         if isinstance(self.weights, str):
@@ -143,7 +146,7 @@ def _token_text(record: Record, step: GenerationStep) -> str:
     text = next((text for number, text, _ in step.candidates if number == step.token), None)
     if text is not None:
         return text
-    tokens = record.axes[-1].tokens
+    tokens = [axis for axis in record.axes if not axis.numbered][-1].tokens
     return tokens[step.at] if step.at < len(tokens) else ""
 
 

@@ -3,6 +3,7 @@
 /** @import { Picture } from "./draw.js" */
 /** @import { ViewContext } from "./view_context.js" */
 import { make, bidiText } from "./dom.js";
+import { countTexts } from "./record.js";
 import { headLabel } from "./view_context.js";
 import { visibleText, formatNumber } from "./text.js";
 import { topIndices } from "./weights.js";
@@ -39,7 +40,7 @@ export class Generation {
 
   /** The index of the generated axis. */
   get generatedAxis() {
-    return this.fillsMasks ? 0 : this.context.source.info.axes.length - 1;
+    return this.fillsMasks ? 0 : countTexts(this.context.source.info) - 1;
   }
 
   /** The query that predicted the token of this step; in a causal language model, the token before it. */
@@ -47,7 +48,7 @@ export class Generation {
     const { source, state } = this.context;
     const { info } = source;
     const at = info.steps[state.shown.step][0];
-    const before = info.axes.length === 1 && !this.fillsMasks;
+    const before = countTexts(info) === 1 && !this.fillsMasks;
     return Math.min(Math.max(0, before ? at - 1 : at), info.places[state.shown.place].T - 1);
   }
 
@@ -56,7 +57,7 @@ export class Generation {
     const { info } = this.context.source;
     const place = info.places[this.context.state.shown.place];
     // a decoder's input and output are two axes, but one row of queries
-    const read = info.axes.length === 3 && place.queries === 1;
+    const read = countTexts(info) === 3 && place.queries === 1;
     return place.queries === this.generatedAxis || read;
   }
 

@@ -1,6 +1,6 @@
 // Parsing of the payload: a JSON header, and tensors as typed arrays.
 
-/** @typedef {{name: string, text: string, tokens: string[], spans: [number, number][], words: number[], segments: number[] | null}} TokenAxis */
+/** @typedef {{name: string, text: string, tokens: string[], spans: [number, number][], words: number[], segments: number[] | null, numbered?: boolean}} TokenAxis */
 /** @typedef {{heads: number[], key_heads: number[], score: "dot" | "additive", bias: "distance" | "key" | "pair" | "block" | null, half_width: number | null, cap: number | null, alpha: number | null}} StoredQK */
 /** @typedef {{name: string, layer: number, kind: "self" | "cross", queries: number, keys: number, heads: number, T: number, S: number, why: string, stored: StoredQK | null, value_heads: number[] | null,
  *   joined?: "windows" | "chunks", note?: string}} Place */
@@ -40,6 +40,11 @@ export const MAP_PREFIX = "map:";
 export function measureMap(info, number, measure) {
   const all = (info.measures ?? []).filter((one) => MAP_PREFIX + one.name === measure);
   return all.find((one) => one.place === info.places[number].name) ?? all.find((one) => one.place === null) ?? null;
+}
+
+/** How many axes are texts; positions without tokens come after them. @param {RecordInfo} info */
+export function countTexts(info) {
+  return info.axes.filter((axis) => axis.numbered !== true).length;
 }
 
 /** The names of places in at most `most` characters, where they are told apart: long names lose the beginning that they
