@@ -586,7 +586,7 @@ def test_auto_takes_the_fused_kernel_wherever_it_can(changes: dict[str, Any], ba
 def test_auto_streams_maps_too_large_to_hold() -> None:
     for score, length in ((near, 4096), (scores.Additive(2, 64), 512)):
         picked = choose(torch.zeros(length, 2), torch.zeros(length, 2), score=score)
-        assert picked.backend == "stream" and "too many to hold" in picked.reason
+        assert picked.backend == "stream" and "too large to hold" in picked.reason
     long = 3 * 2**12  # a mask of 1.5e8 numbers would have to be written out for the fused kernel
     q = torch.zeros(long, 2)
     assert choose(q, q, mask=Causal()).backend == "sdpa"

@@ -194,6 +194,7 @@ BACKENDS = MappingProxyType(
 )
 
 PLAIN_LIMIT = 2**22  # numbers: a map up to this size is faster at once than in blocks
+LIMIT = f"at most {PLAIN_LIMIT:,} numbers"
 MASK_LIMIT = 2**24  # numbers: a mask up to this size may be materialised for a fused kernel
 FUSED_MIN_LENGTH = 8192  # queries and keys from which on our kernel is as fast as the vendor's, on an H200;
 FUSED_MIN_LENGTH_64 = 4096  # the same for vectors of 64
@@ -229,9 +230,10 @@ def _select_backend(prepared: AttentionInputs, v: Tensor, dropout: float, backen
         return "sdpa", "dot products, and a mask that the fused kernel takes"
     held = prod(grid.lead) * grid.T * grid.S * prepared.score.pair_size(prepared.k)
     why = "its mask is too large to materialise" if by_sdpa else "no fused kernel serves it"
+    # the number itself would stand in a compiled graph, which would serve no other
     if held <= PLAIN_LIMIT:
-        return "plain", f"{why}, and {held} numbers are few enough to hold"
-    return "stream", f"{why}, and {held} numbers are too many to hold at once"
+        return "plain", f"{why}, and its map is small enough to hold: {LIMIT}"
+    return "stream", f"{why}, and its map is too large to hold at once: not {LIMIT}"
 
 
 def _has_keys(mask: Mask) -> bool:

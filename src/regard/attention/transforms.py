@@ -4,13 +4,19 @@ second derivatives. They decide which backend can serve it, and whether numbers 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
+from torch._C._dynamo import eval_frame
 from torch.autograd import forward_ad
 
 from regard.errors import BackendError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def active_transforms() -> list[str]:
@@ -26,6 +32,24 @@ def is_readable(x: Tensor) -> bool:
     """Whether the numbers of x can be read without waiting for a device, breaking a compiled graph, or asking a batch
     of torch.func for one answer."""
     return x.device.type == "cpu" and not torch.compiler.is_compiling() and not active_transforms()
+
+
+def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that a compiled graph calls as it is: loops over blocks would be compiled anew for every length.
+
+    As torch.compiler.disable, which would import the whole compiler.
+    """
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        before = eval_frame.set_eval_frame(None)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            eval_frame.set_eval_frame(before)
+
+    run._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return run
 
 
 def refuse_second_derivative(output: Tensor, backend: str) -> None:

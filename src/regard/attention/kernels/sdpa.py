@@ -23,7 +23,7 @@ from regard.attention.masks import Window
 from regard.attention.normalise import Sink
 from regard.attention.observe import Attended, Observe
 from regard.attention.scores import Dot
-from regard.attention.transforms import refuse_second_derivative
+from regard.attention.transforms import refuse_second_derivative, uncompiled
 
 NAME = "sdpa"
 CUDNN_MAX_WIDTH, CUDNN_MIN_LENGTH = 128, 64  # widest vectors, and fewest queries or keys, for cuDNN
@@ -89,6 +89,7 @@ def compute(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Obser
     return Attended(output, lse, NAME, **found)
 
 
+@uncompiled
 @torch.no_grad()
 def _statistics(prepared: AttentionInputs, observe: Observe) -> dict[str, Any]:
     """The second pass: weights without their average. It takes each row's own maximum and sum, since the operator's

@@ -16,10 +16,12 @@ from regard.attention.kernels.statistics import StreamingStatistics
 from regard.attention.normalise import Sink
 from regard.attention.observe import Attended, Observe
 from regard.attention.scores import CustomScore
+from regard.attention.transforms import uncompiled
 
 NAME = "stream"
 
 
+@uncompiled
 def compute(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Observe) -> Attended:
     """The whole average, block by block."""
     precise = prepared.precise()
