@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from hub.folders import TEXT, edit_config, edit_tensors, save_folder
+from hub.folders import TEXT, edit_config, save_folder
 from regard.adapters import adapter
 from regard.errors import SettingError
 from regard.hub import load_own
@@ -39,6 +39,14 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 TARGET = "a dog sees the cat"
 
 
+def made(folder: Path, case: str, **more: Any) -> tuple[Path, str]:
+    """The folder of a case, and the class of its model."""
+    if case == "marian" and transformers.__version__.startswith("5.2."):
+        pytest.skip("AutoTokenizer of transformers 5.2 opens no folder of Marian without SentencePiece")
+    kind, settings = CASES[case]
+    return save_folder(folder, kind, **settings, **more), kind
+
+
 def cross_places(record: Record) -> list[Any]:
     return [place for place in record.places if place.kind == "cross"]
 
@@ -46,8 +54,7 @@ def cross_places(record: Record) -> list[Any]:
 @pytest.mark.parametrize("case", CASES)
 def test_a_given_text_is_read_as_in_training(case: str, tmp_path: Path) -> None:
     """The probabilities are those behind the loss, so the inputs of the decoder are those of training."""
-    kind, settings = CASES[case]
-    folder = save_folder(tmp_path, kind, **settings)
+    folder, kind = made(tmp_path, case)
     record = look(folder, TEXT, TARGET).record
     source, begun, given = record.axes
     assert source.tokens == ("the", "cat", "sleeps", ".", "[END]")
@@ -67,8 +74,7 @@ def test_a_given_text_is_read_as_in_training(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_it_generates_is_what_the_model_generates(case: str, tmp_path: Path) -> None:
-    kind, settings = CASES[case]
-    folder = save_folder(tmp_path, kind, **settings)
+    folder, kind = made(tmp_path, case)
     if case == "mbart":  # whose decoder begins with a language, which is said when it generates
         edit_generation(edit_config(folder, bos_token_id=None), bos_token_id=None)
         with pytest.raises(SettingError, match=r"which token the decoder begins with\. Set decoder_start_token_id"):
@@ -124,7 +130,7 @@ def test_the_decoder_of_a_model_that_writes_nothing_reads_the_text(kind: str, se
 
 def test_a_bare_t5_needs_the_text_of_its_decoder(tmp_path: Path) -> None:
     folder = save_folder(tmp_path, "T5Model", **T5, decoder_start_token_id=0)
-    with pytest.raises(SettingError, match=r"T5Model cannot run on this text \(ValueError: You must specify"):
+    with pytest.raises(SettingError, match=r"T5Model cannot run on this text \(ValueError: You (must|have to) specify"):
         look(folder, TEXT)
     record = look(folder, TEXT, TARGET).record
     assert record.axes[1].tokens == ("[PAD]", "a", "dog", "sees", "the", "cat")
@@ -138,9 +144,7 @@ def test_an_encoder_of_a_t5_has_one_axis(tmp_path: Path) -> None:
 
 
 def test_tokens_without_an_embedding_in_the_decoder(tmp_path: Path) -> None:
-    kind, settings = CASES["marian"]
-    folder = save_folder(tmp_path, kind, **settings, vocab_size=80, decoder_vocab_size=60)
-    edit_tensors(folder, lambda tensors: None)
+    folder, _ = made(tmp_path, "marian", decoder_vocab_size=60, share_encoder_decoder_embeddings=False)
     found = adapter(load_own(folder))
     with pytest.raises(SettingError, match=r"no embedding of the token 'w57' of this text: its id is 70, .* 60 rows"):
         found.prepare(TEXT, "w57 cat")

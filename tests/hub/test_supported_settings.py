@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +13,13 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from hub.folders import IDS, eager_logits, edit_config, edit_tensors, random_model, save_folder, save_tokenizer
+from hub.folders import IDS, TEXT, eager_logits, edit_config, edit_tensors, random_model, save_folder, save_tokenizer
 from regard import hub
 from regard.cli import app
 from regard.errors import CheckpointError, CheckpointWarning, RegardError, SettingError
 from regard.hub import transformers_version
 from regard.hub.supported_settings import HARMLESS, SUPPORTED
+from regard.page.view import look
 
 LLAMA = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
 BERT = {**LLAMA, "max_position_embeddings": 32}
@@ -111,7 +115,9 @@ def converted_logits(model: Any) -> torch.Tensor:
 def test_what_has_no_counterpart_loads_as_transformers_own(case: str, tmp_path: Path) -> None:
     kind, settings, edits, words = CASES[case]
     folder = edit_config(save_folder(tmp_path, kind, **settings), **edits)
-    with pytest.warns(CheckpointWarning, match=rf"loads as transformers' own {kind}, .*{words}") as said:
+    with pytest.warns(
+        CheckpointWarning, match=rf"loads as transformers' own {kind}, attending through regard; .*{words}"
+    ) as said:
         model: Any = hub.load(folder)
     assert len([one for one in said if one.category is CheckpointWarning]) == 1 and type(model).__name__ == kind
     with torch.no_grad():
@@ -276,10 +282,72 @@ def test_an_older_transformers_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_on_the_command_line_it_is_one_line(tmp_path: Path) -> None:
     folder = save_folder(tmp_path, "MistralForCausalLM", **LLAMA, num_key_value_heads=2, sliding_window=2)
-    with pytest.raises(RegardError, match=r"sliding_window = 2"):
-        hub.import_checkpoint(folder, tmp_path / "run")
+    command = [sys.executable, "-m", "regard"]
+    found = subprocess.run(
+        [*command, "look", str(folder), TEXT, "-o", str(tmp_path / "page.html")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    [line] = found.stderr.splitlines()
+    assert line == (
+        f"regard: {folder} loads as transformers' own MistralForCausalLM, attending through regard; regard's own "
+        "mistral does not fit it: config.json sets sliding_window = 2"
+    )
+    assert found.returncode == 0 and "8 heads at 2 places" in found.stdout
     found = CliRunner().invoke(app, ["import", str(folder), str(tmp_path / "run")])
     assert "sliding_window = 2" in str(found.exception) and not (tmp_path / "run").exists()
+
+
+QUANTISED = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "weights cut short": lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:-9]),
+    "weights that are none": lambda f: (f / "model.safetensors").write_bytes(b"PK" * 40),
+    "no weights": lambda f: (f / "model.safetensors").write_bytes(b""),
+    "an index of numbers": lambda f: (
+        (f / "model.safetensors").unlink(),
+        (f / "model.safetensors.index.json").write_text('{"weight_map": {"a": 3}}'),
+    ),
+    "an index that is a list": lambda f: (
+        (f / "model.safetensors").unlink(),
+        (f / "model.safetensors.index.json").write_text("[]"),
+    ),
+    "a config that is a list": lambda f: (f / "config.json").write_text("[]"),
+    "a config that is nested": lambda f: (f / "config.json").write_text('{"a":' * 100000),
+    "a config of other letters": lambda f: (f / "config.json").write_bytes(b'{"model_type": "\xff"}'),
+    "a type that is a list": lambda f: edit_config(f, model_type=["bert"]),
+    "architectures that are a name": lambda f: edit_config(f, architectures="GPT2Model"),
+    "architectures that are numbers": lambda f: edit_config(f, architectures=[3]),
+    "words for a number": lambda f: edit_config(f, hidden_size="many", n_embd="many"),
+    "no heads": lambda f: edit_config(f, num_attention_heads=0, n_head=0),
+    "heads that do not divide": lambda f: edit_config(f, num_attention_heads=5, n_head=5),
+    "too wide for any machine": lambda f: edit_config(f, hidden_size=10**18, n_embd=10**18),
+    "a quantisation": lambda f: edit_config(
+        f, quantization_config={"quant_method": "bitsandbytes", "load_in_4bit": True}
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ["GPT2LMHeadModel", "Qwen2ForCausalLM"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_folder_is_one_sentence(damage: str, kind: str, tmp_path: Path) -> None:
+    """Of a family of ours and of one of transformers alone."""
+    settings = GPT2 if kind.startswith("GPT2") else {**LLAMA, "num_key_value_heads": 2}
+    folder = save_folder(tmp_path, kind, **settings)
+    DAMAGES[damage](folder)
+    with pytest.raises(RegardError) as refused:
+        hub.load(folder)
+    assert str(tmp_path) in str(refused.value) and "\n" not in str(refused.value)
+    with pytest.raises(RegardError):
+        look(folder, TEXT)
+
+
+def test_a_damaged_generation_config_changes_no_logits(tmp_path: Path) -> None:
+    folder = save_folder(tmp_path, "Qwen2ForCausalLM", **LLAMA, num_key_value_heads=2)
+    expected = eager_logits(folder, "Qwen2ForCausalLM")
+    (folder / "generation_config.json").write_text("{")
+    model: Any = hub.load(folder)
+    torch.testing.assert_close(model(IDS).logits, expected, rtol=0.0, atol=1e-4)
 
 
 def test_a_tokenizer_alone_is_no_model(tmp_path: Path) -> None:

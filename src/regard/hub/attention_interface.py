@@ -218,7 +218,7 @@ def attention(
     normalise: Normaliser | None = None if s_aux is None else Sink(s_aux.to(query.device))
 
     def compute(observe: Observe) -> Attended:
-        score = ScaledDot(scaling, softcap)
+        score = ScaledDot(_scale_of(module, query) if scaling is None else scaling, softcap)
         how: Any = {"mask": mask, "bias": added, "normalise": normalise, "dropout": dropout}
         return attend(query, key, value, score=score, observe=observe, **how)
 
@@ -229,6 +229,15 @@ def attention(
             weights = weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
         weights = weights.to(query.dtype)
     return got.output.transpose(1, 2).contiguous(), weights
+
+
+def _scale_of(module: Any, query: Tensor) -> float | None:
+    """The factor of the scores of a module that passes none; None: 1 / sqrt(D). GPT-2 of transformers 5.2 leaves its
+    settings to the code of eager attention."""
+    scale = 1.0 if getattr(module, "scale_attn_weights", True) is False else None
+    if getattr(module, "scale_attn_by_inverse_layer_idx", False):
+        scale = (query.size(-1) ** -0.5 if scale is None else scale) / (module.layer_idx + 1)
+    return scale
 
 
 def _mask(
@@ -245,7 +254,9 @@ def _mask(
         return (_FIRST_CAUSAL if implied and causal and square else Everything()), None
     if given in _CAUSAL and given.size(-1) >= key.size(-2):
         return (_FIRST_CAUSAL if query.size(-2) > 1 else Everything()), None
-    if given.size(-1) < key.size(-2):
+    if (
+        1 < given.size(-1) < key.size(-2)
+    ):  # one for all keys broadcasts, as in eager (RecurrentGemma, while it generates)
         raise ShapeError(f"a mask of {given.size(-1)} keys", f"{key.size(-2)}", where=_describe(module))
     given = given[..., : key.size(-2)]
     if not given.is_floating_point():

@@ -67,7 +67,7 @@ def load_own(folder: Path) -> nn.Module:
     config = _expect_checkpoint(folder)
     if not is_known_to_transformers(config.get("model_type")):
         raise unknown(config.get("model_type"), FAMILIES, kind="model_type", where=config.where)
-    return remember_origin(load_with_transformers(folder, config), folder)
+    return remember_origin(_load_own(folder, config, _unsupported(config)), folder)
 
 
 def _load_checkpoint(folder: Path) -> nn.Module:
@@ -76,20 +76,28 @@ def _load_checkpoint(folder: Path) -> nn.Module:
     kind = config.get("model_type")
     if kind not in FAMILIES:
         if is_known_to_transformers(kind):
-            return load_with_transformers(folder, config)
+            return _load_own(folder, config, None)
         raise unknown(kind, FAMILIES, kind="model_type", where=config.where)
     try:
         return _build(folder, FAMILIES[kind], _expect_supported(config))
     except (UnsupportedSetting, TensorMismatch) as error:
         if not has_transformers():
             raise
-        model, reason = load_with_transformers(folder, config), error.problem
-    warnings.warn(
-        f"{folder} loads as transformers' own {type(model).__name__}, attending through regard, because regard's "
-        f"{kind} does not fit it: {reason}",
-        CheckpointWarning,
-        stacklevel=3,
-    )
+        reason = error.problem
+    return _load_own(folder, config, reason)
+
+
+def _load_own(folder: Path, config: HFConfig, reason: str | None) -> nn.Module:
+    """transformers' own model. `reason`: why it is none of ours, where there is a family of ours; said in one line."""
+    if reason is None:
+        return load_with_transformers(folder, config)
+    unfit = f"regard's own {config.get('model_type')} does not fit it: {reason}"
+    try:
+        model = load_with_transformers(folder, config)
+    except CheckpointError as error:
+        raise error.replace(advice=f"{error.advice} Also, {unfit}.".strip()) from error.__cause__
+    own = f"{folder} loads as transformers' own {type(model).__name__}, attending through regard"
+    warnings.warn(f"{own}; {unfit}", CheckpointWarning, stacklevel=4)
     return model
 
 
@@ -195,13 +203,18 @@ def _expect_checkpoint(folder: Path) -> HFConfig:
     return config
 
 
+def _unsupported(config: HFConfig) -> str | None:
+    """Why no model of ours implements a config.json; None: one does, or there is no such family."""
+    kind = config.get("model_type")
+    return unsupported_setting(config, partial(is_transformers_default, kind)) if kind in FAMILIES else None
+
+
 def _expect_supported(config: HFConfig) -> HFConfig:
     """Refuse a setting that our model of this family does not implement."""
-    kind = str(config.get("model_type"))
-    reason = unsupported_setting(config, partial(is_transformers_default, kind))
+    reason = _unsupported(config)
     if reason is not None:
         advice = "" if has_transformers() else f"regard.load takes it as transformers' own model. {INSTALL}"
-        raise UnsupportedSetting(reason, where=config.where, advice=advice)
+        raise UnsupportedSetting(reason, where=f"{Path(config.where).parent}", advice=advice)
     return config
 
 
