@@ -28,6 +28,7 @@ ROOMS = (
 ATTENTION = (
     "scores",
     "grid",
+    "transforms",
     "masks",
     "mask_analysis",
     "normalise",

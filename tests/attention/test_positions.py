@@ -74,17 +74,17 @@ def test_rotary_is_a_complex_product_of_each_pair() -> None:
 
 
 def test_alibi_slopes_are_the_papers() -> None:
-    torch.testing.assert_close(Alibi(8).slopes, torch.tensor([2.0**-h for h in range(1, 9)]))
+    torch.testing.assert_close(Alibi(8).slopes, torch.tensor([2.0**-h for h in range(1, 9)], dtype=torch.float64))
     twelve = [2.0**-h for h in range(1, 9)] + [2.0 ** (-h / 2) for h in (1, 3, 5, 7)]
-    torch.testing.assert_close(Alibi(12).slopes, torch.tensor(twelve))
+    torch.testing.assert_close(Alibi(12).slopes, torch.tensor(twelve, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("backend", ["plain", "stream", "sdpa"])
 @pytest.mark.parametrize("kind", ["alibi", "relative"])
 def test_biases_by_distance_against_a_double_loop(backend: str, kind: str) -> None:
     torch.manual_seed(0)
-    q, k = torch.randn(2, 3, 4, 8), torch.randn(2, 3, 6, 8)
-    bias = Alibi(3) if kind == "alibi" else Relative(3, max_distance=2)
+    q, k = torch.randn(2, 3, 4, 8, dtype=torch.float64), torch.randn(2, 3, 6, 8, dtype=torch.float64)
+    bias = Alibi(3) if kind == "alibi" else Relative(3, max_distance=2).double()
     if isinstance(bias, Relative):
         torch.nn.init.normal_(bias.table)
         bias.requires_grad_(False)
@@ -98,8 +98,8 @@ def test_biases_by_distance_against_a_double_loop(backend: str, kind: str) -> No
                 else:
                     scores[:, h, i, j] -= bias.slopes[h] * abs(distance)
     got = attend(q, k, bias=bias, observe=Observe(weights=True), backend=backend)
-    torch.testing.assert_close(got.weights, scores.softmax(-1))
-    torch.testing.assert_close(got.output, scores.softmax(-1) @ k)
+    torch.testing.assert_close(got.weights, scores.softmax(-1), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(got.output, scores.softmax(-1) @ k, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("make", [lambda o: Alibi(3, offset=o), lambda o: Relative(3, 2, offset=o)])

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attention.cases import SCORES, Largest, Request, assert_same, near, requests, seeded
 from regard.attention import scores
-from regard.attention.scores import Additive, Bilinear, Cosine, CustomScore, Dot, Match, ScaledDot, as_score
+from regard.attention.scores import Additive, Bilinear, Cosine, CustomScore, Dot, Match, ScaledDot, as_score, soft_cap
 
 F64 = torch.float64
 
@@ -23,10 +23,14 @@ def times(matrix: Tensor, vector: list[float]) -> list[float]:
     return [dot(row, vector) for row in matrix.tolist()]
 
 
+def capped(score: float, cap: float | None) -> float:
+    return score if cap is None else cap * math.tanh(score / cap)
+
+
 # what each score says of one pair, in Python
 FORMULAS: dict[type, Any] = {
     Dot: lambda s, q, k: dot(q, k),
-    ScaledDot: lambda s, q, k: dot(q, k) * (len(k) ** -0.5 if s.fixed is None else s.fixed),
+    ScaledDot: lambda s, q, k: capped(dot(q, k) * (len(k) ** -0.5 if s.fixed is None else s.fixed), s.cap),
     Bilinear: lambda s, q, k: dot(q, times(s.weight, k)),
     Cosine: lambda s, q, k: dot(q, k) / math.sqrt(dot(q, q) * dot(k, k)) / s.temperature,
     Additive: lambda s, q, k: dot(
@@ -66,7 +70,7 @@ def test_a_pair_is_scored_by_itself(request: Request) -> None:
 
 @given(requests(biased=False, windowed=False, names=[n for n in SCORES if n not in ("PerHead", "callable", "Match")]))
 def test_the_dot_family_compares_by_scaled_dot_products(request: Request) -> None:
-    """What a fused kernel may rely on: scores = scale * q' k'^T of what was prepared."""
+    """What a fused kernel may rely on: scores = scale * q' k'^T of what was prepared, under its soft cap."""
     score = as_score(request.score)
     if not isinstance(score, Dot):
         assert isinstance(score, Additive)
@@ -74,7 +78,8 @@ def test_the_dot_family_compares_by_scaled_dot_products(request: Request) -> Non
     q, k = (x[(0,) * (x.dim() - 2)] for x in (request.q, request.k))
     q, k = score.prepare(q, k)
     assert q.size(-1) == k.size(-1)
-    assert_same(score.compare(q, k), score.scale(k.size(-1)) * (q @ k.mT), torch.float32)
+    products = score.scale(k.size(-1)) * (q @ k.mT)
+    assert_same(score.compare(q, k), soft_cap(products, score.cap), torch.float32)
 
 
 @pytest.mark.parametrize("name", [name for name in SCORES if name != "PerHead"])

@@ -387,7 +387,10 @@ def test_unheard_attention_is_part_of_the_record(tmp_path: Path) -> None:
     assert Record.load(view.save(tmp_path / "a.regard")).unheard == unheard
     saved = json.loads(view.save(tmp_path / "a.json").read_text())
     assert saved["unheard"] == unheard and saved["notes"] == view.record.notes
-    assert escape(note) in view.save(tmp_path / "a.svg").read_text()
+    drawn = view.save(tmp_path / "a.svg").read_text()
+    assert (
+        escape(note) in drawn and ">2 of 4 attention modules heard; unheard:" in drawn
+    )  # in its metadata, and below it
     assert note.encode() in view.save(tmp_path / "a.png").read_bytes()
     header, _ = unpack_payload(pack_payload(view.record))
     assert header["notes"] == view.record.notes

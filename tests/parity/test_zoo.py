@@ -22,6 +22,7 @@ SAMPLE = {  # model types, by what is peculiar to their attention
     "keys that an indexer chose": "deepseek_v32 glm_moe_dsa minimax_m3_vl_text",
     "additive masks in code of their own": "bloom mpt codegen xglm lilt luke roformer trocr squeezebert layoutlmv3",
     "no mask, but causal": "nllb-moe pegasus_x bigbird_pegasus informer",
+    "a mask of one key for all": "recurrent_gemma",
     "scores of several terms": "deberta deberta-v2 funnel xlnet tapas",
     "padding in block-sparse attention": "big_bird longformer led",
     "windows and pictures": "swin clip vit donut-swin groupvit perceiver bridgetower",

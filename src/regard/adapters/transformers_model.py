@@ -109,7 +109,7 @@ class TransformersAdapter(ModelAdapter):
             facts = {} if classes is None else self._class_facts(classes)
             facts |= {"inputs": describe_inputs(inputs), "kind": "reads"}
             known = KnownPositions(self.model, inputs, row, self.tokenizer)
-            return ModelOutput((), target, facts=facts, rows=rows, known_axis=known.axis)
+            return ModelOutput((), target, facts=facts, rows=(rows,), known_axis=known.axis)
 
         return ForwardPass(longest_input(inputs), forward)
 

@@ -30,6 +30,7 @@ from regard.attention.masks import All, Keys, Mask
 from regard.attention.normalise import Normaliser, Sink
 from regard.attention.observe import Attended, Observe, attention_statistics
 from regard.attention.scores import Additive, Score
+from regard.attention.transforms import active_transforms
 from regard.attention.windows import LocalM, LocalP
 from regard.errors import BackendError, DtypeError, SettingError, unknown
 
@@ -205,8 +206,10 @@ def _select_backend(prepared: AttentionInputs, v: Tensor, dropout: float, backen
         return _backend_named(prepared, v, dropout, backend), "requested by name"
 
     def serves(name: str) -> bool:
-        return BACKENDS[name].unsupported_reason(prepared, v, dropout) is None
+        return _unsupported_reason(name, prepared, v, dropout) is None
 
+    if transforms := active_transforms():
+        return "plain", f"only the definition serves every transform, and this is inside {' of '.join(transforms)}"
     if step:
         if serves("recurrent"):
             return "recurrent", "keys that were prepared for one query after another"
@@ -240,7 +243,7 @@ def _backend_named(prepared: AttentionInputs, v: Tensor, dropout: float, backend
     """The backend of this name, if there is one and it serves the request."""
     if backend not in BACKENDS:
         raise unknown(backend, ["auto", *BACKENDS], kind="backend", where="attend")
-    if BACKENDS[backend].unsupported_reason(prepared, v, dropout) is not None:
+    if _unsupported_reason(backend, prepared, v, dropout) is not None:
         unsupported = _unsupported_reasons(prepared, v, dropout)
         able = ", ".join(repr(name) for name in BACKENDS if name not in unsupported)
         raise BackendError(
@@ -251,7 +254,15 @@ def _backend_named(prepared: AttentionInputs, v: Tensor, dropout: float, backend
     return backend
 
 
+def _unsupported_reason(name: str, prepared: AttentionInputs, v: Tensor, dropout: float) -> str | None:
+    """Why a backend cannot serve the request; None: it can."""
+    transforms = active_transforms()
+    if transforms and name != "plain" and not (name == "sdpa" and set(transforms) == {"vmap"}):
+        return f"it is not made for transforms of torch.func, and this is inside {' of '.join(transforms)}"
+    return BACKENDS[name].unsupported_reason(prepared, v, dropout)
+
+
 def _unsupported_reasons(prepared: AttentionInputs, v: Tensor, dropout: float) -> dict[str, str]:
     """Why each backend that cannot serve the request cannot."""
-    reasons = {name: backend.unsupported_reason(prepared, v, dropout) for name, backend in BACKENDS.items()}
+    reasons = {name: _unsupported_reason(name, prepared, v, dropout) for name in BACKENDS}
     return {name: reason for name, reason in reasons.items() if reason is not None}

@@ -38,6 +38,10 @@ class Bias(ABC):
         """The same bias for a map of this many queries and keys, on its device; raises where it does not fit."""
         return self
 
+    def cast(self, dtype: torch.dtype) -> Bias:
+        """The same bias for scores in this dtype, if it computes its tiles itself."""
+        return self
+
     def part(self, lead: Lead) -> Bias:
         """The same bias for a part of the leading dimensions."""
         return self

@@ -1,4 +1,4 @@
-"""Eager attention hooks: capture attention of models that compute the softmax and the average themselves.
+"""Eager attention hooks: capture attention of models (of transformers, too) that compute the softmax themselves.
 
 The scores that enter a softmax are followed through casts, dropout and reshapes to the product of their weights with
 the values. If the softmax of these scores is what was multiplied there, the product is reported as the attention of the
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any, NamedTuple
 
 import torch
@@ -37,10 +38,14 @@ TOLERANCE = 16  # times the precision of the weights: how far a model's own soft
 
 
 class Frame(NamedTuple):
-    """A module whose forward is running, and the lengths of the sequences that it was given."""
+    """A module whose forward is running, the lengths of the sequences that it was given, and who noted that it runs."""
 
     module: nn.Module
     lengths: frozenset[int]
+    by: object
+
+    def entered(self, module: nn.Module, by: object) -> bool:
+        return self.module is module and self.by is by
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +84,7 @@ class EagerHooks:
         self.following = WeakTensorKeyDictionary()
         self.unmatched: dict[nn.Module, int] = {}
         self.matched: set[nn.Module] = set()
+        self._lock = Lock()  # of the counts: tasks in several threads may share a capture
 
     def see(
         self,
@@ -108,12 +114,11 @@ class EagerHooks:
         dim = kwargs.get("dim", args[1] if len(args) > 1 else None)
         if not isinstance(scores, Tensor) or result.dim() < 3 or dim not in (-1, result.dim() - 1):
             return
-        if owner is not None:
-            self.unmatched[owner] = self.unmatched.get(owner, 0) + 1
+        self._count(owner, +1)
         self.following[result] = FollowedWeights(scores, result, owner)
 
     def _end(self, name: str, args: tuple[Any, ...], result: Tensor, frame: Frame) -> Any:
-        module, lengths = frame
+        module, lengths = frame.module, frame.lengths
         product = self._product(name, args, result)
         if product is None or (lengths and product.followed.weights.size(-2) not in lengths):
             return result
@@ -125,10 +130,13 @@ class EagerHooks:
         except NotReproduced:
             return result
         self.matched.add(module)
-        owner = product.followed.owner
-        if owner is not None:
-            self.unmatched[owner] -= 1
+        self._count(product.followed.owner, -1)
         return result if replaced is None else replaced
+
+    def _count(self, owner: nn.Module | None, change: int) -> None:
+        if owner is not None:
+            with self._lock:
+                self.unmatched[owner] = self.unmatched.get(owner, 0) + change
 
     def _product(self, name: str, args: tuple[Any, ...], result: Tensor) -> Product | None:
         """The weights and values of a product, where its first factor are weights that were followed."""

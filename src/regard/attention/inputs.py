@@ -17,6 +17,7 @@ from regard.attention.mask_analysis import every_row_and_column_live, is_trivial
 from regard.attention.masks import Mask, as_mask
 from regard.attention.normalise import Normaliser, Softmax, as_normaliser
 from regard.attention.scores import Score, as_score
+from regard.attention.transforms import is_readable
 from regard.attention.windows import LocalM, LocalP, as_window
 from regard.errors import DeviceError, DtypeError, SettingError, ShapeError
 
@@ -38,6 +39,7 @@ class AttentionInputs:
     grid: Grid
     normalise: Normaliser
     lse: Tensor | None = None
+    live: tuple[Tensor, Tensor] | None = None  # (..., T) and (..., S): others are hidden; where a score may hide keys
 
     __repr__ = short_repr
 
@@ -70,7 +72,7 @@ class AttentionInputs:
         if self.bias is not None:
             tile = self.bias.tile(self.index(rows, self.grid.T), self.index(cols, self.grid.S)).to(scores.dtype)
             scores = scores.add_(tile) if in_place else scores + tile
-        if self.window is None and is_trivial(self.mask, self.grid):
+        if self.window is None and self.live is None and is_trivial(self.mask, self.grid):
             return scores
         if inner is None or not in_place or not isinstance(cols, slice):
             return scores.masked_fill(~self.allowed(rows, cols), -torch.inf)
@@ -84,6 +86,9 @@ class AttentionInputs:
         """The keys that mask and window allow these queries; broadcasts to (*lead, t, s)."""
         i, j = self.index(rows, self.grid.T), self.index(cols, self.grid.S)
         allowed = self.mask.allowed(i, j, self.grid)
+        if self.live is not None:
+            live_queries, live_keys = self.live
+            allowed = allowed & live_queries[..., i, None] & live_keys[..., None, j]
         return allowed if self.window is None else allowed & self.window.inside(self.centre(i), j)
 
     def allowed_without_mask(self, rows: Tensor, cols: Tensor) -> Tensor:
@@ -94,8 +99,8 @@ class AttentionInputs:
         if self.bias is not None and not self.bias.finite:
             allowed = allowed & (self.bias.tile(rows, cols) != -torch.inf)
         if not self.score.finite:
-            keys = repeat_kv(self.k[..., cols, :], self.grid)
-            allowed = allowed & (self.score.compare(self.q[..., rows, :], keys) != -torch.inf)
+            scores = self.score(self.q[..., rows, :], repeat_kv(self.k[..., cols, :], self.grid))
+            allowed = allowed & (scores != -torch.inf)
         return allowed
 
     def window_weight(self, rows: Index = slice(None), cols: Index = slice(None)) -> Tensor:
@@ -127,6 +132,9 @@ class AttentionInputs:
             grid=replace(self.grid, lead=sizes),
             lse=None if self.lse is None else cut(self.lse, lead, trailing=1),
             normalise=self.normalise.part(lead),
+            live=None
+            if self.live is None
+            else (cut(self.live[0], lead, trailing=1), cut(self.live[1], lead, trailing=1)),
         )
 
     def centre(self, rows: Tensor) -> Tensor:
@@ -183,7 +191,7 @@ def prepare(
     window: object,
     normalise: object = None,
 ) -> tuple[AttentionInputs, Tensor]:
-    """Check everything, zero what is masked everywhere, and let the score prepare queries and keys."""
+    """Check everything, replace what is masked everywhere, and let the score prepare queries and keys."""
     v = k if v is None else v
     check_tensors(q, k, v)
     grid = Grid(_broadcast_lead(q, k, v), q.size(-2), k.size(-2), q.device)
@@ -193,18 +201,22 @@ def prepare(
         full_mask, local_window = full_mask & local_window.mask, None
     full_mask.check(grid)
     bound_bias = as_bias(bias)
-    bound_bias = None if bound_bias is None else bound_bias.bind(grid)
+    bound_bias = None if bound_bias is None else bound_bias.bind(grid).cast(compute_dtype(q.dtype))
     check_parameters(score_module, local_window, q)
     normaliser = bound_normaliser(normalise, local_window, grid, q)
     raw = AttentionInputs(score_module, q, k, full_mask, bound_bias, local_window, None, grid, normaliser)
-    q, k, v = _zero_masked_inputs(raw, v)
+    q, k, v, live = _replace_masked_inputs(raw, v)
     with autocast_disabled(q) if q.dtype in (torch.float32, torch.float64) else nullcontext():
         predicted = None if local_window is None else local_window.predict(q)
         queries, keys = score_module.prepare(q, k)
+    if live is not None and predicted is not None:  # the window of a query that sees no key stays away from all keys
+        predicted = torch.where(live[0], predicted.to(compute_dtype(predicted.dtype)), NOWHERE)
+    if score_module.finite:
+        live = None
     if _score_lead(queries, keys, grid) != grid.lead:  # a mask or the values have more leading dimensions than q and k
         queries = queries.expand(*grid.lead, *queries.shape[-2:])
     terms = full_mask, bound_bias, local_window, predicted
-    return AttentionInputs(score_module, queries, keys, *terms, grid, normaliser), v
+    return AttentionInputs(score_module, queries, keys, *terms, grid, normaliser, live=live), v
 
 
 def bound_normaliser(normalise: object, window: LocalP | None, grid: Grid, q: Tensor) -> Normaliser:
@@ -220,29 +232,39 @@ def bound_normaliser(normalise: object, window: LocalP | None, grid: Grid, q: Te
     return normaliser
 
 
-def _zero_masked_inputs(raw: AttentionInputs, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Zero queries without keys and keys hidden from every query: they may hold NaN or inf, and 0 x NaN is NaN.
+def _replace_masked_inputs(
+    raw: AttentionInputs, v: Tensor
+) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor] | None]:
+    """q, k and v without queries that see no key and keys hidden from every query, which may hold NaN or inf: 0 x NaN
+    is NaN. With them which queries and keys are live, if more than the mask hides keys: what is not stays hidden.
 
     On the CPU the largest numbers show whether this is needed; elsewhere reading them would wait for the device, and
-    while a graph is compiled there are none.
+    while a graph is compiled there are none. A score of its own may do anything with zeros, so it is given live
+    queries and keys in place of others.
     """
-    q, k, grid = raw.q, raw.k, raw.grid
-    others_hide = raw.window is not None or not raw.score.finite or not (raw.bias is None or raw.bias.finite)
-    all_live = not others_hide and every_row_and_column_live(raw.mask, grid)
-    readable = q.device.type == "cpu" and not torch.compiler.is_compiling()
-    if all_live or (readable and all(map(_safe_range, (q, k, v)))):
-        return q, k, v
-    live_queries, live_keys = live_queries_and_keys(raw.mask, grid)
-    q = torch.where(live_queries.unsqueeze(-1), q, 0.0)
+    q, k, grid, score = raw.q, raw.k, raw.grid, raw.score
+    others_hide = raw.window is not None or not score.finite or not (raw.bias is None or raw.bias.finite)
+    by_mask = not every_row_and_column_live(raw.mask, grid)
+    safe = (not others_hide and not by_mask) or (is_readable(q) and all(map(_safe_range, (q, k, v))))
+    if safe and (score.finite or not by_mask):
+        return q, k, v, None
+    replace_masked = zero_masked if score.finite else substitute_masked
+    live = live_queries_and_keys(raw.mask, grid)
+    q, keys = replace_masked(q, live[0], grid), replace_masked(k, live[1], grid)
+    if safe:
+        return q, keys, v, None
     if others_hide:
-        with torch.no_grad():
-            predicted = None if raw.window is None else raw.window.predict(q).to(compute_dtype(q.dtype))
-            live_queries, live_keys = live_queries_and_keys(
-                raw.mask, grid, more=replace(raw, q=q, predicted=predicted).allowed_without_mask
-            )
-        q = torch.where(live_queries.unsqueeze(-1), q, 0.0)
-    keys = zero_masked(k, live_keys, grid)
-    return q, keys, keys if v is k else zero_masked(v, live_keys, grid)
+        with torch.no_grad(), autocast_disabled(q):
+            cleaned = replace(raw, q=q.detach(), k=keys.detach()).precise()
+            predicted = None if raw.window is None else raw.window.predict(q).to(cleaned.q.dtype)
+            cleaned = replace(cleaned, predicted=predicted)
+            live = live_queries_and_keys(raw.mask, grid, more=cleaned.allowed_without_mask)
+        q, keys = replace_masked(q, live[0], grid), replace_masked(keys, live[1], grid)
+    same = v is k and score.finite
+    return q, keys, keys if same else zero_masked(v, live[1], grid), live if others_hide else None
+
+
+NOWHERE = -1e9  # a predicted position, as a fraction of the keys, that is far from all of them
 
 
 def _safe_range(x: Tensor) -> bool:
@@ -253,10 +275,28 @@ def _safe_range(x: Tensor) -> bool:
     return bool(low > -1e18) and bool(high < 1e18)  # false for NaN
 
 
-def zero_masked(x: Tensor, live_keys: Tensor, grid: Grid) -> Tensor:
-    if is_grouped(x, grid) and live_keys.dim() >= 2 and live_keys.size(-2) > 1:
-        live_keys = live_keys.unflatten(-2, (x.size(-3), -1)).any(-2)
-    return torch.where(live_keys.unsqueeze(-1), x, 0.0)
+def zero_masked(x: Tensor, live: Tensor, grid: Grid) -> Tensor:
+    """x (..., N, D) with zeros where it is not live (..., N)."""
+    return torch.where(_by_head(x, live, grid).unsqueeze(-1), x, 0.0)
+
+
+def substitute_masked(x: Tensor, live: Tensor, grid: Grid) -> Tensor:
+    """x (..., N, D) with the first live vector where it is not live (..., N), and zeros if none is."""
+    live = _by_head(x, live, grid)
+    if not live.size(-1):
+        return zero_masked(x, live, grid)
+    lead = torch.broadcast_shapes(x.shape[:-2], live.shape[:-1])
+    first = live.byte().argmax(-1)[..., None, None].expand(*lead, 1, 1)
+    stand_in = x.detach().expand(*lead, *x.shape[-2:]).take_along_dim(first, -2)
+    found = torch.where(live.any(-1)[..., None, None], stand_in, 0.0)
+    return torch.where(live.unsqueeze(-1), x, found)
+
+
+def _by_head(x: Tensor, live: Tensor, grid: Grid) -> Tensor:
+    """Which vectors of x are live, if query heads share its heads: those that are for any of them."""
+    if is_grouped(x, grid) and live.dim() >= 2 and live.size(-2) > 1:
+        return live.unflatten(-2, (x.size(-3), -1)).any(-2)
+    return live
 
 
 def autocast_disabled(x: Tensor) -> AbstractContextManager[object]:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.grid import Grid, Lead, check_table, cut, pick, short_repr
+from regard.attention.transforms import is_readable
 from regard.errors import DtypeError, SettingError, ShapeError
 
 
@@ -201,7 +202,7 @@ class Padding(Mask):
         for name, counts, limit in (("lengths", self.lengths, grid.S), ("queries", self.queries, grid.T)):
             if counts is not None:
                 _check_batch(counts, grid, f"Padding {name}")
-                if _is_readable(counts) and int(counts.max()) > limit:
+                if counts.numel() and is_readable(counts) and int(counts.max()) > limit:
                     raise ShapeError(f"a length of {int(counts.max())}", f"at most {limit}", where=f"Padding {name}")
 
     def implied_lead(self) -> tuple[int, ...]:
@@ -346,7 +347,7 @@ class Keys(Mask):
         pairs = list(zip(reversed(sizes[:-1]), reversed(full), strict=False))
         if len(sizes) - 1 > len(full) or any(given not in (1, size) for given, size in pairs):
             raise ShapeError(f"indices of shape {tuple(sizes)}", f"(..., {grid.T}, n) for {full}", where=where)
-        if _is_readable(self.indices) and int(self.indices.max()) * self.size >= grid.S:
+        if self.indices.numel() and is_readable(self.indices) and int(self.indices.max()) * self.size >= grid.S:
             unit = "keys" if self.size == 1 else f"blocks of {self.size} keys"
             raise ShapeError(
                 f"Index {int(self.indices.max())} is out of range: there are {-(-grid.S // self.size)} {unit}",
@@ -473,7 +474,7 @@ def _checked_lengths(values: Tensor | Sequence[int], name: str) -> Tensor:
             "one integer for each row of the batch, (B,)",
             where=f"Padding {name}",
         )
-    if _is_readable(counts) and int(counts.min()) < 0:
+    if counts.numel() and is_readable(counts) and int(counts.min()) < 0:
         raise SettingError(f"a length of {int(counts.min())}", "lengths of at least 0", where=f"Padding {name}")
     return counts.long()
 
@@ -484,11 +485,6 @@ def _check_indices(indices: object, name: str) -> None:
         raise DtypeError(given, "a tensor of whole numbers", where=f"masks.{name}")
     if indices.dim() < 2:
         raise ShapeError(f"indices of shape {tuple(indices.shape)}", "(..., T, n)", where=f"masks.{name}")
-
-
-def _is_readable(counts: Tensor) -> bool:
-    """Whether the numbers can be read without waiting for a device or breaking a compiled graph."""
-    return counts.device.type == "cpu" and counts.numel() > 0 and not torch.compiler.is_compiling()
 
 
 def _check_batch(values: Tensor, grid: Grid, where: str) -> None:

@@ -67,8 +67,9 @@ HEAD_WIDTH_ADVICE = "This is the width of a head: usually the model's width divi
 class Rotary(nn.Module):
     """Rotary position embedding (RoPE): rotate pairs of dimensions by position, so that q.k depends on the distance.
 
-    `dim`: how many dimensions of each vector are rotated, from the left (usually all). `pairs`: "halves" pairs i with
-    i + dim/2 (Llama), "interleaved" pairs 2i with 2i + 1 (the paper, GPT-J).
+    `base`: of the frequencies; a GPT has its own (`GPTConfig.rotary_base`). `dim`: how many dimensions of each vector
+    are rotated, from the left (usually all). `pairs`: "halves" pairs i with i + dim/2 (Llama), "interleaved" pairs 2i
+    with 2i + 1 (the paper, GPT-J).
     """
 
     def __init__(self, dim: int, base: float = 10000.0, pairs: str = "halves") -> None:
@@ -103,7 +104,8 @@ class Alibi(Bias):
 
     heads: int
     offset: Offset | None = None
-    slopes: Tensor | None = None  # (heads,); None: the paper's
+    slopes: Tensor | None = None  # (heads,); None: the paper's, in float64
+    dtype: torch.dtype = torch.float32
     finite = True
 
     def __post_init__(self) -> None:
@@ -115,11 +117,14 @@ class Alibi(Bias):
     def tile(self, rows: Tensor, cols: Tensor) -> Tensor:
         assert self.slopes is not None
         distance = cols - (rows.unsqueeze(-1) + (0 if self.offset is None else self.offset))
-        return -self.slopes.to(rows.device)[:, None, None] * distance.abs()
+        return -self.slopes.to(self.dtype).to(rows.device)[:, None, None] * distance.abs()
 
     def bind(self, grid: Grid) -> Bias:
         _expect_heads(self.heads, grid, "Alibi")
         return replace(self, offset=resolve_offset(self.offset, grid, "Alibi"))
+
+    def cast(self, dtype: torch.dtype) -> Bias:
+        return replace(self, dtype=dtype)
 
     def part(self, lead: Lead) -> Bias:
         assert self.slopes is not None
@@ -206,7 +211,7 @@ def _alibi_slopes(heads: int) -> Tensor:
     power = 2 ** (heads.bit_length() - 1)  # the largest power of two up to heads
     steep = [2 ** (-8 * h / power) for h in range(1, power + 1)]
     between = [2 ** (-4 * h / power) for h in range(1, 2 * (heads - power), 2)]
-    return torch.tensor(steep + between)
+    return torch.tensor(steep + between, dtype=torch.float64)
 
 
 def _offset_part(offset: Offset | None, lead: Lead) -> Offset | None:

@@ -2,14 +2,15 @@
 
 A model attends through a Tap instead of calling `attend` itself. Without listeners the two are the same, and nothing is
 stored anywhere; inside `with capture(model) as heard:` every call is reported. The listeners are known to the context
-alone (a ContextVar), never to the model.
+alone (a ContextVar), never to the model: each thread and each asyncio task has its own, and tasks that are started
+inside the block inherit them until it ends. Blocks may end in any order.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -33,13 +34,13 @@ OnAttention = Callable[[str, Attended], Tensor | None]
 """Called with (place, Attended); weights (..., T, S) that it returns replace those of the call."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class TapListener:
     """A listener at some taps: the statistics it requests, and the function that is called with them.
 
     `replaces`: whether `on_attention` may return weights. A call that only reports is computed as without a listener.
     `in_graph`: whether the model's output is computed from the same tensors as are reported, so that gradients of the
-    output reach them.
+    output reach them. `ended`: whether its block is over, in whichever context that was.
     """
 
     places: Mapping[nn.Module, str]
@@ -47,6 +48,7 @@ class TapListener:
     on_attention: OnAttention
     replaces: bool = True
     in_graph: bool = False
+    ended: bool = False
 
 
 _OBSERVE_NOTHING = Observe()
@@ -56,6 +58,7 @@ _listeners: ContextVar[tuple[TapListener, ...]] = ContextVar("regard_listeners",
 _lock = Lock()
 _listener_count = 0  # in all contexts together
 _any_listeners = False  # whether there are any: compilers can guard on a global, not on a ContextVar
+_stance: Any = None  # of torch.compile, while there are listeners
 _dispatching: ContextVar[bool] = ContextVar("regard_dispatching", default=False)
 
 
@@ -87,17 +90,22 @@ class Tap(nn.Module):
 
 def has_listeners(module: nn.Module) -> bool:
     """Whether this module has listeners now."""
-    return _any_listeners and any(module in listener.places for listener in _listeners.get())
+    return _any_listeners and any(module in listener.places for listener in _listening())
 
 
 def is_replaceable(module: nn.Module) -> bool:
     """Whether a listener to this module may replace the weights."""
-    return _any_listeners and any(one.replaces and module in one.places for one in _listeners.get())
+    return _any_listeners and any(one.replaces and module in one.places for one in _listening())
 
 
 def is_in_graph(module: nn.Module) -> bool:
     """Whether this module's output must be computed from the same tensors as are reported."""
-    return _any_listeners and any(one.in_graph and module in one.places for one in _listeners.get())
+    return _any_listeners and any(one.in_graph and module in one.places for one in _listening())
+
+
+def _listening() -> list[TapListener]:
+    """The listeners of this context whose blocks have not ended."""
+    return [one for one in _listeners.get() if not one.ended]
 
 
 def any_listeners() -> bool:
@@ -132,7 +140,7 @@ def dispatch(
 
     `v` (..., S, Dv) and `dropout`: for the average by replaced weights. `observe`: what the module itself observes.
     """
-    listeners = [listener for listener in _listeners.get() if module in listener.places]
+    listeners = [listener for listener in _listening() if module in listener.places]
     wanted = reduce(or_, (listener.observe for listener in listeners), observe)
     with dispatching():
         got = compute(wanted)
@@ -145,28 +153,30 @@ def dispatch(
 
 @contextmanager
 def listen(listener: TapListener) -> Iterator[None]:
-    """Call this listener at its taps until the block ends."""
-    token = _listeners.set((*_listeners.get(), listener))
+    """Call this listener at its taps until the block ends, in this context and those that are copied from it."""
+    listener.ended = False
+    _listeners.set((*_listeners.get(), listener))
     _count_listeners(+1)
     try:
-        with _eager():
-            yield
+        yield
     finally:
+        listener.ended = True
         _count_listeners(-1)
-        _listeners.reset(token)
-
-
-def _eager() -> AbstractContextManager[object]:
-    """Inside, compiled code runs eagerly: a graph that was compiled without listeners does not report."""
-    compiled = "torch._dynamo" in sys.modules  # slow to import, and whoever compiles has done it
-    return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
+        # not by a token of the ContextVar, which would also take back what began later and goes on
+        _listeners.set(tuple(one for one in _listeners.get() if one is not listener))
 
 
 def _count_listeners(change: int) -> None:
-    global _listener_count, _any_listeners
+    """Compiled code runs eagerly while there are listeners: a graph that was compiled without them does not report."""
+    global _listener_count, _any_listeners, _stance
     with _lock:
         _listener_count += change
         _any_listeners = _listener_count > 0
+        if _any_listeners and _stance is None and "torch._dynamo" in sys.modules:  # whoever compiles has imported it
+            _stance = torch.compiler.set_stance("force_eager")
+        elif not _any_listeners and _stance is not None:
+            _stance.__exit__(None, None, None)
+            _stance = None
 
 
 def places_of(model: nn.Module, places: str | Sequence[str] = "*") -> dict[nn.Module, str]:

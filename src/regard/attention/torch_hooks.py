@@ -1,8 +1,10 @@
 """Torch hooks: intercept the attention of any PyTorch model, unchanged: F.scaled_dot_product_attention,
 nn.MultiheadAttention, and eager attention, where a model computes its own softmax.
 
-A torch function mode sees the calls. The output is that of the call itself; its attention is computed beside it, from
-the same queries and keys, and reported to the listeners of the module that made the call.
+Hooks of the model's modules tell which one runs, and a torch function mode, on while the outermost one runs, sees the
+calls. The output is that of the call itself; its attention is computed beside it, from the same queries and keys, and
+reported to the listeners of the module that made the call. All of it belongs to the context that intercepts: the same
+model in another thread or task goes on as if there were no hooks.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from contextvars import ContextVar
 from functools import cache
 from inspect import getsource, signature
 from math import prod
+from threading import Lock
 from typing import Any, NamedTuple
 
 import torch
@@ -37,15 +40,64 @@ WRAPPERS = (nn.Softmax, nn.Dropout, nn.Identity)  # modules inside attention mod
 
 
 _running: ContextVar[tuple[Frame, ...]] = ContextVar("regard_running", default=())  # innermost last
-_following: ContextVar[EagerHooks | None] = ContextVar("regard_following", default=None)  # shared by nested captures
+_mode: ContextVar[_AttentionMode | None] = ContextVar("regard_mode", default=None)  # on while a module runs
+_interceptions: ContextVar[tuple[Interception, ...]] = ContextVar("regard_interceptions", default=())
 
 
 class Interception:
-    """The result of an interception: the attention modules that ran, and the eager attention that was followed."""
+    """An interception of one model: the attention modules that ran, and the eager attention that was followed."""
 
-    def __init__(self) -> None:
+    ended = False
+    eager: EagerHooks
+
+    def __init__(self, model: nn.Module) -> None:
         self.called: dict[nn.Module, None] = {}
-        self.eager = _following.get() or EagerHooks()
+        others = [one for one in _interceptions.get() if not one.ended]
+        self.eager = others[0].eager if others else EagerHooks()  # nested ones follow the same weights
+        self._lock, self._count = Lock(), 0  # of modules that run, in all threads together
+        self._hooks = []
+        for module in model.modules():
+            self._hooks.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
+            self._hooks.append(module.register_forward_hook(self._leave, always_call=True))
+
+    def end(self) -> None:
+        """Take the hooks away, as soon as no module runs in any thread: each that was entered must be left."""
+        with self._lock:
+            self.ended = True
+            if not self._count:
+                self._remove_hooks()
+
+    def _remove_hooks(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self.ended or self not in _interceptions.get():
+            return
+        with self._lock:
+            self._count += 1
+        if not _running.get():
+            mode = _AttentionMode(self.eager)
+            _mode.set(mode)
+            mode.__enter__()
+        _running.set((*_running.get(), Frame(module, _lengths(args, kwargs), self)))
+        if any_listeners() and is_attention(module):
+            self.called[module] = None
+
+    def _leave(self, module: nn.Module, *_: Any) -> None:
+        frames = _running.get()
+        last = next((at for at in reversed(range(len(frames))) if frames[at].entered(module, self)), None)
+        if last is None:
+            return
+        frames = frames[:last] + frames[last + 1 :]
+        _running.set(frames)
+        if not frames and (mode := _mode.get()) is not None:
+            _mode.set(None)
+            mode.__exit__(None, None, None)
+        with self._lock:
+            self._count -= 1
+            if self.ended and not self._count:
+                self._remove_hooks()
 
     def incomplete(self) -> list[nn.Module]:
         """The modules of which some eager attention was not heard."""
@@ -68,25 +120,13 @@ def intercept_attention(model: nn.Module) -> Iterator[Interception | None]:
             where="capture",
             advice="Capture the model itself, before torch.compile.",
         )
-    seen = Interception()
-
-    def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        _running.set((*_running.get(), Frame(module, _lengths(args, kwargs))))
-        if any_listeners() and is_attention(module):
-            seen.called[module] = None
-
-    hooks = []
-    for module in model.modules():
-        hooks.append(module.register_forward_pre_hook(enter, with_kwargs=True))
-        hooks.append(module.register_forward_hook(lambda *_: _leave(), always_call=True))
-    token = _following.set(seen.eager)
+    seen = Interception(model)
+    _interceptions.set((*_interceptions.get(), seen))
     try:
-        with _AttentionMode(seen.eager):
-            yield seen
+        yield seen
     finally:
-        _following.reset(token)
-        for hook in hooks:
-            hook.remove()
+        seen.end()
+        _interceptions.set(tuple(one for one in _interceptions.get() if one is not seen))
 
 
 def is_attention(module: nn.Module) -> bool:
@@ -137,10 +177,6 @@ def _lengths(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> frozenset[int]
     return frozenset(
         {size for shape in shapes for size in shape[-2:]} | {s[0] for s in shapes if len(s) == 3} | pictures
     )
-
-
-def _leave() -> None:
-    _running.set(_running.get()[:-1])
 
 
 class _AttentionMode(TorchFunctionMode):

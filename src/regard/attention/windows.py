@@ -1,7 +1,7 @@
 """Luong's local attention: a window around the query's position (local-m) or a predicted one (local-p).
 
-Luong, Pham & Manning 2015, section 3.2. Positions count from 0. The location score (equation 8) is here too, since it
-scores positions, not contents.
+Luong, Pham & Manning 2015, section 3.2; the half-width D of a recipe is `LuongConfig.half_width`. Positions count from
+0. The location score (equation 8) is here too, since it scores positions, not contents.
 """
 
 from __future__ import annotations

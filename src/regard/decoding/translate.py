@@ -3,6 +3,8 @@
 translator = Translator(model, source_tokenizer, target_tokenizer)
 [[best, ...], ...] = translator(["He hit me ."], Beam(5))
 translator.score([("He hit me .", "Il m' a frappé .")])            # teacher forcing: ln p and attention of each word
+
+Unknown words that the model copies (models/pointer.py) have ids beyond the vocabulary, and are spelled from the source.
 """
 
 from __future__ import annotations

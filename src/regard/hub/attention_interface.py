@@ -254,7 +254,9 @@ def _mask(
         return (_FIRST_CAUSAL if implied and causal and square else Everything()), None
     if given in _CAUSAL and given.size(-1) >= key.size(-2):
         return (_FIRST_CAUSAL if query.size(-2) > 1 else Everything()), None
-    if given.size(-1) < key.size(-2):
+    if (
+        1 < given.size(-1) < key.size(-2)
+    ):  # one for all keys broadcasts, as in eager (RecurrentGemma, while it generates)
         raise ShapeError(f"a mask of {given.size(-1)} keys", f"{key.size(-2)}", where=_describe(module))
     given = given[..., : key.size(-2)]
     if not given.is_floating_point():

@@ -66,12 +66,12 @@ def intervene(
     observe = Observe(weights=True, prepared=isinstance(weights, str) and weights == "uniform")
     chosen = _expect_numbers(heads, "heads"), _expect_numbers(rows, "rows")
     intervention = _Intervention(_find_places(model, places), weights, *chosen)
-    token = _interventions.set((*_interventions.get(), intervention))
+    _interventions.set((*_interventions.get(), intervention))
     try:
         with replace_weights(model, places, observe, intervention.on_attention):
             yield
     finally:
-        _interventions.reset(token)
+        _interventions.set(tuple(one for one in _interventions.get() if one is not intervention))
 
 
 @contextmanager

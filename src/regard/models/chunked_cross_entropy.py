@@ -1,4 +1,5 @@
-"""Total cross-entropy, computed in chunks so that the logits are never materialised (linear cross-entropy).
+"""Total cross-entropy with label smoothing, computed in chunks so that the logits are never materialised (linear
+cross-entropy).
 
 A softmax over V words at N positions has N x V logits: more numbers than all of a small model's layers together. Here
 they are computed for some positions at a time, and the gradients of states and output embeddings are taken from them

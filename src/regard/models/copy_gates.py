@@ -1,4 +1,4 @@
-"""Copy gates of language models: how they split probability between the softmax and copying from the text so far.
+"""Copy gates of language models: how they split probability between the softmax (p_generate) and copying from the text.
 
 p(w) = p_generate softmax(w) + p_copy (the sum of the attention weights of the tokens that are w)
 

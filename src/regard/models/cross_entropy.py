@@ -1,8 +1,8 @@
 """Cross-entropy with label smoothing of a predicted distribution: full softmax, sampled softmax, or copy mixture.
 
-Logits is a softmax over the vocabulary, SampledSoftmax one over part of it, for training. Mixture adds the probability
-of copying a token, so it can also predict words outside the vocabulary: their ids are `len(vocabulary)` or more, in
-`copy_tokens` and targets alike.
+GPT and BERT learn by chunked_cross_entropy.py. Logits is a softmax over the vocabulary, SampledSoftmax one over part
+of it, for training. Mixture adds the probability of copying a token, so it can also predict words outside the
+vocabulary: their ids are `len(vocabulary)` or more, in `copy_tokens` and targets alike.
 
 All are tuples of tensors, so that wrappers of a model (DDP, FSDP, torch.compile) find those.
 """

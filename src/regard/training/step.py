@@ -1,4 +1,5 @@
-"""One training step: forward and backward with gradient accumulation, gradient clipping, then the optimiser step.
+"""One training step: forward and backward with gradient accumulation, gradient clipping, optimiser step; a step whose
+gradient is not finite is skipped.
 
 The loss is summed over tokens and divided by the tokens of all accumulated batches on all ranks, so the same rows give
 the same gradient however they are split into batches and over ranks.

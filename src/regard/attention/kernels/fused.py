@@ -25,6 +25,7 @@ from regard.attention.kernels.spans import Spans
 from regard.attention.normalise import Sink, Softmax
 from regard.attention.observe import Attended, Observe, Top, attention_statistics
 from regard.attention.scores import Dot
+from regard.attention.transforms import refuse_second_derivative
 
 HALF_DTYPES = (torch.bfloat16, torch.float16)
 MAX_WIDTH = 256
@@ -116,6 +117,7 @@ def compute(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Obser
     output, lse, entropy, class_maxima, argmax, taken = _forward(
         *request.tensors(), request.sink, *request.scalars(), observe.entropy, top
     )
+    refuse_second_derivative(output, "triton-fused")
     found = request.statistics(observe, lse.detach(), class_maxima, argmax)
     if observe.entropy:
         found["entropy"] = entropy.reshape(*grid.lead, grid.T)

@@ -33,6 +33,7 @@ from regard.attention.masks import Dense, Everything, Joined, Mask, Not, Padding
 from regard.attention.normalise import Softmax, as_normaliser
 from regard.attention.observe import Attended, Observe, attention_statistics
 from regard.attention.scores import Additive, Score, as_score
+from regard.attention.transforms import is_readable
 from regard.attention.windows import LocalM, LocalP, as_window
 from regard.errors import ShapeError
 
@@ -63,8 +64,7 @@ class HiddenKeys(Mask):
         allowed = mask.allowed(torch.arange(1, device=grid.device), everywhere, grid)
         allowed = allowed.expand(*allowed.shape[:-1], grid.S)
         empty_rows = ~allowed.any(-1, keepdim=True)
-        readable = empty_rows.device.type == "cpu" and not torch.compiler.is_compiling()
-        return cls(~allowed, None if readable and not empty_rows.any() else empty_rows)
+        return cls(~allowed, None if is_readable(empty_rows) and not empty_rows.any() else empty_rows)
 
     def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
         return ~self.hidden[..., cols]

@@ -86,7 +86,7 @@ def blocks(lead: Lead, part: AttentionInputs) -> Iterator[Block]:
     size = max(prod(grid.lead) * grid.S * part.score.pair_size(part.k), 1)
     step = max(BLOCK_NUMBERS // size, min(MIN_ROWS, MAX_BLOCK_NUMBERS // size), 1)
     ends = _ends(part)
-    contiguous = part.mask.contiguous and part.window is None
+    contiguous = part.mask.contiguous and part.window is None and part.live is None
     finite = part.score.finite and (part.bias is None or part.bias.finite)
     for start in range(0, grid.T, step):
         rows = slice(start, min(start + step, grid.T))

@@ -23,6 +23,7 @@ from regard.attention.masks import Window
 from regard.attention.normalise import Sink
 from regard.attention.observe import Attended, Observe
 from regard.attention.scores import Dot
+from regard.attention.transforms import refuse_second_derivative
 
 NAME = "sdpa"
 CUDNN_MAX_WIDTH, CUDNN_MIN_LENGTH = 128, 64  # widest vectors, and fewest queries or keys, for cuDNN
@@ -74,6 +75,7 @@ def compute(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Obser
     """Output and log-sum-exp from the fused operator, then the requested statistics."""
     fused = _SdpaRequest.of(prepared, v)
     output, raw_lse = fused.run(dropout)
+    refuse_second_derivative(output, NAME)
     grid = prepared.grid
     output = output.reshape(*grid.lead, grid.T, v.size(-1)).to(v.dtype)
     lse = fused.differentiable(raw_lse.detach()).reshape(*grid.lead, grid.T)
@@ -165,7 +167,8 @@ class _SdpaRequest:
     def differentiable(self, lse: Tensor) -> Tensor:
         """The operators' log-sum-exp (B, H, T) has no gradient of its own."""
         if torch.is_grad_enabled() and (self.q.requires_grad or self.k.requires_grad):
-            return _LogSumExp.apply(lse, self.q, self.k, self.attn_mask, self.causal, self.scale)
+            lse = _LogSumExp.apply(lse, self.q, self.k, self.attn_mask, self.causal, self.scale)
+            refuse_second_derivative(lse, NAME)
         return lse
 
 

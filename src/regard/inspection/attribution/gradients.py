@@ -1,4 +1,4 @@
-"""Gradients, gradient x input and integrated gradients of a scalar, by attention weights or by input embeddings.
+"""Gradients, gradient x input and integrated gradients (baseline: zeros), by attention weights or input embeddings.
 
 found = gradient_times_attention(model, lambda: model(ids, lengths)[0, 3, 7])    # place -> (B, H, T, S)
 
@@ -30,7 +30,7 @@ Target = Callable[[], Tensor]
 
 Intercepted = list[tuple[str, Tensor]]
 Places = str | Sequence[str]
-INTEGRATION_STEPS = 32  # of integrated gradients: points on the path, each a forward and a backward pass
+INTEGRATION_STEPS = 32  # of integrated gradients: points on the path, each two passes; an audit takes fewer
 
 
 def attention_gradients(model: nn.Module, target: Target, places: Places = "*") -> dict[str, tuple[Tensor, Tensor]]:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.adapters import CANDIDATES, ForwardPass, ModelAdapter, PredictedTokens
+from regard.adapters import CANDIDATES, ForwardPass, ModelAdapter, PredictedTokens, expect_row
 from regard.attention import (
     Attended,
     Captured,
@@ -83,11 +83,15 @@ def collect(
             output = ready.forward()
             heard.take_gradients(output.target)
     rows = batch_rows({place: heard.calls(place) for place in heard}, output.rows)
+    if rows > 1:
+        expect_row(row, rows)
     parts = _parts(adapter, heard, rows, row if rows > 1 else 0)
     axes = Axes(adapter, output, parts)
     places = _build_places(adapter, parts, heard, spec, axes)
     facts = {"model": adapter.name, "kind": adapter.kind, **output.facts}
-    facts |= {"row": row if rows > 1 else None, "rows": output.rows} if output.rows > 1 else {}
+    facts |= {"row": row, "rows": rows} if rows > 1 else {}
+    if rows == 1 and len(output.rows) == 1 and output.rows[0] > 1:
+        facts |= {"row": None, "rows": output.rows[0]}
     steps = () if output.predicted is None else generation_steps(output.predicted)
     return Record(*axes.used_by(places), facts, steps, unheard=heard.unheard)
 

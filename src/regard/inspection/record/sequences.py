@@ -89,10 +89,11 @@ def row_slice(call: Attended, row: int = 0) -> CallSlice:
     return CallSlice(call, (slice(row, row + 1), *rest) if sizes else ())
 
 
-def batch_rows(calls: Mapping[str, Sequence[Attended]], rows: int) -> int:
-    """The rows of the batch that went in, if any call has as many sequences, or several for each row; else 1."""
+def batch_rows(calls: Mapping[str, Sequence[Attended]], possible: Sequence[int]) -> int:
+    """The rows of the batch: as many as some call has sequences, or so that a call has several for each; else 1."""
     leads = {call.lse.shape[0] for some in calls.values() for call in some if call.lse.dim() > 1}
-    return rows if any(lead % rows == 0 for lead in leads) else 1
+    same = [rows for rows in possible if rows in leads]
+    return next(iter((*same, *(rows for rows in possible if any(lead % rows == 0 for lead in leads)))), 1)
 
 
 def split_calls(

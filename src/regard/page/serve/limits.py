@@ -1,5 +1,7 @@
-"""The limits of the server, as numbers: sizes, counts and times of requests, records and computations; middleware.py
-refuses what passes them.
+"""The limits of the server, as numbers: sizes, counts and times of requests, records and computations.
+
+queue.py holds to how many run and wait at once, middleware.py to the sizes of bodies, server.py to connections,
+service.py to texts and tiles.
 """
 
 from __future__ import annotations

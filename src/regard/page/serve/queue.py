@@ -1,4 +1,4 @@
-"""A bounded work queue with a few threads, and cooperative cancellation of running work."""
+"""A bounded work queue: how many requests run and wait at the same time; cooperative cancellation of running work."""
 
 from __future__ import annotations
 

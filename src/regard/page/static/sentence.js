@@ -1,4 +1,4 @@
-// The Sentence view: draws attention as lines between words, from a column of query tokens to a column of key tokens.
+// The Sentence view, a bipartite graph (as BertViz's head view): attention as lines between words, from a column of query tokens to a column of key tokens.
 
 /** @import { Item } from "./tokens.js" */
 /** @import { Pen, Picture } from "./draw.js" */

@@ -33,6 +33,7 @@ from regard.attention.masks import Everything
 from regard.attention.normalise import Softmax
 from regard.attention.observe import Attended, Observe, Top
 from regard.attention.scores import Additive
+from regard.attention.transforms import refuse_second_derivative
 
 
 @torch.library.custom_op("regard::additive_backward", mutates_args=())
@@ -208,6 +209,7 @@ def compute(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Obser
     vector = prepared.score.vector.float()
     lo, hi = _ends(prepared)
     output, lse, entropy = additive_forward(a, b, values, vector, lo, hi)
+    refuse_second_derivative(output, NAME)
     found: dict[str, Any] = {}
     if observe.top or observe.received or observe.thumbnail:
         with torch.no_grad():
