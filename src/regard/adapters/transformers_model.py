@@ -86,8 +86,13 @@ class TransformersAdapter(ModelAdapter):
 
     def _run(self, **given: Tensor) -> Any:
         """The output of the model for one text; whatever it raises becomes a sentence."""
+        more: dict[str, Any] = {}
+        if (
+            "use_cache" in inspect.signature(self.model.forward).parameters
+        ):  # with a cache some read the last token alone
+            more["use_cache"] = False
         try:
-            return self.model(**given)
+            return self.model(**given, **more)
         except RegardError:
             raise
         except Exception as error:  # models of transformers raise errors of every kind

@@ -33,7 +33,7 @@ from regard.hub.transformers_fallback import (
     load_with_transformers,
     reason_of,
 )
-from regard.hub.transformers_version import INSTALL, has_transformers
+from regard.hub.transformers_version import INSTALL, has_transformers, installed_version
 from regard.hub.weight_map import TensorMap, TensorMismatch, check_tensors, to_hf, to_regard
 from regard.runs import (
     FILE as WEIGHTS,
@@ -66,7 +66,7 @@ def load_own(folder: Path) -> nn.Module:
     """The model of a Hugging Face folder as transformers' own, even where regard would convert it."""
     config = _expect_checkpoint(folder)
     if not is_known_to_transformers(config.get("model_type")):
-        raise unknown(config.get("model_type"), FAMILIES, kind="model_type", where=config.where)
+        raise _unknown_type(config)
     return remember_origin(_load_own(folder, config, _unsupported(config)), folder)
 
 
@@ -77,7 +77,7 @@ def _load_checkpoint(folder: Path) -> nn.Module:
     if kind not in FAMILIES:
         if is_known_to_transformers(kind):
             return _load_own(folder, config, None)
-        raise unknown(kind, FAMILIES, kind="model_type", where=config.where)
+        raise _unknown_type(config)
     try:
         return _build(folder, FAMILIES[kind], _expect_supported(config))
     except (UnsupportedSetting, TensorMismatch) as error:
@@ -203,6 +203,16 @@ def _expect_checkpoint(folder: Path) -> HFConfig:
     return config
 
 
+def _unknown_type(config: HFConfig) -> RegardError:
+    """The error for a model type that neither regard nor the installed transformers has."""
+    error = unknown(config.get("model_type"), FAMILIES, kind="model_type", where=config.where)
+    found = installed_version()
+    more = (
+        f"transformers knows others: {INSTALL}" if found is None else f"transformers {found} has no such type either."
+    )
+    return error.replace(advice=f"{error.advice} {more}")
+
+
 def _unsupported(config: HFConfig) -> str | None:
     """Why no model of ours implements a config.json; None: one does, or there is no such family."""
     kind = config.get("model_type")
@@ -213,7 +223,8 @@ def _expect_supported(config: HFConfig) -> HFConfig:
     """Refuse a setting that our model of this family does not implement."""
     reason = _unsupported(config)
     if reason is not None:
-        advice = "" if has_transformers() else f"regard.load takes it as transformers' own model. {INSTALL}"
+        advice = "regard.load and `regard look` take it as transformers' own model."
+        advice += "" if has_transformers() else f" {INSTALL}"
         raise UnsupportedSetting(reason, where=f"{Path(config.where).parent}", advice=advice)
     return config
 
