@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import warnings
@@ -253,6 +254,21 @@ def test_a_bare_model_without_its_pooler_is_refused(tmp_path: Path) -> None:
     edit_tensors(folder, lambda t: [t.pop(f"pooler.dense.{kind}") for kind in ("weight", "bias")])
     with pytest.raises(CheckpointError, match=r"missing: pooler.dense"):
         hub.load(folder)
+
+
+def test_no_code_of_a_folder_is_run(tmp_path: Path) -> None:
+    folder = save_folder(tmp_path / "folder", "Qwen2ForCausalLM", **LLAMA, num_key_value_heads=2)
+    code = f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Own: pass\ndef generate(model, **more): pass\n"
+    (folder / "custom_generate").mkdir()
+    for name in ("custom_generate/generate.py", "modeling_own.py", "tokenization_own.py"):
+        (folder / name).write_text(code)
+    edit_config(folder, auto_map={"AutoModelForCausalLM": "modeling_own.Own", "AutoConfig": "modeling_own.Own"})
+    about = {"tokenizer_class": "Own", "auto_map": {"AutoTokenizer": ["tokenization_own.Own", None]}}
+    look(folder, TEXT, max_new_tokens=2)
+    (folder / "tokenizer_config.json").write_text(json.dumps(about))
+    with pytest.raises(RegardError):
+        look(edit_config(folder, model_type="own"), TEXT, max_new_tokens=2)
+    assert not (tmp_path / "ran").exists()
 
 
 def test_an_adapter_beside_the_weights_is_refused(tmp_path: Path) -> None:

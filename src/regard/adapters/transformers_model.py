@@ -76,7 +76,7 @@ class TransformersAdapter(ModelAdapter):
         return self._of_text(text, other, list(prefix or ()) if size is None else check_prefix(prefix or (), size))
 
     def label(self, number: int) -> str:
-        return self.tokenizer.decode([number]) or str(self.tokenizer.convert_ids_to_tokens(number))
+        return self.tokenizer.decode([number]) or self.tokenizer.convert_ids_to_tokens(number) or f"[{number}]"
 
     def input_ids(self, rows: Sequence[InputRow]) -> Tensor:
         return self._pad_rows(rows)[0]
