@@ -65,6 +65,7 @@ class ModelOutput:
     predicted     tokens with their probabilities
     facts         other results: "classes", "estimate", "next"
     rows          how many rows the batch had, or several numbers that the inputs leave open
+    even          whether every input had one entry for each row, so that several sequences of a call may be a row's own
     known_axis    of inputs that were tensors: the labels of so many positions at a place, where they are known
     """
 
@@ -73,6 +74,7 @@ class ModelOutput:
     predicted: PredictedTokens | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     rows: tuple[int, ...] = (1,)
+    even: bool = True
     known_axis: Callable[[str, int], TokenRow | None] | None = None
 
 

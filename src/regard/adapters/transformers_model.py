@@ -31,7 +31,14 @@ from regard.adapters.bert_inputs import pad_ids
 from regard.adapters.case import Case, EncodedText, Example, InputRow, texts_of, word_ids_at
 from regard.adapters.hub_tokenizer import expect_embedded, token_axis, tokenize, vocabulary_size
 from regard.adapters.readout import Readout, find_readout, gather_positions, readout_positions, restrict_to_positions
-from regard.adapters.tensor_inputs import KnownPositions, count_rows, describe_inputs, expect_row, longest_input
+from regard.adapters.tensor_inputs import (
+    KnownPositions,
+    count_rows,
+    describe_inputs,
+    expect_row,
+    is_even,
+    longest_input,
+)
 from regard.adapters.token_row import TokenRow
 from regard.errors import RegardError, SettingError, unknown
 from regard.hub import reason_of
@@ -114,7 +121,7 @@ class TransformersAdapter(ModelAdapter):
             facts = {} if classes is None else self._class_facts(classes)
             facts |= {"inputs": describe_inputs(inputs), "kind": "reads"}
             known = KnownPositions(self.model, inputs, row, self.tokenizer)
-            return ModelOutput((), target, facts=facts, rows=(rows,), known_axis=known.axis)
+            return ModelOutput((), target, facts=facts, rows=(rows,), even=is_even(inputs, rows), known_axis=known.axis)
 
         return ForwardPass(longest_input(inputs), forward)
 

@@ -71,7 +71,7 @@ def test_a_row_of_a_batch(layout: str, row: int) -> None:
     record = collect(adapter(model), {"x": x}, row=row)
     torch.testing.assert_close(tiles(record), weights_of(model.attention, x)[row], atol=1e-3, rtol=0)
     assert (record.facts["row"], record.facts["rows"]) == (row, 3)
-    taken = "4 maps a row, in a call without a dimension of heads, shown as heads"
+    taken = "4 maps of one call without a dimension of heads, shown as heads"
     assert record.places[0].note == (taken if layout == "flat" else "")
 
 

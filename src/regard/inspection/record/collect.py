@@ -34,7 +34,7 @@ from regard.inspection.record.mask_codec import NotReconstructible
 from regard.inspection.record.place import PlaceRecord, StoredGradients, StoredQK
 from regard.inspection.record.quantize import Int16Tensor
 from regard.inspection.record.record import GenerationStep, Record
-from regard.inspection.record.sequences import Moment, PlaceCalls, batch_rows, row_slice, split_calls
+from regard.inspection.record.sequences import BatchRow, Moment, PlaceCalls, batch_rows, row_slice, split_calls
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def collect(
     rows = batch_rows({place: heard.calls(place) for place in heard}, output.rows)
     if rows > 1:
         expect_row(row, rows)
-    parts = _parts(adapter, heard, rows, row if rows > 1 else 0)
+    parts = _parts(adapter, heard, BatchRow(row if rows > 1 else 0, rows, output.even))
     axes = Axes(adapter, output, parts)
     places = _build_places(adapter, parts, heard, spec, axes)
     facts = {"model": adapter.name, "kind": adapter.kind, **output.facts}
@@ -186,19 +186,20 @@ def _note_passes(model: nn.Module, heard: Collector) -> Iterator[None]:
             hook.remove()
 
 
-def _parts(adapter: ModelAdapter, heard: Collector, rows: int, row: int) -> list[PlaceCalls]:
+def _parts(adapter: ModelAdapter, heard: Collector, batch: BatchRow) -> list[PlaceCalls]:
     """What a record shows as its places, in the order of their first calls."""
     called = [place for place in heard if heard.calls(place)]
     if not called:
         raise _nothing_heard(adapter.model, heard)
     found: list[PlaceCalls] = []
+    has_taps = bool(taps_of(adapter.model))
     for place in called:
         calls, moments = heard.calls(place), heard.moments[place]
-        if taps_of(adapter.model):
+        if has_taps:
             numbers, slices = tuple(range(len(calls))), tuple(row_slice(call) for call in calls)
             found.append(PlaceCalls(place, place, numbers, slices, first=moments[0].number))
         else:
-            found += split_calls(adapter.model.get_submodule(place), place, calls, moments, rows, row)
+            found += split_calls(adapter.model.get_submodule(place), place, calls, moments, batch)
     return sorted(found, key=lambda part: part.first)
 
 
