@@ -9,7 +9,8 @@ from torch.nn import functional as F
 
 from regard.adapters import adapter
 from regard.errors import SettingError
-from regard.inspection.record.collect import RecordSpec, collect
+from regard.inspection.record.collect import collect
+from regard.inspection.record.collector import RecordSpec
 from regard.inspection.record.record import Record
 
 WIDTH, HEADS = 16, 4
