@@ -18,7 +18,7 @@ from hub.folders import IDS, TEXT, eager_logits, edit_config, edit_tensors, rand
 from regard import hub
 from regard.cli import app
 from regard.errors import CheckpointError, CheckpointWarning, RegardError, SettingError
-from regard.hub import convert, transformers_version
+from regard.hub import checkpoint_loader, transformers_version
 from regard.hub.supported_settings import HARMLESS, SUPPORTED
 from regard.page.view import look
 
@@ -280,7 +280,7 @@ def test_an_adapter_beside_the_weights_is_refused(tmp_path: Path) -> None:
 
 def test_without_transformers_the_setting_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = save_folder(tmp_path, "GPT2LMHeadModel", **GPT2)
-    for module in (transformers_version, convert):
+    for module in (transformers_version, checkpoint_loader):
         monkeypatch.setattr(module, "installed_version", lambda: None)
     assert type(hub.load(folder)).__name__ == "GPT"
     edit_config(folder, activation_function="quick_gelu")
@@ -293,7 +293,7 @@ def test_a_type_that_nobody_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for call in (hub.load, lambda folder: look(folder, TEXT)):
         with pytest.raises(SettingError, match=r"Unknown model_type 'gossip'. Known.*transformers 5.* has no such"):
             call(folder)
-    for module in (transformers_version, convert):
+    for module in (transformers_version, checkpoint_loader):
         monkeypatch.setattr(module, "installed_version", lambda: None)
     with pytest.raises(SettingError, match=r"Unknown model_type 'gossip'.*transformers knows others: pip install"):
         hub.load(folder)
