@@ -205,7 +205,7 @@ def bert(scale: Scale) -> list[Side]:
     """BERT-base, hidden words and next sentences, rows without padding."""
     from transformers import BertConfig, BertForPreTraining
 
-    from regard.hub.convert import load
+    from regard.hub import load
 
     layers, width, heads, _ = asdict(scale.bert).values()
     rows, length, words = scale.bert_rows, scale.bert_length, scale.words[1]

@@ -13,7 +13,8 @@ import regard
 from regard.adapters import adapter
 from regard.attention import Observe, capture
 from regard.errors import PlaceError, SettingError
-from regard.inspection.record.collect import RecordSpec, collect
+from regard.inspection.record.collect import collect
+from regard.inspection.record.collector import RecordSpec
 from regard.text import Tokenizer
 from regard.text.tokenizers.trainers import WordLevel
 from regard.training.config.recipes import read_recipe

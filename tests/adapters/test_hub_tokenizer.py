@@ -113,6 +113,34 @@ def test_a_token_without_an_embedding_is_named_if_the_text_has_it(tmp_path: Path
         look(regard.load(tmp_path), TEXT)
 
 
+def test_an_output_that_the_tokenizer_has_no_word_for(tmp_path: Path) -> None:
+    """An embedding with room to spare: its last rows are numbers of no word."""
+    model = random_model("GPT2LMHeadModel", **GPT2)
+    with torch.no_grad():
+        model.transformer.wte.weight[78] = 0.1 * model.transformer.wte.weight[:73].abs().amax(0)
+        model.transformer.ln_f.bias.copy_(100 * model.transformer.wte.weight[78])
+    model.save_pretrained(tmp_path)
+    save_tokenizer(tmp_path)
+    assert "[78]" in [word for word, _ in look(tmp_path, TEXT).record.facts["next"]]
+
+
+@pytest.mark.parametrize("kind", ["BertTokenizer", "GPT2Tokenizer"])
+def test_a_vocabulary_of_early_folders(kind: str, tmp_path: Path) -> None:
+    """Without tokenizer.json, which transformers then makes of the other files."""
+    if kind == "BertTokenizer":
+        random_model("BertForMaskedLM", **BERT).save_pretrained(tmp_path)
+        (tmp_path / "vocab.txt").write_text("\n".join(WORDS))
+    else:
+        random_model("GPT2LMHeadModel", **GPT2).save_pretrained(tmp_path)
+        pieces = [*"thecatsGdo", "Ġ", "th", "the", "Ġc", "<|endoftext|>"]
+        (tmp_path / "vocab.json").write_text(
+            json.dumps({piece: number for number, piece in enumerate(dict.fromkeys(pieces))})
+        )
+        (tmp_path / "merges.txt").write_text("#version: 0.2\nt h\nth e\nĠ c\n")
+    tokens = look(tmp_path, "the cat").record.axes[0].tokens
+    assert tokens == (("[CLS]", "the", "cat", "[SEP]") if kind == "BertTokenizer" else ("the", "c", "a", "t"))
+
+
 def test_a_folder_without_a_tokenizer(tmp_path: Path) -> None:
     random_model("GPT2LMHeadModel", **GPT2).save_pretrained(tmp_path)
     with pytest.raises(SettingError, match=r"no tokenizer.*a folder with the files of one, such as tokenizer.json"):

@@ -17,6 +17,7 @@ from regard.adapters.transformers_model import TransformersAdapter
 from regard.errors import SettingError
 from regard.faithfulness.audit import audit
 from regard.inspection.attribution.gradients import intercept_embeddings
+from regard.page.view import look
 from regard.text.examples import Labelled, Translation
 
 transformers = pytest.importorskip("transformers")
@@ -188,6 +189,35 @@ def test_it_is_audited(family: str, places: str | list[str], layers: int) -> Non
     for name in known:
         numbers = report.estimates(name)
         assert numbers["permuted"].value > 0 and 0 <= numbers["adversarial_jsd"].value <= 0.6932
+
+
+@pytest.mark.parametrize(
+    ("problem", "shares"),
+    [
+        ("single_label_classification", lambda logits: logits.softmax(-1)),
+        ("multi_label_classification", lambda logits: logits.sigmoid()),
+        ("regression", None),
+        (None, lambda logits: logits.softmax(-1)),
+    ],
+)
+@torch.no_grad()
+def test_classes_are_told_as_the_model_was_trained(problem: str | None, shares: Any) -> None:
+    model = classifier()
+    model.config.problem_type = problem
+    facts = look(model, TEXTS[0], tokenizer=tokenizer()).record.facts
+    logits = model(**tokenizer()(TEXTS[0], return_tensors="pt")).logits[0]
+    if shares is None:
+        assert "classes" not in facts  # three numbers, and no probabilities
+    else:
+        assert [name for name, _ in facts["classes"]] == ["bad", "good", "so"]
+        assert [share for _, share in facts["classes"]] == pytest.approx(shares(logits).tolist(), abs=1e-4)
+
+
+def test_the_gradient_of_a_regression_is_that_of_its_number() -> None:
+    model = lively(transformers.BertForSequenceClassification(transformers.BertConfig(**WIDE, num_labels=1)))
+    record = look(model, TEXTS[0], tokenizer=tokenizer(), gradient=True).record
+    assert "classes" not in record.facts
+    assert any(place.gradient(0).abs().max() > 1e-6 for place in record.places)
 
 
 def test_models_without_decisions_are_refused() -> None:

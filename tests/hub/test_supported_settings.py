@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import warnings
@@ -17,7 +18,7 @@ from hub.folders import IDS, TEXT, eager_logits, edit_config, edit_tensors, rand
 from regard import hub
 from regard.cli import app
 from regard.errors import CheckpointError, CheckpointWarning, RegardError, SettingError
-from regard.hub import transformers_version
+from regard.hub import checkpoint_loader, transformers_version
 from regard.hub.supported_settings import HARMLESS, SUPPORTED
 from regard.page.view import look
 
@@ -255,6 +256,21 @@ def test_a_bare_model_without_its_pooler_is_refused(tmp_path: Path) -> None:
         hub.load(folder)
 
 
+def test_no_code_of_a_folder_is_run(tmp_path: Path) -> None:
+    folder = save_folder(tmp_path / "folder", "Qwen2ForCausalLM", **LLAMA, num_key_value_heads=2)
+    code = f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Own: pass\ndef generate(model, **more): pass\n"
+    (folder / "custom_generate").mkdir()
+    for name in ("custom_generate/generate.py", "modeling_own.py", "tokenization_own.py"):
+        (folder / name).write_text(code)
+    edit_config(folder, auto_map={"AutoModelForCausalLM": "modeling_own.Own", "AutoConfig": "modeling_own.Own"})
+    about = {"tokenizer_class": "Own", "auto_map": {"AutoTokenizer": ["tokenization_own.Own", None]}}
+    look(folder, TEXT, max_new_tokens=2)
+    (folder / "tokenizer_config.json").write_text(json.dumps(about))
+    with pytest.raises(RegardError):
+        look(edit_config(folder, model_type="own"), TEXT, max_new_tokens=2)
+    assert not (tmp_path / "ran").exists()
+
+
 def test_an_adapter_beside_the_weights_is_refused(tmp_path: Path) -> None:
     folder = save_folder(tmp_path, "GPT2LMHeadModel", **GPT2)
     (folder / "adapter_config.json").write_text("{}")
@@ -264,10 +280,22 @@ def test_an_adapter_beside_the_weights_is_refused(tmp_path: Path) -> None:
 
 def test_without_transformers_the_setting_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = save_folder(tmp_path, "GPT2LMHeadModel", **GPT2)
-    monkeypatch.setattr(transformers_version, "installed_version", lambda: None)
+    for module in (transformers_version, checkpoint_loader):
+        monkeypatch.setattr(module, "installed_version", lambda: None)
     assert type(hub.load(folder)).__name__ == "GPT"
     edit_config(folder, activation_function="quick_gelu")
     with pytest.raises(SettingError, match=r"sets activation_function = 'quick_gelu'.*pip install 'regard\[hub\]'"):
+        hub.load(folder)
+
+
+def test_a_type_that_nobody_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = edit_config(save_folder(tmp_path, "GPT2LMHeadModel", **GPT2), model_type="gossip")
+    for call in (hub.load, lambda folder: look(folder, TEXT)):
+        with pytest.raises(SettingError, match=r"Unknown model_type 'gossip'. Known.*transformers 5.* has no such"):
+            call(folder)
+    for module in (transformers_version, checkpoint_loader):
+        monkeypatch.setattr(module, "installed_version", lambda: None)
+    with pytest.raises(SettingError, match=r"Unknown model_type 'gossip'.*transformers knows others: pip install"):
         hub.load(folder)
 
 

@@ -292,6 +292,17 @@ def test_rows_that_are_packed_into_one_sequence_are_shown_together() -> None:
     assert labels(view.record, 0) == tuple(map(str, range(32)))
 
 
+def test_pictures_are_not_assigned_to_texts_by_their_number_alone() -> None:
+    """Four pictures of two texts may be three of one and one of the other."""
+    parts = {"text_config": {**WIDE, "vocab_size": 50, "max_position_embeddings": 20, "eos_token_id": 2}}
+    config = transformers.CLIPConfig(**parts, vision_config={**PICTURE, **WIDE}, projection_dim=32)
+    ids = torch.randint(5, 50, (2, 6), generator=torch.Generator().manual_seed(3))
+    record = look(lively("CLIPModel", config), {"input_ids": ids, **pictures(4)}, row=1).record
+    picture = record.place("vision_model.encoder.layers.0.self_attn")
+    assert picture.T == 4 * 17 and picture.note == "all 4 sequences of the call, for all 2 rows of the batch together"
+    assert record.place("text_model.encoder.layers.0.self_attn").T == 6
+
+
 class Spelling:
     """A tokenizer of transformers, as far as labels need it."""
 
@@ -387,7 +398,10 @@ def test_unheard_attention_is_part_of_the_record(tmp_path: Path) -> None:
     assert Record.load(view.save(tmp_path / "a.regard")).unheard == unheard
     saved = json.loads(view.save(tmp_path / "a.json").read_text())
     assert saved["unheard"] == unheard and saved["notes"] == view.record.notes
-    assert escape(note) in view.save(tmp_path / "a.svg").read_text()
+    drawn = view.save(tmp_path / "a.svg").read_text()
+    assert (
+        escape(note) in drawn and ">2 of 4 attention modules heard; unheard:" in drawn
+    )  # in its metadata, and below it
     assert note.encode() in view.save(tmp_path / "a.png").read_bytes()
     header, _ = unpack_payload(pack_payload(view.record))
     assert header["notes"] == view.record.notes

@@ -64,7 +64,8 @@ class ModelOutput:
     target        a scalar to differentiate, such as ln p of the generated tokens; None: the model has no output layer
     predicted     tokens with their probabilities
     facts         other results: "classes", "estimate", "next"
-    rows          how many rows the batch had
+    rows          how many rows the batch had, or several numbers that the inputs leave open
+    even          whether every input had one entry for each row, so that several sequences of a call may be a row's own
     known_axis    of inputs that were tensors: the labels of so many positions at a place, where they are known
     """
 
@@ -72,7 +73,8 @@ class ModelOutput:
     target: Tensor | None = None
     predicted: PredictedTokens | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
-    rows: int = 1
+    rows: tuple[int, ...] = (1,)
+    even: bool = True
     known_axis: Callable[[str, int], TokenRow | None] | None = None
 
 

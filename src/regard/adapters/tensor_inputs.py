@@ -31,6 +31,17 @@ def count_rows(inputs: Mapping[str, Tensor]) -> int:
     return sizes.pop() if len(sizes) == 1 else 1
 
 
+def is_even(inputs: Mapping[str, Tensor], rows: int) -> bool:
+    """Whether every input has one entry for each row; pictures of several texts may come one after another."""
+    return all(one.size(0) == rows for one in inputs.values() if isinstance(one, Tensor) and one.dim() > 1)
+
+
+def possible_rows(inputs: Mapping[str, Tensor]) -> tuple[int, ...]:
+    """How many rows the batch of any torch module may have: vectors come as (B, T, D) or as (T, B, D)."""
+    second = [one.size(1) for one in inputs.values() if isinstance(one, Tensor) and one.dim() == 3]
+    return tuple(dict.fromkeys((count_rows(inputs), *second)))
+
+
 def describe_inputs(inputs: Mapping[str, Tensor]) -> str:
     """The names and shapes of the inputs, in words."""
     named = [f"{name} {' x '.join(map(str, one.shape))}" for name, one in inputs.items() if isinstance(one, Tensor)]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.adapters.base import ForwardPass, ModelAdapter, ModelOutput
-from regard.adapters.tensor_inputs import count_rows, describe_inputs, expect_row, longest_input
+from regard.adapters.tensor_inputs import describe_inputs, expect_row, longest_input, possible_rows
 from regard.adapters.token_row import TokenRow
 from regard.errors import SettingError
 from regard.text import Tokenizer
@@ -39,8 +39,8 @@ class TorchAdapter(ModelAdapter):
         return ForwardPass(len(ids), forward)
 
     def prepare_tensors(self, inputs: Mapping[str, Tensor], row: int = 0) -> ForwardPass:
-        rows = count_rows(inputs)
-        expect_row(row, rows)
+        rows = possible_rows(inputs)
+        expect_row(row, max(rows))
 
         def forward() -> ModelOutput:
             self.model(**inputs)

@@ -31,7 +31,14 @@ from regard.adapters.bert_inputs import pad_ids
 from regard.adapters.case import Case, EncodedText, Example, InputRow, texts_of, word_ids_at
 from regard.adapters.hub_tokenizer import expect_embedded, token_axis, tokenize, vocabulary_size
 from regard.adapters.readout import Readout, find_readout, gather_positions, readout_positions, restrict_to_positions
-from regard.adapters.tensor_inputs import KnownPositions, count_rows, describe_inputs, expect_row, longest_input
+from regard.adapters.tensor_inputs import (
+    KnownPositions,
+    count_rows,
+    describe_inputs,
+    expect_row,
+    is_even,
+    longest_input,
+)
 from regard.adapters.token_row import TokenRow
 from regard.errors import RegardError, SettingError, unknown
 from regard.hub import reason_of
@@ -69,7 +76,7 @@ class TransformersAdapter(ModelAdapter):
         return self._of_text(text, other, list(prefix or ()) if size is None else check_prefix(prefix or (), size))
 
     def label(self, number: int) -> str:
-        return self.tokenizer.decode([number]) or str(self.tokenizer.convert_ids_to_tokens(number))
+        return self.tokenizer.decode([number]) or self.tokenizer.convert_ids_to_tokens(number) or f"[{number}]"
 
     def input_ids(self, rows: Sequence[InputRow]) -> Tensor:
         return self._pad_rows(rows)[0]
@@ -86,8 +93,13 @@ class TransformersAdapter(ModelAdapter):
 
     def _run(self, **given: Tensor) -> Any:
         """The output of the model for one text; whatever it raises becomes a sentence."""
+        more: dict[str, Any] = {}
+        if (
+            "use_cache" in inspect.signature(self.model.forward).parameters
+        ):  # with a cache some read the last token alone
+            more["use_cache"] = False
         try:
-            return self.model(**given)
+            return self.model(**given, **more)
         except RegardError:
             raise
         except Exception as error:  # models of transformers raise errors of every kind
@@ -109,7 +121,7 @@ class TransformersAdapter(ModelAdapter):
             facts = {} if classes is None else self._class_facts(classes)
             facts |= {"inputs": describe_inputs(inputs), "kind": "reads"}
             known = KnownPositions(self.model, inputs, row, self.tokenizer)
-            return ModelOutput((), target, facts=facts, rows=rows, known_axis=known.axis)
+            return ModelOutput((), target, facts=facts, rows=(rows,), even=is_even(inputs, rows), known_axis=known.axis)
 
         return ForwardPass(longest_input(inputs), forward)
 

@@ -98,6 +98,9 @@ class TransformersSeq2Seq(TransformersAdapter):
         def forward() -> ModelOutput:
             output = self._run(**given, decoder_input_ids=target)
             logs = output.logits[0].float().log_softmax(-1)
+            if len(logs) != len(tokens):
+                given_for = f"logits for {len(logs)} tokens of {type(self.model).__name__}"
+                raise SettingError(given_for, f"for each of the {len(tokens)} that its decoder reads", where="look")
             total = logs.gather(1, logs.new_tensor([tokens]).long().mT).sum()
             return ModelOutput(axes, total, PredictedTokens(logs, tokens, range(len(tokens)), self.label))
 

@@ -7,11 +7,10 @@ from regard.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from regard.hub.attention_interface import NAME as NAME, enable as enable, uses_interface as uses_interface
+    from regard.hub.checkpoint_loader import load as load, load_own as load_own
     from regard.hub.convert import (
         export_checkpoint as export_checkpoint,
         import_checkpoint as import_checkpoint,
-        load as load,
-        load_own as load_own,
         save as save,
     )
     from regard.hub.families.family import first_block as first_block
@@ -28,7 +27,8 @@ __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
         "attention_interface": ("NAME", "enable", "uses_interface"),
-        "convert": ("export_checkpoint", "import_checkpoint", "load", "load_own", "save"),
+        "checkpoint_loader": ("load", "load_own"),
+        "convert": ("export_checkpoint", "import_checkpoint", "save"),
         "families.family": ("first_block",),
         "folder": ("read_config",),
         "provenance": ("origin", "run_of"),

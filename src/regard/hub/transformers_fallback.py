@@ -59,6 +59,7 @@ def load_with_transformers(folder: Path, config: HFConfig) -> nn.Module:
             folder,
             local_files_only=True,
             use_safetensors=True,
+            trust_remote_code=False,
             attn_implementation=NAME,
             ignore_mismatched_sizes=True,  # they are refused below, by name
             output_loading_info=True,

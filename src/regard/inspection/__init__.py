@@ -84,7 +84,8 @@ if TYPE_CHECKING:
         draw_map as draw_map,
         save_drawing as save_drawing,
     )
-    from regard.inspection.record.collect import RecordSpec as RecordSpec, collect as collect
+    from regard.inspection.record.collect import collect as collect
+    from regard.inspection.record.collector import RecordSpec as RecordSpec
     from regard.inspection.record.place import PlaceRecord as PlaceRecord
     from regard.inspection.record.record import (
         GenerationStep as GenerationStep,
@@ -131,7 +132,8 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "record_labels": ("with_head_labels", "find_head_labels"),
         "interventions": ("HeadIntervention", "WeightEdits", "apply_interventions", "intervene"),
         "map_figure": ("MATPLOTLIB_SETTINGS", "draw_map", "save_drawing"),
-        "record.collect": ("RecordSpec", "collect"),
+        "record.collect": ("collect",),
+        "record.collector": ("RecordSpec",),
         "record.place": ("PlaceRecord",),
         "record.record": ("MeasureMap", "Record", "GenerationStep"),
         "bootstrap": ("CONFIDENCE_LEVEL", "Bootstrap", "ConfidenceInterval"),

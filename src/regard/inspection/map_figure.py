@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from torch import Tensor
@@ -11,6 +12,9 @@ from torch import Tensor
 from regard.text import Links
 
 MATPLOTLIB_SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "regard", "font.family": "sans-serif"}
+
+
+LETTERS_PER_INCH = 15  # of the small type below a figure
 
 
 def draw_map(
@@ -48,8 +52,10 @@ def draw_map(
 
 
 def save_drawing(figure: Any, path: Path, description: str = "", **how: Any) -> None:
-    """Save a figure, without its date and with a description in its metadata."""
+    """Save a figure, without its date; a description is in its metadata, and small below it."""
     about: dict[str, Any] = {"Date": None} if path.suffix == ".svg" else {}
-    if description and path.suffix in (".svg", ".png"):
-        about["Description"] = description
+    if description:
+        lines = fill(description, int(LETTERS_PER_INCH * figure.get_figwidth()))
+        figure.supxlabel(lines.replace("$", r"\$"), fontsize=7, x=0.01, ha="left")
+        about |= {"Description": description} if path.suffix in (".svg", ".png") else {}
     figure.savefig(path, metadata=about or None, **how)

@@ -16,6 +16,7 @@ from regard.files import write_atomic
 from regard.inspection import MATPLOTLIB_SETTINGS, PlaceRecord, Record, draw_map, save_drawing
 
 MAX_LABELLED = 60  # tokens a side, up to which rows and columns are labelled
+NAME_INCHES = 0.062  # a letter of the name of a place beside its row of heads
 MAX_DRAWN = 512  # tokens a side, beyond which means are drawn
 MAX_WEIGHTS = 2**22  # of all maps in one file; beyond them it has statistics only
 
@@ -77,7 +78,8 @@ def _draw_all_heads(record: Record, path: Path) -> Path:
         raise RecordError("This record has no thumbnails to draw", where="save")
     columns = max(place.heads for place in places)
     with matplotlib.rc_context(MATPLOTLIB_SETTINGS):
-        figure = Figure(figsize=(1.6 + 1.1 * columns, 0.6 + 1.15 * len(places)), layout="constrained")
+        left = max(1.6, NAME_INCHES * max(len(place.name) for place in places))
+        figure = Figure(figsize=(left + 1.1 * columns, 0.6 + 1.15 * len(places)), layout="constrained")
         grid: Any = figure.subplots(len(places), columns, squeeze=False)
         for row, place in zip(grid, places, strict=True):
             thumbnail = place.statistics.thumbnail

@@ -17,7 +17,8 @@ from regard.inspection.alignment.evaluate import Agreement, Gold, evaluate_links
 from regard.inspection.alignment.links import THRESHOLD, extract_links, sinkhorn
 from regard.inspection.attribution.norms import transformed_norms
 from regard.inspection.attribution.word_pooling import pool_to_words
-from regard.inspection.record.collect import RecordSpec, collect
+from regard.inspection.record.collect import collect
+from regard.inspection.record.collector import RecordSpec
 
 Pair = tuple[str, str]
 

@@ -13,7 +13,8 @@ from regard.adapters import ModelAdapter
 from regard.attention import Attended, Observe, TapListener, listen, places_of
 from regard.errors import SettingError
 from regard.inspection.atlas.passages import Passage
-from regard.inspection.record.collect import RecordSpec, collect
+from regard.inspection.record.collect import collect
+from regard.inspection.record.collector import RecordSpec
 from regard.inspection.record.token_axis import TokenAxis
 
 STATISTICS_ONLY = RecordSpec(heads=())  # the record is used for its axes; the maps are captured beside it

@@ -62,6 +62,29 @@ class CallSlice:
 
 
 @dataclass(frozen=True, eq=False)
+class BatchRow:
+    """The row of a batch of `rows` that is shown. `even`: every input had one entry for each row."""
+
+    row: int = 0
+    rows: int = 1
+    even: bool = True
+
+    def numbers_of(self, count: int) -> tuple[range, str]:
+        """The numbers of the sequences of this row, among `count` sequences of a call, and what they are in words."""
+        if count == self.rows:
+            return range(self.row, self.row + 1), ""
+        each, rest = divmod(count, self.rows)
+        if rest or (self.rows > 1 and not self.even):
+            among = f"all {count} sequences of the call" if count > 1 else "one sequence"
+            return range(count), f"{among}, for all {self.rows} rows of the batch together"
+        note = f"{each} sequences of one call, each seeing its own keys alone"
+        first, last = self.row * each, (self.row + 1) * each - 1
+        if self.rows > 1:
+            note += f" (numbers {first} to {last} of {count}: the rows of the batch lie one after another)"
+        return range(first, last + 1), note
+
+
+@dataclass(frozen=True, eq=False)
 class PlaceCalls:
     """What a record shows as one place.
 
@@ -89,17 +112,18 @@ def row_slice(call: Attended, row: int = 0) -> CallSlice:
     return CallSlice(call, (slice(row, row + 1), *rest) if sizes else ())
 
 
-def batch_rows(calls: Mapping[str, Sequence[Attended]], rows: int) -> int:
-    """The rows of the batch that went in, if any call has as many sequences, or several for each row; else 1."""
+def batch_rows(calls: Mapping[str, Sequence[Attended]], possible: Sequence[int]) -> int:
+    """The rows of the batch: as many as some call has sequences, or so that a call has several for each; else 1."""
     leads = {call.lse.shape[0] for some in calls.values() for call in some if call.lse.dim() > 1}
-    return rows if any(lead % rows == 0 for lead in leads) else 1
+    same = [rows for rows in possible if rows in leads]
+    return next(iter((*same, *(rows for rows in possible if any(lead % rows == 0 for lead in leads)))), 1)
 
 
 def split_calls(
-    module: nn.Module, place: str, calls: Sequence[Attended], moments: Sequence[Moment], rows: int, row: int
+    module: nn.Module, place: str, calls: Sequence[Attended], moments: Sequence[Moment], batch: BatchRow
 ) -> list[PlaceCalls]:
     """The calls of a place of any model, as the places of a record: several where they are not one map."""
-    sequences = [_sequences(module, call, rows, row) for call in calls]
+    sequences = [_sequences(module, call, batch) for call in calls]
     numbers = tuple(range(len(calls)))
     first = moments[0].number
     if len(calls) == 1:
@@ -128,17 +152,17 @@ def _join_of(slices: Sequence[CallSlice]) -> Join:
     return "windows" if len(slices) > 1 else "steps"
 
 
-def _sequences(module: nn.Module, call: Attended, rows: int, row: int) -> tuple[tuple[CallSlice, ...], str]:
+def _sequences(module: nn.Module, call: Attended, batch: BatchRow) -> tuple[tuple[CallSlice, ...], str]:
     """The sequences of a call that belong to a row of the batch, and what they are in words, if not simply that row."""
     lead = tuple(call.lse.shape[:-1])
     if not lead:
         return (CallSlice(call, ()),), ""
     if len(lead) == 1:
-        return _flat_sequences(call, lead[0], rows, row)
+        return _flat_sequences(call, lead[0], batch)
     heads = _head_dim(module, lead)
     others = [dim for dim in range(len(lead)) if dim != heads]
     count = prod(lead[dim] for dim in others)
-    numbers, note = _numbers_of(count, rows, row)
+    numbers, note = batch.numbers_of(count)
     slices = []
     for number in numbers:
         at: list[slice] = [slice(0, size) for size in lead]
@@ -149,28 +173,13 @@ def _sequences(module: nn.Module, call: Attended, rows: int, row: int) -> tuple[
     return tuple(slices), note
 
 
-def _flat_sequences(call: Attended, count: int, rows: int, row: int) -> tuple[tuple[CallSlice, ...], str]:
+def _flat_sequences(call: Attended, count: int, batch: BatchRow) -> tuple[tuple[CallSlice, ...], str]:
     """A call (n, T, S) without a dimension of heads: those of a row are taken as heads, since none may be lost."""
-    numbers, note = _numbers_of(count, rows, row)
+    numbers, note = batch.numbers_of(count)
     if len(numbers) == 1:
         return (CallSlice(call, (slice(numbers.start, numbers.stop),)),), note
-    note = f"{len(numbers)} maps a row, in a call without a dimension of heads, shown as heads"
+    note = f"{len(numbers)} maps of one call without a dimension of heads, shown as heads"
     return (CallSlice(call, (slice(numbers.start, numbers.stop),)),), note
-
-
-def _numbers_of(count: int, rows: int, row: int) -> tuple[range, str]:
-    """The numbers of the sequences of a row, among `count` sequences of a call, and what they are."""
-    if count == rows:
-        return range(row, row + 1), ""
-    each, rest = divmod(count, rows)
-    if rest:
-        among = f"all {count} sequences of the call" if count > 1 else "one sequence"
-        return range(count), f"{among}, for all {rows} rows of the batch together"
-    note = f"{each} sequences of one call, each seeing its own keys alone"
-    if rows > 1:
-        last = row * each + each - 1
-        note += f" (numbers {row * each} to {last} of {count}: the rows of the batch lie one after another)"
-    return range(row * each, (row + 1) * each), note
 
 
 def _head_dim(module: nn.Module, lead: tuple[int, ...]) -> int:
