@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,11 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from inspection.record.test_record import CASES, axes, recorded, vectors
+from inspection.record.test_record import CASES, D, H, S, T, axes, recorded, vectors
+from regard.attention import scores
+from regard.attention.windows import LocalP
+from regard.inspection.record.place import StoredGradients
+from regard.inspection.record.quantize import Int16Tensor
 from regard.inspection.record.record import GenerationStep, MeasureMap, Record
 
 STRANGE: list[Any] = [
@@ -65,7 +70,24 @@ def samples() -> list[Record]:
         values = torch.rand(place.T, place.S).numpy()
         measures = (MeasureMap("norms", "Norms", "here", 0, 1, values, (own[0].tokens, own[1].tokens)),)
         found.append(Record(own, (place,), facts, steps, measures, {"layer.1": "Odd"}))
-    return found
+    return [*found, *_additive(), *_with_gradients()]
+
+
+def _additive() -> list[Record]:
+    torch.manual_seed(7)
+    q, k = torch.randn(1, T, D), torch.randn(1, S, D)
+    place, _ = recorded(q, k, score=scores.Additive(D, 6), window=LocalP(D, 4))
+    return [Record(axes(place), (place,))]
+
+
+def _with_gradients() -> list[Record]:
+    place, _ = recorded(*vectors(seed=8))
+    codes = [Int16Tensor.quantize(torch.rand(H, length, 6)) for length in (T, S)]
+    gradients = StoredGradients(codes[0], codes[1], tuple(range(H)))
+    about: dict[str, Any] = {"module": "layer", "call": 1, "joined": "chunks", "note": "two chunks"}
+    whole = replace(place, stored_gradients=gradients, value_norms=torch.rand(H, S), **about)
+    other = replace(place, name="statistics", stored=None, why="nobody asked")
+    return [Record(axes(place), (whole, other))]  # whose statistics are the same tensors: `write` copies them
 
 
 class Mutations:
@@ -83,7 +105,10 @@ class Mutations:
                 _change_metadata(data, chance)
             else:
                 _change_tensors(tensors, chance)
-        content = save({name: one.contiguous() for name, one in tensors.items()}, {"regard": _header(data, chance)})
+        content = save(
+            {name: one.clone(memory_format=torch.contiguous_format) for name, one in tensors.items()},
+            {"regard": _header(data, chance)},
+        )
         if chance.random() < 0.05:
             content = _change_bytes(content, chance)
         path.write_bytes(content)

@@ -52,6 +52,16 @@ def ask(client, record: Record) -> None:
     assert response.status_code < 500, response.text
 
 
+def read(path: Path) -> Record | None:
+    """The record of a file, or None where it is refused in a sentence of reasonable length that names the file."""
+    try:
+        return Record.load(path)
+    except RecordError as error:
+        said = str(error)
+    assert path.name in said and len(said) < 600, said
+    return None
+
+
 def fuzz(mutations: Mutations, folder: Path, seeds: range) -> Counter[str]:
     found: Counter[str] = Counter()
     good = record_of(place_of(LENGTH))
@@ -60,10 +70,8 @@ def fuzz(mutations: Mutations, folder: Path, seeds: range) -> Counter[str]:
         for seed in seeds:
             path = folder / "odd.regard"
             mutations.write(seed, path)
-            try:
-                record = Record.load(path)
-            except RecordError as error:
-                assert "odd.regard" in str(error) and len(str(error)) < 600, error
+            record = read(path)
+            if record is None:
                 found["refused"] += 1
                 continue
             found["read"] += 1
@@ -87,3 +95,23 @@ def test_no_damage_escapes_as_another_error(mutations, tmp_path) -> None:
 def test_no_damage_of_many_escapes_as_another_error(mutations, tmp_path) -> None:
     found = fuzz(mutations, tmp_path, range(1000, 51_000))
     assert sum(found.values()) == 50_000
+
+
+def test_a_record_that_cannot_be_read_is_listed_with_its_error(tmp_path) -> None:
+    (tmp_path / "bad.regard").write_bytes(b"no record")
+    with pytest.raises(RecordError) as caught:
+        Record.load(tmp_path / "bad.regard")
+    good = record_of(place_of(LENGTH))
+    with client_of(records={"good": good, "bad": caught.value}) as client:
+        listed = client.get("/api/records").json()
+        assert [(one["id"], bool(one["problem"])) for one in listed] == [("good", False), ("bad", True)]
+        assert "bad.regard: The file cannot be read" in listed[1]["problem"]
+        assert str(tmp_path) not in listed[1]["problem"]
+        assert client.get("/api/records/good").status_code == 200
+        response = client.get("/api/records/bad/payload")
+        assert response.status_code == 422 and "cannot be read" in response.text
+
+
+def test_a_record_without_axes_does_not_break_the_list() -> None:
+    with client_of(records={"empty": Record((), ()), "good": record_of(place_of(LENGTH))}) as client:
+        assert [one["id"] for one in client.get("/api/records").json()] == ["empty", "good"]

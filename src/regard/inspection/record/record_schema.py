@@ -150,14 +150,21 @@ def parse_metadata(data: Any, where: str) -> RecordMetadata:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part)[:40] for part in first["loc"][:8]) or "the metadata"
-        problem = str(first["msg"]).removeprefix("Value error, ").removeprefix("Input ")
-        raise damaged(field, f"({problem[:1].lower()}{problem[1:]})", where) from None
+        raise damaged(field, _in_words(first), where) from None
     for number, axis in enumerate(found.axes):
         _check_axis(axis, f"axes.{number}", where)
     _check_places(found, where)
     for number, one in enumerate(found.measures):
         _check_measure(one, found, f"measures.{number}", where)
     return found
+
+
+def _in_words(error: Mapping[str, Any]) -> str:
+    """An error of pydantic, after the name of its field."""
+    plain = {"missing": "is missing", "extra_forbidden": "is no field of this version"}
+    plain |= dict.fromkeys(("model_type", "dict_type"), "should be a JSON object")
+    problem = str(error["msg"]).removeprefix("Value error, ").removeprefix("Input ")
+    return plain.get(error["type"], f"{problem[:1].lower()}{problem[1:]}")
 
 
 def _check_json(data: Any, where: str) -> None:
@@ -174,7 +181,8 @@ def _check_json(data: Any, where: str) -> None:
                 raise damaged(field[:60] or "the metadata", "is not valid Unicode text", where) from None
         elif isinstance(value, Mapping):
             for key, one in value.items():
-                waiting += [(key, f"a name in {field}", depth), (one, f"{field}.{key}".strip("."), depth + 1)]
+                waiting.append((key, f"a name in {field or 'the metadata'}", depth))
+                waiting.append((one, f"{field}.{key}".strip("."), depth + 1))
         elif isinstance(value, list | tuple):
             waiting += [(one, field, depth + 1) for one in value]
 

@@ -37,8 +37,8 @@ def check_tensors(places: list[PlaceMetadata], tensors: Mapping[str, Tensor], wh
     for number, place in enumerate(places):
         table = _expected(place, {name.partition(".")[2] for name in tensors if name.startswith(f"{number}.")})
         known |= {f"{number}.{name}" for name in table}
-        letters: dict[str, int] = {"K": MAX_TOP, "R": min(place.T, MAX_THUMBNAIL), "C": min(place.S, MAX_THUMBNAIL)}
-        limits, sizes = letters, {}
+        limits = {"K": MAX_TOP, "R": min(place.T, MAX_THUMBNAIL), "C": min(place.S, MAX_THUMBNAIL)}
+        sizes: dict[str, int] = {}
         for name, expected in table.items():
             full = f"{number}.{name}"
             if full not in tensors:
@@ -108,8 +108,8 @@ def _check_tensor(
     fits = tensor.dim() == len(expected.dims)
     for size, dim in zip(tensor.shape, expected.dims, strict=False):
         if isinstance(dim, str):
-            low = 0 if dim == "K" else 1
-            fits = fits and low <= size <= limits.get(dim, MAX_WIDTH) and sizes.setdefault(dim, size) == size
+            least = 0 if dim == "K" else 1
+            fits = fits and least <= size <= limits.get(dim, MAX_WIDTH) and sizes.setdefault(dim, size) == size
         else:
             fits = fits and (size in dim if isinstance(dim, tuple) else size == dim)
     if not fits:
@@ -118,7 +118,7 @@ def _check_tensor(
         raise _damaged(name, f"has the shape {tuple(tensor.shape)}, not ({said})", where)
     if not tensor.numel():
         return
-    low, high = (end.item() for end in tensor.aminmax())  # NaN where any is
+    low, high = (float(end) for end in tensor.aminmax())  # NaN where any is
     if low != low or (not expected.infinite and not (abs(low) < torch.inf and abs(high) < torch.inf)):
         raise _damaged(name, "has numbers that are not finite", where)
     if (expected.low is not None and low < expected.low) or (expected.high is not None and high > expected.high):
