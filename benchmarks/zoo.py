@@ -27,6 +27,7 @@ from zoo_table import write_table
 
 HERE = Path(__file__).parent
 RESULT = HERE / "results/zoo.json"
+OLDEST = HERE / "results/zoo-oldest.json"  # of a run with the oldest transformers that is supported, by --out
 TABLE = HERE.parent / "docs/models.md"
 GIB = 2**30
 
@@ -50,7 +51,7 @@ def main() -> None:
             return None
         asked.out.write_text(json.dumps(kept, indent=1) + "\n")
     if asked.table or asked.out == RESULT:
-        write_table(TABLE, json.loads(RESULT.read_text()))
+        write_table(TABLE, json.loads(RESULT.read_text()), json.loads(OLDEST.read_text()))
     return None
 
 

@@ -88,6 +88,7 @@ OVERRIDES: dict[str, dict[str, Any]] = {
     "swinv2": SWIN | {"pretrained_window_sizes": [0, 0, 0]},
     "swin2sr": SWIN | {"patch_size": 1},
     **dict.fromkeys(["time_series_transformer", "autoformer", "informer"], SERIES),
+    "vjepa2": {"crop_size": 32, "frames_per_clip": 4},
     "recurrent_gemma": {"block_types": ["recurrent", "attention"]},
     "sam3_lite_text_text_model": {"num_hidden_layers": 3},  # the first and the last layer are convolutions
     "jamba": {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,12 @@ transformers {transformers} registers ({kinds} model types, {classes} classes; t
 large enough that attention is far from uniform. Each class is compared call by call: outputs; the same bits while
 `capture` listens; every map of weights that eager returns; padding on either side; that a token does not see later
 ones; gradients; greedy generation from a growing and a static cache, from texts padded on the left, and with beams.
-`make zoo` makes this page anew (some minutes on two cores).
+`make zoo` makes this page anew (some minutes on two cores).{oldest}
 
 A class that attends through transformers' attention interface runs on regard's kernels. One that computes its own
 softmax runs its own code, and `capture` takes the weights where that code multiplies the values by them. What cannot
 be heard is named: `heard.unheard` maps each module to its class, and a `CaptureWarning` says "4 of 6 attention modules
 were heard; not heard: ...".
-
 
 Most are equal to float32's rounding. A few are compared in float64, because float32 rounds their order of near ties or
 their norms of almost constant rows one way in one place and another way in the other ("in float64" below), or beside
@@ -44,8 +43,8 @@ default").
 """
 
 
-def write_table(path: Path, kept: dict[str, Any]) -> None:
-    """Write the page: counts, then the classes of each verdict."""
+def write_table(path: Path, kept: dict[str, Any], oldest: dict[str, Any] | None = None) -> None:
+    """Write the page: counts, then the classes of each verdict. `oldest`: of the oldest supported transformers."""
     classes = kept["classes"]
     by_verdict: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for one in classes:
@@ -57,11 +56,20 @@ def write_table(path: Path, kept: dict[str, Any]) -> None:
         kinds=len({one["kind"] for one in classes}),
         classes=len(classes),
         counts="\n".join(counts),
+        oldest="" if oldest is None else _of_oldest(oldest),
     )
     for name in VERDICTS:
         if by_verdict[name]:
             text += f"\n## {name.capitalize()}\n\n" + _rows(name, by_verdict[name])
     path.write_text(text)
+
+
+def _of_oldest(kept: dict[str, Any]) -> str:
+    found = Counter(one["verdict"] for one in kept["classes"])
+    counts = ", ".join(f"{found[name]} {name}" for name in VERDICTS)
+    return (
+        f"\n\nWith transformers {kept['transformers']}, the oldest that is supported, the same run came to: {counts}."
+    )
 
 
 def _rows(verdict: str, found: list[dict[str, Any]]) -> str:

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from regard.adapters import ModelAdapter
-from regard.errors import SettingError
+from regard.errors import RecordError, SettingError
 from regard.inspection import Record
 from regard.page.serve.app import LOOPBACK, make_app
 from regard.page.serve.limits import Limits
@@ -28,7 +28,7 @@ SHUTDOWN_SECONDS = 3  # seconds for running work when the server shuts down
 
 def serve(
     adapters: Sequence[ModelAdapter],
-    records: Mapping[str, Record] = {},
+    records: Mapping[str, Record | RecordError] = {},
     limits: Limits = Limits(),
     host: str = LOOPBACK[0],
     port: int = PORT,
