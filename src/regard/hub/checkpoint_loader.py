@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from regard.bounded_files import expect_readable_folder
 from regard.errors import CheckpointError, CheckpointWarning, RegardError, SettingError, unknown
 from regard.hub.families import FAMILIES
 from regard.hub.families.family import Family
@@ -95,6 +96,7 @@ def expect_checkpoint(folder: Path) -> HFConfig:
             f"Folder not found: {folder}",
             advice="Name a run, or a local folder with config.json and model.safetensors; nothing is downloaded.",
         )
+    expect_readable_folder(folder, CheckpointError)
     config = read_config(folder)
     if (folder / "adapter_config.json").exists():
         raise CheckpointError(

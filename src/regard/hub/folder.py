@@ -16,7 +16,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from regard.errors import CheckpointError, SettingError
+from regard.bounded_files import expect_regular, read_json
+from regard.errors import CheckpointError, RegardError, SettingError
 from regard.files import write_atomic
 from regard.runs import save_weights
 
@@ -78,8 +79,10 @@ def check_weight_files(folder: Path) -> list[Path]:
     """The files with the weights of a folder, whose headers are valid and whose lengths are as these say."""
     files = [folder / name for name in _weight_files(folder)]
     for file in files:
-        with _readable(file), safe_open(file, "pt") as opened:
-            opened.keys()
+        with _readable(file):
+            expect_regular(file, CheckpointError)
+            with safe_open(file, "pt") as opened:
+                opened.keys()
     return files
 
 
@@ -87,6 +90,8 @@ def check_weight_files(folder: Path) -> list[Path]:
 def _readable(file: Path) -> Iterator[None]:
     try:
         yield
+    except RegardError:
+        raise
     except Exception as error:  # safetensors raises errors of several kinds about a damaged file
         raise CheckpointError(f"Could not read the weights: {error}", where=f"{file}") from error
 
@@ -137,15 +142,13 @@ def _weight_files(folder: Path) -> list[str]:
 def _read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json(path, CheckpointError)
     except FileNotFoundError as error:
         raise CheckpointError(
             f"File not found: {path}", advice="A checkpoint folder is what transformers' save_pretrained writes."
         ) from error
     except OSError as error:
         raise CheckpointError(f"Could not read {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"The file is not valid JSON: {error}", where=f"{path}") from error
     if not isinstance(values, dict):
         raise CheckpointError(f"a JSON {type(values).__name__}", "an object", where=f"{path}")
     return values

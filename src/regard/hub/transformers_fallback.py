@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.errors import CheckpointError, SettingError
+from regard.errors import CheckpointError, RegardError, is_rust_panic
 from regard.hub.attention_interface import NAME, enable
 from regard.hub.folder import HFConfig, check_weight_files
 from regard.hub.transformers_version import has_transformers
@@ -74,13 +74,15 @@ def refusals(folder: Path, what: str) -> Iterator[None]:
     """Turn whatever transformers raises about a folder into one sentence."""
     try:
         yield
-    except (CheckpointError, SettingError):
+    except RegardError:
         raise
-    except Exception as error:  # a damaged folder can raise anything
+    except BaseException as error:  # a damaged folder can raise anything, panics of a library in Rust too
+        if not isinstance(error, Exception) and not is_rust_panic(error):
+            raise
         raise CheckpointError(f"transformers cannot {what} ({reason_of(error)})", where=f"{folder}") from error
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: BaseException) -> str:
     """The kind of an error and the beginning of its message, on one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     reason = " ".join(lines[:2]) if lines and lines[0].endswith(":") else (lines or [""])[0]

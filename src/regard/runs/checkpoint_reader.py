@@ -12,7 +12,6 @@ training/checkpoint.py writes them, and decides when, and how many are kept.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +23,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from regard.errors import CheckpointError
+from regard.bounded_files import DATA_LIMIT, expect_regular, parse_json, read_json
+from regard.errors import CheckpointError, RegardError
 from regard.files import FileDigest, digest_of
 
 FORMAT = 1
@@ -43,7 +43,7 @@ class Checkpoint:
     def find_damage(self) -> str | None:
         """Verify it against its manifest (sizes, SHA-256 checksums): what is damaged; None if nothing is."""
         try:
-            manifest = json.loads((self.folder / "manifest.json").read_bytes())
+            manifest = read_json(self.folder / "manifest.json", CheckpointError, DATA_LIMIT)
             if manifest["format"] != FORMAT:
                 return f"format {manifest['format']!r} instead of {FORMAT}"
             kept = [FileDigest(**one) for one in manifest["files"]]
@@ -57,21 +57,24 @@ class Checkpoint:
                     return f"a damaged {one.path}"
         except OSError as error:
             return f"{Path(error.filename or '').name}: {error.strerror}"
-        except (ValueError, KeyError, TypeError) as error:
+        except RegardError as error:
+            return f"a damaged file ({error.problem})"
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             return f"a damaged manifest.json ({type(error).__name__})"
         return None
 
     def scalars(self) -> dict[str, Any]:
         with _read_errors(self.folder):
-            return dict(json.loads((self.folder / "scalars.json").read_bytes()))
+            return dict(read_json(self.folder / "scalars.json", CheckpointError, DATA_LIMIT))
 
     def tensors(self, prefix: str) -> dict[str, Tensor]:
         """The tensors whose names start with `prefix`, by the rest of their names; shards are joined."""
         shards: dict[str, list[tuple[list[int], Tensor]]] = {}
         with _read_errors(self.folder):
             for path in sorted((self.folder / "tensors").glob("*.safetensors")):
+                expect_regular(path, CheckpointError)
                 with safe_open(path, framework="pt") as file:
-                    places = json.loads((file.metadata() or {}).get(_OFFSETS, "{}"))
+                    places = parse_json((file.metadata() or {}).get(_OFFSETS, "{}"), f"{path}", CheckpointError)
                     for name in filter(lambda name: name.startswith(prefix), file.keys()):
                         tensor = file.get_tensor(name)
                         offsets = places.get(name, {}).get("saved_offsets", [0] * tensor.dim())

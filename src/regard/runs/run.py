@@ -17,6 +17,7 @@ from weakref import ReferenceType, ref
 import torch
 from torch import nn
 
+from regard.bounded_files import read_bytes
 from regard.errors import CheckpointError, RunError, RunWarning, SettingError
 from regard.runs import toml
 from regard.runs.build import Settings, Where, build_model, load_tokenizers, section
@@ -74,7 +75,7 @@ class Run(os.PathLike[str]):
         if not is_run(path):
             raise RunError(f"{path} is not a run", advice="A run is a folder that `regard train` writes.")
         try:
-            content = (path / RECIPE).read_bytes()
+            content = read_bytes(path / RECIPE, RunError, toml.MAX_SIZE)
         except OSError as error:
             raise RunError(f"Could not read {path / RECIPE}: {error.strerror}") from error
         run = cls(path, *parse_settings(content, str(path / RECIPE)))

@@ -9,6 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from regard.bounded_files import expect_regular
 from regard.errors import CheckpointError
 from regard.files import write_atomic
 
@@ -31,6 +32,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
     """Fill a model from a run folder or a file of weights."""
     file = path / FILE if path.is_dir() else path
     try:
+        expect_regular(file, CheckpointError)
         tensors = load_file(file)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(
