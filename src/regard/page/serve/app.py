@@ -42,7 +42,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
         422: "The request is invalid.",
         429: "The queue is full; see Retry-After.",
         500: "Internal server error.",
-        503: "Too many clients; see Retry-After.",
+        503: "Too many clients, see Retry-After; or the server is stopping.",
         504: "The computation took too long and was cancelled.",
     }.items()
 }

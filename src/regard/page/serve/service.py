@@ -52,6 +52,11 @@ class Service:
         self.tiles = WorkQueue("tiles", limits.tiles, limits.waiting_tiles, max_wait)
         self.downloads = WorkQueue("downloads", limits.downloads, limits.waiting_downloads, max_wait)
 
+    def stop(self) -> None:
+        """Answer all requests that wait or run: the server is stopping."""
+        for queue in (self.looks, self.tiles, self.downloads):
+            queue.stop()
+
     def close(self) -> None:
         for queue in (self.looks, self.tiles, self.downloads):
             queue.close()
