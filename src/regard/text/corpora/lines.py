@@ -16,6 +16,7 @@ from regard.errors import CorpusError, SettingError, unknown
 DecodeErrors = Literal["strict", "replace"]
 MAX_LINE = 1_000_000  # characters; longer lines are rarely text
 CHUNK = 1 << 16
+STANDARD_INPUT = Path("/dev/stdin")
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 
@@ -103,7 +104,8 @@ def open_binary(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a file for reading bytes; gzip is detected by its content and decompressed."""
     path = Path(path)
     try:
-        stream = open_regular(path, CorpusError)
+        # the one stream that is no file, but a pipe or a terminal: the user asked for it, with `-`
+        stream = open(path, "rb") if path == STANDARD_INPUT else open_regular(path, CorpusError)  # noqa: SIM115
     except OSError as error:
         if path.is_dir():
             raise CorpusError("a folder", "a text file", where=f"{path}") from error
