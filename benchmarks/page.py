@@ -114,6 +114,7 @@ def from_page(path: Path) -> Any:
         for name, shape in {**sizes, "top_values": (place["heads"], place["T"], 8)}.items():
             tensors.setdefault(f"{number}.{name}", torch.zeros(shape))
         tensors.setdefault(f"{number}.top_indices", torch.zeros(place["heads"], place["T"], 8, dtype=torch.int32))
+    del info["remote"]  # of the page, not of the record
     return Record.from_dict(info, tensors, str(path))
 
 

@@ -9,7 +9,11 @@ from pathlib import Path
 from imports import ROOMS, Sources
 
 PACKAGES = (
-    *(f"regard.{room}" for room in ROOMS if room not in ("errors", "lazy", "files", "html", "cli", "recipes")),
+    *(
+        f"regard.{room}"
+        for room in ROOMS
+        if room not in ("errors", "lazy", "bounded_files", "files", "html", "cli", "recipes")
+    ),
     "regard.text.grammar",
     "regard.models.config",
     "regard.training.tasks",
@@ -23,6 +27,7 @@ PACKAGES = (
 MODULES = (  # public as they are: everything in them that does not begin with _
     "regard.errors",
     "regard.lazy",
+    "regard.bounded_files",
     "regard.files",
     "regard.html",
     *(

@@ -8,6 +8,7 @@ from pathlib import Path
 ROOMS = (
     "errors",
     "lazy",
+    "bounded_files",
     "files",
     "html",
     "attention",

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tracemalloc
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -157,3 +158,23 @@ def test_demo_prints_its_results_and_resumes(regard: Command, tmp_path: Path) ->
     told = json.loads(out)
     assert code == 0
     assert set(told) >= {"bleu", "by_length", "alignment", "training_seconds", "picture"}
+
+
+def test_many_lines_take_bounded_memory(runs: Path, regard: Command, tmp_path: Path) -> None:
+    """What is held for each translated line is its text alone: not its scores, attention and encoding."""
+    (tmp_path / "in.txt").write_text("a b\n" * 6000)
+    peaks = []
+    for lines in (2000, 6000):
+        (tmp_path / "in.txt").write_text("a b\n" * lines)
+        tracemalloc.start()
+        code, out, _ = regard("translate", runs / "bahdanau", tmp_path / "in.txt", "--max-length", 2, "--beam", 1)
+        peaks.append(tracemalloc.get_traced_memory()[1] - len(out))
+        tracemalloc.stop()
+        assert (code, len(out.splitlines())) == (0, lines)
+    assert peaks[1] - peaks[0] < 4000 * 250, peaks  # bytes
+
+
+def test_a_long_line_is_refused(runs: Path, regard: Command, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("a b\n" + "word " * 2_000_000)
+    code, _, err = regard("translate", runs / "bahdanau", tmp_path / "in.txt")
+    assert code == 2 and "in.txt:2: got a line of more than 5,000 characters" in err

@@ -93,6 +93,11 @@ class TrainingError(RegardError, RuntimeError):
     """Training that cannot continue: the loss is not finite, or memory ran out."""
 
 
+def is_rust_panic(error: BaseException) -> bool:
+    """Whether an error is a panic of a library written in Rust: no Exception, and of a class that nobody can import."""
+    return type(error).__name__ == "PanicException" and not isinstance(error, Exception)
+
+
 def unknown(
     name: object, known: Iterable[str], *, kind: str, where: str, error: type[RegardError] = SettingError
 ) -> RegardError:

@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from regard.bounded_files import open_regular
+from regard.errors import RegardError
+
 
 @dataclass(frozen=True, slots=True)
 class FileDigest:
@@ -21,7 +24,7 @@ class FileDigest:
 
 def digest_of(path: Path, name: str | None = None) -> FileDigest:
     """Read a file through, in flat memory."""
-    with open(path, "rb") as stream:
+    with open_regular(path, RegardError) as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
         return FileDigest(name or str(path), os.fstat(stream.fileno()).st_size, digest)
 
@@ -51,14 +54,23 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def exclusive_lock(folder: Path, taken: Callable[[], Exception]) -> Iterator[None]:
+def exclusive_lock(folder: Path, taken: Callable[[], RegardError]) -> Iterator[None]:
     """Keep out every other process that asks for the same folder; `taken` makes the error that it gets.
 
-    The lock ends with the process that holds it, however it ends.
+    A folder in which no lock file can be opened is refused with an error of the same class. The lock ends with the
+    process that holds it, however it ends.
     """
     import fcntl
 
-    with open(folder / "lock", "w") as lock:
+    path = folder / "lock"
+    try:
+        lock = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666), "w")
+    except OSError as error:
+        raise type(taken())(
+            f"Could not open the lock file {path}: {error.strerror}",
+            advice="The folder must be writable, and `lock` in it a plain file.",
+        ) from error
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -152,17 +152,17 @@ def test_a_folder_without_a_tokenizer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content"),
+    ("name", "content", "said"),
     [
-        ("tokenizer.json", "{"),
-        ("tokenizer.json", '{"model": {"type": "Gossip"}}'),
-        ("tokenizer_config.json", "[1]"),
+        ("tokenizer.json", "{", r"tokenizer\.json: The file is not valid JSON"),
+        ("tokenizer.json", '{"model": {"type": "Gossip"}}', "Unknown tokenizer model 'Gossip'"),
+        ("tokenizer_config.json", "[1]", "cannot load the tokenizer of this folder"),
     ],
 )
-def test_a_damaged_tokenizer_is_a_sentence(name: str, content: str, tmp_path: Path) -> None:
+def test_a_damaged_tokenizer_is_a_sentence(name: str, content: str, said: str, tmp_path: Path) -> None:
     folder = save_folder(tmp_path, "Qwen2ForCausalLM", **BERT, num_key_value_heads=2)
     (folder / name).write_text(content)
-    with pytest.raises(CheckpointError, match="cannot load the tokenizer of this folder"):
+    with pytest.raises(CheckpointError, match=said):
         look(folder, TEXT)
 
 

@@ -8,16 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer as Engine
 from torch import nn
 
 from regard.adapters.base import ModelAdapter
 from regard.adapters.encoder import EncoderAdapter
 from regard.adapters.token_row import NO_WORD, Piece, TokenRow
 from regard.adapters.translator import TranslatorAdapter
-from regard.errors import CheckpointError, CheckpointWarning, SettingError
+from regard.bounded_files import expect_readable_folder
+from regard.errors import CheckpointError, CheckpointWarning, RegardError, SettingError
 from regard.hub import has_transformers, quiet_transformers, read_config, reason_of, refusals
 from regard.runs import TOKENIZER
+from regard.text import expect_valid, load_engine, rust_errors
 
 _FILES = (  # any of them makes a folder one with a tokenizer
     "tokenizer.json tokenizer_config.json vocab.json vocab.txt merges.txt spiece.model sentencepiece.bpe.model"
@@ -30,6 +31,9 @@ def load_hub_tokenizer(folder: Path) -> Any:
     """The tokenizer in a folder, by transformers; None where there is none. No code of the folder is run."""
     if not any((folder / name).exists() for name in _FILES):
         return None
+    expect_readable_folder(folder, CheckpointError)
+    if (folder / TOKENIZER).exists():
+        expect_valid(folder / TOKENIZER, CheckpointError)
     from transformers import AutoTokenizer
 
     with quiet_transformers(), refusals(folder, "load the tokenizer of this folder"):
@@ -63,13 +67,14 @@ def _from_file(folder: Path, kind: str) -> Any:
 
 def _splits_as_its_file(tokenizer: Any, folder: Path) -> bool:
     """Whether a tokenizer gives the ids that its tokenizer.json says, of a sentence and of words that it knows."""
-    with refusals(folder, "load the tokenizer of this folder"):
-        engine = Engine.from_file(str(folder / TOKENIZER))
+    engine = load_engine(folder / TOKENIZER)
     engine.no_truncation()
     known = sorted(one for one in tokenizer.get_vocab() if one.isalpha())
     text = " ".join(["The cat didn't see 12 dogs.", *known[:: max(1, len(known) // 40)]])
     given: list[int] = tokenize(tokenizer, text, add_special_tokens=False)["input_ids"]
-    return given == engine.encode(text, add_special_tokens=False).ids
+    with rust_errors(f"{folder / TOKENIZER}"):
+        ids: list[int] = engine.encode(text, add_special_tokens=False).ids
+    return given == ids
 
 
 def as_its_tokenizer(found: ModelAdapter, folder: Path) -> ModelAdapter:
@@ -110,20 +115,24 @@ def _encoder_of(folder: Path) -> Callable[[str, str | None], tuple[list[int], li
         return ids, list(found["token_type_ids"]) if "token_type_ids" in found else [0] * len(ids)
 
     def alone(text: str, other: str | None) -> tuple[list[int], list[int]]:
-        found = engine.encode(text, other)
+        with rust_errors(f"{folder / TOKENIZER}"):
+            found = engine.encode(text, other)
         return list(found.ids), list(found.type_ids)
 
     if has_transformers():
         tokenizer = load_hub_tokenizer(folder)
         return with_transformers
-    engine = Engine.from_file(str(folder / TOKENIZER))
+    engine = load_engine(folder / TOKENIZER)
     return alone
 
 
 def tokenize(tokenizer: Any, text: str, other: str | None = None, *, target: bool = False, **how: Any) -> Any:
     """What a tokenizer of transformers makes of a text, or of two; `target`: as the text of a decoder."""
     try:
-        return tokenizer(text_target=text, **how) if target else tokenizer(text, other, **how)
+        with rust_errors("look"):
+            return tokenizer(text_target=text, **how) if target else tokenizer(text, other, **how)
+    except RegardError:
+        raise
     except Exception as error:  # tokenizers raise errors of many kinds
         problem = f"The {type(tokenizer).__name__} cannot tokenize this text ({reason_of(error)})"
         raise SettingError(problem, where="look") from error

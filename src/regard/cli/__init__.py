@@ -31,7 +31,7 @@ from regard.cli import (
     translate,
 )
 from regard.cli.command import CONTEXT, Command
-from regard.errors import CheckpointWarning, RegardError, RunWarning
+from regard.errors import CheckpointWarning, RegardError, RunWarning, is_rust_panic
 
 # Verb files keep torch, numpy and matplotlib inside their functions, so that `regard --help` stays quick.
 app = typer.Typer(
@@ -113,14 +113,17 @@ def main() -> None:
             raise
         typer.echo(f"regard: {error}", err=True)
         sys.exit(2)
-    except Exception as error:  # --debug shows it in full
-        if settings.debug:
+    except BaseException as error:  # --debug shows it in full
+        if settings.debug or not (isinstance(error, Exception) or is_rust_panic(error)):
             raise
+        if isinstance(error, OSError) and error.filename is not None:  # a forbidden folder, a full disk
+            typer.echo(f"regard: Could not open or write {error.filename}: {error.strerror}.", err=True)
+            sys.exit(2)
         typer.echo(f"regard: {_one_line(error)}; `regard --debug COMMAND ...` shows the traceback", err=True)
         sys.exit(1)
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     """The name of the exception and the first line of its message."""
     message = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {message}" if message else type(error).__name__

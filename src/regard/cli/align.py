@@ -153,10 +153,10 @@ def align(
 
 
 def _pairs(source: Path, target: Path) -> list[tuple[str, str]]:
-    from regard.cli.inputs import read_lines
+    from regard.cli.inputs import MAX_SENTENCE, read_lines
 
-    sources = read_lines(source)
-    return list(zip(sources, _same_length(source, sources, target, read_lines(target)), strict=True))
+    sources, targets = (read_lines(path, MAX_SENTENCE) for path in (source, target))
+    return list(zip(sources, _same_length(source, sources, target, targets), strict=True))
 
 
 def _gold(path: Path, first: int) -> list[Gold]:

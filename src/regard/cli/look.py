@@ -82,15 +82,17 @@ def look(
     Runs the model on the text and saves its attention: a page to explore, a picture, or the numbers.
     With --json, prints a summary of what was recorded.
     """
-    from regard.cli.inputs import read_lines
+    from regard.cli.inputs import MAX_PASSAGE, expect_length, read_lines
     from regard.cli.process_tuning import prepare_machine
     from regard.page import expect_suffix, look as looked
 
     prepare_machine()
     expect_suffix(out)
-    given = "\n".join(read_lines(Path("-"))) if text == "-" else text
+    given = "\n".join(read_lines(Path("-"), MAX_PASSAGE)) if text == "-" else text
     if not given.strip():
         raise SettingError("The text is empty", where="look")
+    for words in (given, text2 or ""):
+        expect_length(words, MAX_PASSAGE, "look")
     view = looked(
         run,
         given,

@@ -6,12 +6,12 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from regard.cli.command import AsJson
-from regard.errors import SettingError
+from regard.errors import RecordError, SettingError
 
 LARGEST_PORT = 65535
 
@@ -64,7 +64,17 @@ def serve(
     from regard.inspection import Record
     from regard.page.serve import is_loopback, serve as serve_page
 
-    loaded = {name: Record.load(path) for name, path in named(records or ())}
+    loaded: dict[str, Record | RecordError] = {}
+    for name, path in named(records or ()):
+        try:
+            loaded[name] = Record.load(path)
+        except RecordError as error:  # the others are served; the page lists this one with its error
+            loaded[name] = error
+    unread = {name: one for name, one in loaded.items() if isinstance(one, RecordError)}
+    if unread and len(unread) == len(loaded) and not runs:
+        raise next(iter(unread.values()))
+    for one in unread.values():
+        typer.echo(f"Warning: {one}", err=True)
     models = [adapter(path, max_new_tokens=max_new_tokens) for path in runs or ()]
     if not is_loopback(host):
         warning = (
@@ -75,7 +85,9 @@ def serve(
 
     def ready(address: str) -> None:
         if as_json:
-            entry = {"address": address, "runs": [one.name for one in models], "records": list(loaded)}
+            served = [name for name in loaded if name not in unread]
+            entry: dict[str, Any] = {"address": address, "runs": [one.name for one in models], "records": served}
+            entry |= {"unread": {name: str(one) for name, one in unread.items()}} if unread else {}
             typer.echo(json.dumps(entry, ensure_ascii=False))
         else:
             typer.echo(f"{address} is ready; Ctrl-C ends it.")

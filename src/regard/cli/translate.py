@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -56,24 +57,29 @@ def translate(
     Prints one translation per line; blank lines stay blank. With --json, prints one object per translation.
     """
     prepare_machine()
-    from regard.cli.inputs import read_texts, warn_oov
+    from regard.cli.inputs import MAX_SENTENCE, portions, read_texts, warn_oov
     from regard.cli.progress_ui import progress_bar
     from regard.decoding import Beam, LengthPenalty
     from regard.runs import Run
 
-    lines = read_texts(text)
+    lines = read_texts(text, MAX_SENTENCE)
     translator = Run.open(run).translator()
     sources = [line for line in lines if line.strip()]
     search = Beam(max(beam, n_best), LengthPenalty(length_penalty), coverage_penalty, n_best)
-    rules = _rules(translator, len(sources), min_length, max_length, prefix, ban or [], require or [])
-    with progress_bar("sentences", len(sources)) as advance:
-        attention = alignment or as_json or coverage_penalty > 0
-        found = iter(translator(sources, search, rules, attention, advance))
+    attention = alignment or as_json or coverage_penalty > 0
     if not translator.model.copies:
         warn_oov(translator.source, sources)
-    for number, line in enumerate(lines, start=1):
-        for rank, one in enumerate(next(found) if line.strip() else [None] * n_best, start=1):
-            _print(translator, one, number, rank, alignment, as_json)
+    with progress_bar("sentences", len(sources)) as advance:
+
+        def translations() -> Iterator[list[Translated]]:
+            for portion in portions(sources):  # translations with their scores and attention are not held for long
+                rules = _rules(translator, len(portion), min_length, max_length, prefix, ban or [], require or [])
+                yield from translator(portion, search, rules, attention, advance)
+
+        found = translations()
+        for number, line in enumerate(lines, start=1):
+            for rank, one in enumerate(next(found) if line.strip() else [None] * n_best, start=1):
+                _print(translator, one, number, rank, alignment, as_json)
 
 
 def _rules(

@@ -120,8 +120,11 @@ class Translator:
         known = self._ids(self.source, texts)
         order = sorted(range(len(texts)), key=lambda row: -len(known[row].ids))
         end = self.source.special.need("end")
-        for begin in range(0, len(order), self.rows):
-            rows = order[begin : begin + self.rows]
+        begin = 0
+        while begin < len(order):
+            longest = len(known[order[begin]].ids) + 1
+            rows = order[begin : begin + max(1, min(self.rows, MAX_BATCH_TOKENS // longest))]
+            begin += len(rows)
             ids = [[*known[row].ids, end] for row in rows]
             padded, lengths = pad_rows(ids, self.source.special.need("pad"), self._device)
             dense, table = compact_oov(padded, len(self.source))
@@ -138,6 +141,7 @@ class Translator:
         return Translated(source, text, one.score, tokens, one.log_probs, one.finished, weights)
 
 
+MAX_BATCH_TOKENS = 1 << 15  # of a batch with its padding: 64 sentences of up to 512 tokens, fewer longer ones
 UNLIMITED = 2**30  # stands for a maximum length that depends on the source
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.bounded_files import DATA_LIMIT, read_json
 from regard.errors import RecordError, SettingError
 from regard.faithfulness.decision_scores import RANDOM, AuditSettings
 from regard.faithfulness.findings import MIN_DIVERGENCE, VERSION, Finding, Findings, MapKind, Verdict, judge
@@ -30,7 +31,7 @@ class Report(Findings):
     def load(cls, path: str | os.PathLike[str]) -> Report:
         """Read a report from JSON."""
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            data = read_json(path, RecordError, DATA_LIMIT)
             version = data.get("version")
             if version == VERSION:
                 findings = [

@@ -6,6 +6,7 @@ No code in them is ever run: pickled weights are not opened, and Python files ar
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,11 +17,14 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from regard.errors import CheckpointError, SettingError
+from regard.bounded_files import expect_regular, read_json
+from regard.errors import CheckpointError, RegardError, SettingError
 from regard.files import write_atomic
-from regard.runs import save_weights
+from regard.runs import count_layers, read_shapes, save_weights
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+MAX_NUMBER = 1 << 40
+_LAYERS = re.compile(r"^(?:num|n)_(?:\w+_)?(?:layers?|experts|stages|blocks)$|^(?:encoder|decoder)_layers$|^depths?$")
 CONVERT_ADVICE = (
     "Convert it on a machine that trusts it: transformers' AutoModel.from_pretrained(FOLDER).save_pretrained(OTHER, "
     "safe_serialization=True)."
@@ -78,15 +82,53 @@ def check_weight_files(folder: Path) -> list[Path]:
     """The files with the weights of a folder, whose headers are valid and whose lengths are as these say."""
     files = [folder / name for name in _weight_files(folder)]
     for file in files:
-        with _readable(file), safe_open(file, "pt") as opened:
-            opened.keys()
+        with _readable(file):
+            expect_regular(file, CheckpointError)
+            with safe_open(file, "pt") as opened:
+                opened.keys()
     return files
+
+
+def read_header(folder: Path) -> dict[str, tuple[int, ...]]:
+    """The names and shapes of all tensors of a folder, without their values."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name in _weight_files(folder):
+        found |= read_shapes(folder / name)
+    return found
+
+
+def check_layers(config: HFConfig, shapes: Mapping[str, tuple[int, ...]], spare: int = 0) -> None:
+    """Refuse a config.json with more layers than the weights have, and than `spare`, or with numbers out of bounds.
+
+    Building a model takes time for each of its layers, so this comes first.
+    """
+    stored = count_layers(shapes)
+    for name, value in _numbers(config.values):
+        if abs(value) > MAX_NUMBER:
+            raise CheckpointError(f"{name} = {value}", f"a number of at most {MAX_NUMBER:,}", where=config.where)
+        if _LAYERS.search(name) and value > max(stored, spare, 1):
+            problem = f"config.json says {name} = {value}, the weights have {stored} layers"
+            raise CheckpointError(problem, where=config.where)
+
+
+def _numbers(values: Any, name: str = "") -> Iterator[tuple[str, int]]:
+    """Every whole number of config.json, those of its sections and lists too, with the name of its setting."""
+    if type(values) is int:
+        yield name, values
+    elif isinstance(values, dict):
+        for key, value in values.items():
+            yield from _numbers(value, key)
+    elif isinstance(values, list):
+        for value in values:
+            yield from _numbers(value, name)
 
 
 @contextmanager
 def _readable(file: Path) -> Iterator[None]:
     try:
         yield
+    except RegardError:
+        raise
     except Exception as error:  # safetensors raises errors of several kinds about a damaged file
         raise CheckpointError(f"Could not read the weights: {error}", where=f"{file}") from error
 
@@ -137,15 +179,13 @@ def _weight_files(folder: Path) -> list[str]:
 def _read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json(path, CheckpointError)
     except FileNotFoundError as error:
         raise CheckpointError(
             f"File not found: {path}", advice="A checkpoint folder is what transformers' save_pretrained writes."
         ) from error
     except OSError as error:
         raise CheckpointError(f"Could not read {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"The file is not valid JSON: {error}", where=f"{path}") from error
     if not isinstance(values, dict):
         raise CheckpointError(f"a JSON {type(values).__name__}", "an object", where=f"{path}")
     return values

@@ -6,7 +6,6 @@ folder of a run, as atlas.json or audit.json, is used for every record of that r
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.adapters import ModelAdapter
+from regard.bounded_files import DATA_LIMIT, read_json
 from regard.errors import RecordError
 from regard.hub import origin
 from regard.inspection.record.record import Record
@@ -47,7 +47,7 @@ def read_head_labels(path: str | os.PathLike[str], kind: str) -> dict[str, dict[
     where, verb = str(path), {"patterns": "atlas", "badges": "audit"}[kind]
     advice = f"`regard {verb}` writes a JSON object with {kind!r}: {{place: {{head: text}}}}."
     try:
-        data: Any = json.loads(Path(path).read_text(encoding="utf-8"))
+        data: Any = read_json(path, RecordError, DATA_LIMIT)
     except (OSError, ValueError) as error:
         raise RecordError(f"The file cannot be read ({error})", where=where, advice=advice) from None
     found = data.get(kind) if isinstance(data, dict) else None

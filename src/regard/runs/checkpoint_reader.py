@@ -12,7 +12,6 @@ training/checkpoint.py writes them, and decides when, and how many are kept.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +23,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from regard.errors import CheckpointError
+from regard.bounded_files import DATA_LIMIT, expect_regular, parse_json, read_json
+from regard.errors import CheckpointError, RegardError
 from regard.files import FileDigest, digest_of
 
 FORMAT = 1
@@ -43,7 +43,7 @@ class Checkpoint:
     def find_damage(self) -> str | None:
         """Verify it against its manifest (sizes, SHA-256 checksums): what is damaged; None if nothing is."""
         try:
-            manifest = json.loads((self.folder / "manifest.json").read_bytes())
+            manifest = read_json(self.folder / "manifest.json", CheckpointError, DATA_LIMIT)
             if manifest["format"] != FORMAT:
                 return f"format {manifest['format']!r} instead of {FORMAT}"
             kept = [FileDigest(**one) for one in manifest["files"]]
@@ -57,26 +57,45 @@ class Checkpoint:
                     return f"a damaged {one.path}"
         except OSError as error:
             return f"{Path(error.filename or '').name}: {error.strerror}"
-        except (ValueError, KeyError, TypeError) as error:
+        except RegardError as error:
+            return f"a damaged file ({error.problem})"
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             return f"a damaged manifest.json ({type(error).__name__})"
         return None
 
     def scalars(self) -> dict[str, Any]:
         with _read_errors(self.folder):
-            return dict(json.loads((self.folder / "scalars.json").read_bytes()))
+            return dict(read_json(self.folder / "scalars.json", CheckpointError, DATA_LIMIT))
 
     def tensors(self, prefix: str) -> dict[str, Tensor]:
         """The tensors whose names start with `prefix`, by the rest of their names; shards are joined."""
         shards: dict[str, list[tuple[list[int], Tensor]]] = {}
         with _read_errors(self.folder):
             for path in sorted((self.folder / "tensors").glob("*.safetensors")):
+                expect_regular(path, CheckpointError)
                 with safe_open(path, framework="pt") as file:
-                    places = json.loads((file.metadata() or {}).get(_OFFSETS, "{}"))
+                    places = parse_json((file.metadata() or {}).get(_OFFSETS, "{}"), f"{path}", CheckpointError)
                     for name in filter(lambda name: name.startswith(prefix), file.keys()):
                         tensor = file.get_tensor(name)
-                        offsets = places.get(name, {}).get("saved_offsets", [0] * tensor.dim())
+                        offsets = _offsets(places, name, tensor.dim())
                         shards.setdefault(name.removeprefix(prefix), []).append((offsets, tensor))
         return {name: self._join(name, parts) for name, parts in shards.items()}
+
+    def shapes(self, prefix: str) -> dict[str, tuple[int, ...]]:
+        """The shapes of those tensors, from the headers of their files alone."""
+        found: dict[str, tuple[int, ...]] = {}
+        with _read_errors(self.folder):
+            for path in sorted((self.folder / "tensors").glob("*.safetensors")):
+                expect_regular(path, CheckpointError)
+                with safe_open(path, framework="pt") as file:
+                    places = parse_json((file.metadata() or {}).get(_OFFSETS, "{}"), f"{path}", CheckpointError)
+                    for name in filter(lambda name: name.startswith(prefix), file.keys()):
+                        shape = file.get_slice(name).get_shape()
+                        ends = zip(_offsets(places, name, len(shape)), shape, strict=True)
+                        own = name.removeprefix(prefix)
+                        last = found.get(own, (0,) * len(shape))
+                        found[own] = tuple(max(a, b + c) for a, (b, c) in zip(last, ends, strict=True))
+        return found
 
     def _join(self, name: str, parts: list[tuple[list[int], Tensor]]) -> Tensor:
         """A tensor from its shards, each with the offsets of its first element."""
@@ -90,6 +109,12 @@ class Checkpoint:
         for at, part in parts:
             tensor[tuple(slice(begin, begin + size) for begin, size in zip(at, part.shape, strict=True))] = part
         return tensor
+
+
+def _offsets(places: dict[str, Any], name: str, dims: int) -> list[int]:
+    """Where the part of a tensor that a file holds begins."""
+    found: list[int] = places.get(name, {}).get("saved_offsets", [0] * dims)
+    return found
 
 
 def steps_in(folder: Path) -> list[int]:

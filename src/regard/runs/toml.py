@@ -17,12 +17,19 @@ from regard.errors import SettingError
 Keys = tuple[str | int, ...]
 NONE = "none"
 MAX_DEPTH = 50  # lists and sections inside each other
+MAX_SIZE = 1 << 20  # bytes of a recipe file
 _LINE = re.compile(r"(.*) \(at line (\d+), column (\d+)\)")
+_PART = r"(?:[A-Za-z0-9_-]++|\"[^\"\n]*+\"|'[^'\n]*+')[ \t]*+\.[ \t]*+"  # of a dotted key
+_LONG_KEY = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:{_PART}){{{MAX_DEPTH}}}")
+_SEARCHED = 4 << 20  # characters that `find_line` parses at most
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def parse(text: str, name: str) -> dict[str, Any]:
     """The data of a TOML text; errors are reported as `name`:line."""
+    if found := _LONG_KEY.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise SettingError(f"a key of more than {MAX_DEPTH} parts", "fewer", where=f"{name}:{line}")
     try:
         data = tomllib.loads(text)
     except RecursionError as error:
@@ -64,11 +71,12 @@ def find_line(text: str, keys: Keys) -> int:
     """The line on which the setting `keys`, which is in the text, starts.
 
     The first lines of a text are TOML too, unless the cut goes through a value, and what they set stays set: so the
-    line is the one after the longest valid prefix that lacks the setting.
+    line is the one after the longest valid prefix that lacks the setting. In a file whose values are so long that this
+    takes too much work, it is a line before.
     """
     lines = text.split("\n")
-    without, with_it = 0, len(lines)
-    while cut := _cut_between(lines, without, with_it):
+    without, with_it, left = 0, len(lines), [_SEARCHED]
+    while cut := _cut_between(lines, without, with_it, left):
         if has_key(cut[1], keys):
             with_it = cut[0]
         else:
@@ -76,11 +84,18 @@ def find_line(text: str, keys: Keys) -> int:
     return without + 1
 
 
-def _cut_between(lines: list[str], low: int, high: int) -> tuple[int, dict[str, Any]] | None:
-    """A number of first lines, strictly between two others and near their middle, that are valid TOML; their data."""
+def _cut_between(lines: list[str], low: int, high: int, left: list[int]) -> tuple[int, dict[str, Any]] | None:
+    """A number of first lines, strictly between two others and near their middle, that are valid TOML; their data.
+
+    `left`: how many characters may still be parsed; with none left there is no such cut.
+    """
     for count in sorted(range(low + 1, high), key=lambda count: abs(2 * count - low - high)):
+        head = "\n".join(lines[:count]) + "\n"
+        left[0] -= len(head)
+        if left[0] < 0:
+            return None
         try:
-            return count, tomllib.loads("\n".join(lines[:count]) + "\n")
+            return count, tomllib.loads(head)
         except tomllib.TOMLDecodeError:
             continue  # in the middle of a value of several lines
     return None

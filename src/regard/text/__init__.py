@@ -107,6 +107,11 @@ if TYPE_CHECKING:
     )
     from regard.text.tokenizers.specials import SpecialIds as SpecialIds
     from regard.text.tokenizers.tokenizer import Encoding as Encoding, Tokenizer as Tokenizer
+    from regard.text.tokenizers.tokenizer_json import (
+        expect_valid as expect_valid,
+        load_engine as load_engine,
+        rust_errors as rust_errors,
+    )
     from regard.text.tokenizers.trainers import (
         BPE as BPE,
         ByteBPE as ByteBPE,
@@ -189,6 +194,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "tokenizers.specials": ("SpecialIds",),
         "tokenizers.char_ids": ("CHAR_PAD", "CHAR_SPECIAL", "spell_vocabulary", "spell_words"),
         "tokenizers.tokenizer": ("Encoding", "Tokenizer"),
+        "tokenizers.tokenizer_json": ("expect_valid", "load_engine", "rust_errors"),
         "words": ("Span", "word_indices", "tokenize_words", "whitespace_words"),
     },
 )

@@ -31,7 +31,7 @@ def client() -> Iterator[object]:
 
 def test_runs_and_records_are_listed(client) -> None:
     assert client.get("/api/runs").json() == [{"name": "fake", "kind": "reads", "description": "random numbers"}]
-    assert client.get("/api/records").json() == [{"id": "kept", "text": RECORD.axes[0].text[:100]}]
+    assert client.get("/api/records").json() == [{"id": "kept", "text": RECORD.axes[0].text[:100], "problem": ""}]
 
 
 def test_a_look_makes_a_record_that_can_be_read() -> None:

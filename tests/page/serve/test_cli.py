@@ -9,7 +9,7 @@ import pytest
 
 from page.serve.fakes import place_of, record_of
 from regard.cli.serve import named, serve
-from regard.errors import SettingError
+from regard.errors import RecordError, SettingError
 
 
 @pytest.fixture
@@ -53,3 +53,15 @@ def test_a_public_host_gives_a_warning(file: Path, capsys: pytest.CaptureFixture
 def test_files_get_ids_that_are_valid_in_urls() -> None:
     paths = [Path("a/été 1.regard"), Path("b/t-1.regard"), Path("c/t 1.x"), Path("<>.regard"), Path("t-1-2.y")]
     assert [name for name, _ in named(paths)] == ["t-1", "t-1-2", "t-1-3", "record", "t-1-2-2"]
+
+
+def test_a_damaged_record_is_reported_and_the_others_are_served(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = file.with_name("bad.regard")
+    bad.write_bytes(b"no record")
+    serve(None, [bad, file], 8421, "127.0.0.1", 0, False, True)
+    said = capsys.readouterr()
+    assert said.err.startswith("Warning: ") and "bad.regard: The file cannot be read" in said.err
+    told = json.loads(said.out)
+    assert told["records"] == ["seen"] and "cannot be read" in told["unread"]["bad"]
+    with pytest.raises(RecordError, match="cannot be read"):
+        serve(None, [bad], 8421, "127.0.0.1", 0, False, True)

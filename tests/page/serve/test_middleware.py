@@ -11,6 +11,7 @@ from page.serve.fakes import HOST, Fake, client_of, error_of
 from regard.page.serve import Limits, make_app
 from regard.page.serve.app import STATIC
 from regard.page.serve.serve_errors import ServeError, error_body
+from regard.page.serve.server import allowed_hosts
 
 LOOK = {"run": "fake", "text": "a b"}
 JSON = {"content-type": "application/json"}
@@ -28,7 +29,32 @@ def test_the_names_of_this_machine_are_served(client, host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8421", "localhost.evil.example", "[::1]", "", "192.0.2.7"]
+    "host",
+    [
+        "evil.example",
+        "evil.example:8421",
+        "localhost.evil.example",
+        "[::1]",
+        "",
+        "192.0.2.7",
+        "[127.0.0.1]",
+        "[127.0.0.1]evil.com",
+        "[localhost]",
+        "localhost:80/evil",
+        "localhost:",
+        "localhost:8x",
+        "localhost:-1",
+        "localhost:65536",
+        "localhost:80:80",
+        "localhost/evil",
+        "evil@localhost",
+        "localhost@evil",
+        "localhost evil",
+        "localhost,evil",
+        "127.1",
+        "127.0.0.1.evil",
+        "::1",
+    ],
 )
 def test_another_host_is_refused(client, host: str) -> None:
     for path in ("/", "/api/runs", "/static/main.js"):
@@ -50,6 +76,7 @@ def test_with_a_wildcard_host_numeric_addresses_are_allowed_and_names_are_not() 
         {"Origin": "http://evil.example"},
         {"Origin": "http://localhost:9999"},
         {"Origin": "null"},
+        {"Origin": "http://[localhost"},
         {"Origin": "http://localhost.evil.example"},
     ],
 )
@@ -89,6 +116,21 @@ def test_a_body_that_just_fits_is_read_in_whatever_pieces_it_comes(client) -> No
     for content in (body, iter([body[:7], b"", body[7:]])):
         assert client.post("/api/look", content=content, headers=JSON).status_code == 200
     assert client.post("/api/look", content=body + b" ", headers=JSON).status_code == 413
+
+
+@pytest.mark.parametrize("host", ["[::1]", "[::1]:8421", "[0:0:0:0:0:0:0:1]:80", "localhost:80"])
+def test_an_ipv6_address_is_allowed_in_brackets(host: str) -> None:
+    with client_of(Fake(), hosts=allowed_hosts("::1")) as client:
+        assert client.get("/api/runs", headers={"Host": host}).status_code == 200
+        for other in ("::1", "[::1", "[::1]x", "[::2]", "127.0.0.1"):
+            assert client.get("/api/runs", headers={"Host": other}).status_code == 400
+
+
+def test_the_names_of_a_server_are_those_of_its_address() -> None:
+    assert set(allowed_hosts("127.0.0.1")) == set(allowed_hosts("localhost")) == {"127.0.0.1", "localhost"}
+    assert set(allowed_hosts("::1")) == {"::1", "localhost"}
+    assert set(allowed_hosts("192.0.2.7")) == {"192.0.2.7"}
+    assert set(allowed_hosts("box.example")) == {"box.example"}
 
 
 @pytest.mark.parametrize("length", ["-1", "1e3", "½", "9" * 30])

@@ -140,10 +140,30 @@ def test_exceptions_of_the_work_are_raised_and_free_the_slot() -> None:
 def test_closing_cancels_all_work() -> None:
     async def story() -> None:
         queue = WorkQueue("works", 1, 0, 60)
-        task = asyncio.ensure_future(queue.run(lambda stop: stop.wait(60), 60))
+        seen: list[bool] = []
+        task = asyncio.ensure_future(queue.run(lambda stop: seen.append(stop.wait(60)), 60))
         await asyncio.sleep(0.01)
         queue.close()
-        assert await task
+        with refused(503):
+            await task
+        await asyncio.sleep(0.1)
+        assert seen == [True], "the work itself ends too"
+        assert await queue.run(lambda stop: "open again", 60) == "open again"
+
+    asyncio.run(story())
+
+
+def test_a_stop_answers_what_runs_what_waits_and_what_comes() -> None:
+    async def story() -> None:
+        queue = WorkQueue("works", 1, 5, 60)
+        tasks = [asyncio.ensure_future(queue.run(lambda stop: stop.wait(60), 60)) for _ in range(6)]
+        await asyncio.sleep(0.01)
+        queue.stop()
+        tasks.append(asyncio.ensure_future(queue.run(lambda stop: "late", 60)))
+        found = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
+        assert [getattr(one, "status", None) for one in found] == [503] * 7
+        assert all("The server is stopping" in str(one) for one in found)
+        queue.close()
         assert await queue.run(lambda stop: "open again", 60) == "open again"
 
     asyncio.run(story())

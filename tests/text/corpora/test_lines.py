@@ -9,6 +9,7 @@ from typing import IO, Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from regard.bounded_files import open_regular
 from regard.errors import CorpusError
 from regard.text.corpora import lines as lines_module
 from regard.text.corpora.lines import Lines, SkippedLines
@@ -117,10 +118,10 @@ def test_files_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     opened_files: list[IO[bytes]] = []
 
     def noted(*arguments: Any) -> IO[bytes]:
-        opened_files.append(open(*arguments))  # noqa: SIM115 (whether it gets closed is the question)
+        opened_files.append(open_regular(*arguments))
         return opened_files[-1]
 
-    monkeypatch.setattr(lines_module, "open", noted, raising=False)
+    monkeypatch.setattr(lines_module, "open_regular", noted)
     for content in (b"a\nb\n", gzip.compress(b"a\nb\n")):
         assert len(texts(written(tmp_path, content))) == 2
     assert [stream.closed for stream in opened_files] == [True, True]

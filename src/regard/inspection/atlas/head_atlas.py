@@ -5,7 +5,6 @@ found = atlas("runs/bert", texts);  found.save("atlas.json");  found.heads[0].na
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from regard.adapters import ModelAdapter, adapter
+from regard.bounded_files import DATA_LIMIT, read_json
 from regard.errors import RecordError, SettingError
 from regard.hub import run_of
 from regard.inspection.atlas.accumulate import STEPS, PatternSums, PatternTargets, accumulate
@@ -79,7 +79,7 @@ class Atlas(AtlasData):
     def load(cls, path: str | os.PathLike[str]) -> Atlas:
         """Read the JSON format."""
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            data = read_json(path, RecordError, DATA_LIMIT)
             version = data.get("version")
             if version == VERSION:
                 return cls(data["model"], data["texts"], tuple(Head.from_dict(head) for head in data["heads"]))

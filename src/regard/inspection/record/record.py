@@ -27,6 +27,7 @@ from regard.files import write_atomic
 from regard.inspection.record.mask_codec import BiasTerm, GaussianWindow, MaskSpans
 from regard.inspection.record.place import PlaceRecord, PlaceStatistics, StoredGradients, StoredQK
 from regard.inspection.record.quantize import Int16Tensor
+from regard.inspection.record.tensor_checks import check_tensors
 from regard.inspection.record.token_axis import TokenAxis
 
 VERSION = 2
@@ -180,30 +181,39 @@ class Record:
             with safe_open(path, framework="pt") as file:
                 header = (file.metadata() or {}).get("regard")
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except SafetensorError as error:
+        except (SafetensorError, OSError) as error:
             raise RecordError(f"The file cannot be read as safetensors ({error})", where=where) from None
         if header is None:
             advice = "`regard look RUN TEXT -o FILE.regard` writes one."
             raise RecordError("The file is safetensors, but not a record", where=where, advice=advice)
-        return cls.from_dict(json.loads(header), tensors, where)
+        try:
+            data = json.loads(header)
+        except (ValueError, RecursionError) as error:
+            raise RecordError(f"The metadata of the record is not JSON ({error})", where=where) from None
+        return cls.from_dict(data, tensors, where)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], tensors: Mapping[str, Tensor], where: str) -> Record:
+    def from_dict(cls, data: Any, tensors: Mapping[str, Tensor], where: str) -> Record:
+        """The record of metadata (`to_dict`) and tensors, which are checked whole; `where`: their file."""
+        # imported here: a model is looked at without pydantic
+        from regard.inspection.record.record_schema import damaged, parse_metadata
+
+        if not isinstance(data, Mapping):
+            raise damaged("the metadata", "is not a JSON object", where)
         if data.get("version") != VERSION:
-            came = f"a record of version {data.get('version')}"
+            came = f"a record of version {str(data.get('version'))[:20]}"
             advice = "Write it anew with `regard look`, or read it with the regard that wrote it."
             raise RecordError(came, f"version {VERSION}", where=where, advice=advice)
-        try:
-            places = tuple(_place_from_dict(one, f"{number}.", tensors) for number, one in enumerate(data["places"]))
-            axes = tuple(TokenAxis.from_dict(axis) for axis in data["axes"])
-            steps = tuple(
-                GenerationStep(at, token, log_prob, tuple((number, text, value) for number, text, value in others))
-                for at, token, log_prob, others in data["steps"]
-            )
-            measures = tuple(MeasureMap.from_dict(one, axes) for one in data.get("measures", ()))
-        except (KeyError, TypeError, ValueError) as error:
-            raise RecordError(f"The record is incomplete or damaged ({error})", where=where) from None
-        return cls(axes, places, dict(data["facts"]), steps, measures, dict(data.get("unheard", {})))
+        found = parse_metadata(data, where)
+        check_tensors(found.places, tensors, where)
+        axes = tuple(TokenAxis.from_dict(axis) for axis in data["axes"])
+        steps = tuple(GenerationStep(at, token, log_prob, tuple(others)) for at, token, log_prob, others in found.steps)
+        measures = tuple(MeasureMap.from_dict(one, axes) for one in data.get("measures", ()))
+        broken = next((number for number, one in enumerate(measures) if not np.isfinite(one.values).all()), None)
+        if broken is not None:
+            raise damaged(f"measures.{broken}.values", "has numbers that are not finite", where)
+        places = tuple(_place_from_dict(one, f"{number}.", tensors) for number, one in enumerate(data["places"]))
+        return cls(axes, places, dict(data["facts"]), steps, measures, found.unheard)
 
 
 def _place_to_dict(place: PlaceRecord) -> dict[str, Any]:

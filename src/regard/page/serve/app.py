@@ -16,14 +16,14 @@ from starlette.types import Receive, Scope, Send
 
 from regard import __version__
 from regard.adapters import Kind, ModelAdapter
-from regard.errors import RegardError
+from regard.errors import RecordError, RegardError
 from regard.inspection import Record, collect
 from regard.page.render import render_served_page
 from regard.page.serve.intervention import Intervention, InterventionResult, NonNegativeInt, StrictModel
 from regard.page.serve.limits import Limits
 from regard.page.serve.middleware import RequestGuard
 from regard.page.serve.queue import Work, WorkQueue
-from regard.page.serve.serve_errors import ErrorResponse, ServeError, handle_error
+from regard.page.serve.serve_errors import ErrorResponse, ServeError, error_body, handle_error
 from regard.page.serve.service import Service
 from regard.page.tiles import ScoreBreakdown, TileBounds
 
@@ -42,7 +42,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
         422: "The request is invalid.",
         429: "The queue is full; see Retry-After.",
         500: "Internal server error.",
-        503: "Too many clients; see Retry-After.",
+        503: "Too many clients, see Retry-After; or the server is stopping.",
         504: "The computation took too long and was cancelled.",
     }.items()
 }
@@ -53,12 +53,13 @@ EXACT = {"X-Exact": {"description": "1: exact, 0: an estimate.", "schema": {"enu
 
 def make_app(
     adapters: Sequence[ModelAdapter],
-    records: Mapping[str, Record] = {},
+    records: Mapping[str, Record | RecordError] = {},
     limits: Limits = Limits(),
     hosts: Sequence[str] = LOOPBACK,
     collect: Callable[..., Record] = collect,
 ) -> FastAPI:
-    """An ASGI application that serves these models and records; `collect` makes a record of a model and a text."""
+    """An ASGI application that serves these models and records; `collect` makes a record of a model and a text. In
+    place of a record that could not be read stands its error, which the list of records tells."""
     service = Service(adapters, records, limits, collect)
 
     @asynccontextmanager
@@ -127,6 +128,7 @@ class RecordInfo(BaseModel):
 
     id: str
     text: str = Field(description="The first 100 characters of its text.")
+    problem: str = Field(default="", description="Why it cannot be read, where it cannot.")
 
 
 class LookRequest(StrictModel):
@@ -182,8 +184,9 @@ def make_routes(service: Service) -> APIRouter:
     @api.get("/records")
     async def records() -> list[RecordInfo]:
         """The records that the server was started with; the ids of later ones are known to their clients only."""
-        preloaded = service.records.preloaded
-        return [RecordInfo(id=name, text=record.axes[0].text[:100]) for name, record in preloaded.items()]
+        found = [RecordInfo(id=name, text=record.title[:100]) for name, record in service.records.preloaded.items()]
+        unread = service.records.unread.items()
+        return found + [RecordInfo(id=name, text="", problem=error_body(error).error.message) for name, error in unread]
 
     about = f"Run a model on a text of at most {limits.characters:,} characters; the new record is stored for a while."
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
@@ -30,6 +31,8 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 ANY_ADDRESS = ("0.0.0.0", "::")
+MAX_PORT = 2**16 - 1
+_HOST = re.compile(r"(?:(?P<name>[A-Za-z0-9._-]+)|\[(?P<v6>[0-9A-Fa-f]*:[0-9A-Fa-f:.]*)\])(?::(?P<port>[0-9]{1,5}))?")
 MAX_CHUNK = 2**16  # bytes passed to a connection at once, so that it buffers no more of a large response
 MAX_DRAINED, DRAIN_SECONDS = 2**24, 2.0  # that a refused client may still send before the connection is closed
 
@@ -43,7 +46,7 @@ class RequestGuard:
 
     def __init__(self, app: ASGIApp, limits: Limits, hosts: Iterable[str]) -> None:
         self.app, self.limits = app, limits
-        self.hosts = frozenset(host.lower().strip("[]") for host in hosts)
+        self.hosts = frozenset(_canonical(host.lower().strip("[]")) for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -51,6 +54,9 @@ class RequestGuard:
         sender, body, headers = ResponseSender(send), RequestBody(receive), Headers(scope=scope)
         try:
             self.check_origin(scope["method"], headers)
+            if "content-length" in headers and "transfer-encoding" in headers:
+                problem = "A request has a Content-Length or a Transfer-Encoding, not both"
+                raise ServeError(problem, where="Transfer-Encoding", status=400)
             await body.read(headers.get("content-length", "0"), self.limits)
         except ServeError as error:
             return await sender.refuse(error, body)
@@ -66,14 +72,15 @@ class RequestGuard:
     def check_origin(self, method: str, headers: Headers) -> None:
         """Refuse other hosts, and requests from pages of other sites."""
         hosts = headers.getlist("host")
-        if len(hosts) != 1 or not self.is_allowed(_host_name(hosts[0])):
+        name = _host_name(hosts[0]) if len(hosts) == 1 else None
+        if name is None or not self.is_allowed(name):
             advice = "`regard serve --host NAME` allows a name other than localhost."
             raise ServeError("The request is for another host", where="Host", advice=advice, status=400)
         navigates = method == "GET" and headers.get("sec-fetch-mode") == "navigate"
         origin, foreign = headers.get("origin"), None
         if headers.get("sec-fetch-site") == "cross-site" and not navigates:
             foreign = "Sec-Fetch-Site"
-        elif origin is not None and method != "GET" and urlsplit(origin).netloc.lower() != hosts[0].lower():
+        elif origin is not None and method != "GET" and _authority(origin) != hosts[0].lower():
             foreign = "Origin"
         if foreign is not None:
             raise ServeError("The request was made by a page of another site", where=foreign, status=403)
@@ -169,11 +176,27 @@ async def too_many_connections(scope: Scope, receive: Receive, send: Send) -> No
     await ResponseSender(send).refuse(error)
 
 
-def _host_name(host: str) -> str:
-    """The name in a Host header, without its port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0].lower()
-    return host.partition(":")[0].lower().removesuffix(".")
+def _authority(origin: str) -> str | None:
+    """Host and port of an Origin header; None where it is no URL."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
+
+
+def _host_name(host: str) -> str | None:
+    """The name in a Host header; None where the header is no name or address with at most a port after it."""
+    found = _HOST.fullmatch(host)
+    if found is None or int(found["port"] or 0) > MAX_PORT:
+        return None
+    if found["name"] is not None:
+        return _canonical(found["name"].lower().removesuffix("."))
+    return _canonical(found["v6"].lower()) if _is_address(found["v6"]) else None
+
+
+def _canonical(name: str) -> str:
+    """An address in its shortest spelling; any other name as it is."""
+    return str(ipaddress.ip_address(name)) if _is_address(name) else name
 
 
 def _is_address(name: str) -> bool:

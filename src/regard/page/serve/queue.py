@@ -34,12 +34,20 @@ class WorkQueue:
 
     def _open(self) -> None:
         self._free = asyncio.Semaphore(self.workers)
+        self._ended = asyncio.Event()
         self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix=self.name)
+
+    def stop(self) -> None:
+        """Cancel all work, running and waiting: each request is answered at once that the server is stopping."""
+        self._ended.set()
+        for slot in self._slots:
+            slot.stop.set()
+        for _ in range(self._waiters):
+            self._free.release()  # wakes up one that waits, which then sees that the queue has ended
 
     def close(self) -> None:
         """Cancel all work; the queue can be used again afterwards."""
-        for slot in self._slots:
-            slot.stop.set()
+        self.stop()
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._open()
 
@@ -50,9 +58,9 @@ class WorkQueue:
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[Slot]:
         """A free thread, once there is one; release it as soon as possible."""
-        free = self._free
-        await self._acquire(free)
-        slot = Slot(self.name, self._threads)
+        free, ended = self._free, self._ended
+        await self._acquire(free, ended)
+        slot = Slot(self.name, self._threads, ended)
         self._slots.add(slot)
         try:
             yield slot
@@ -64,7 +72,9 @@ class WorkQueue:
             else:
                 slot.job.add_done_callback(lambda job: free.release())
 
-    async def _acquire(self, free: asyncio.Semaphore) -> None:
+    async def _acquire(self, free: asyncio.Semaphore, ended: asyncio.Event) -> None:
+        if ended.is_set():
+            raise _stopping()
         if free.locked() and self._waiters >= self.max_waiting:
             problem = f"The queue of {self.name} is full ({self.max_waiting} waiting)"
             raise ServeError(problem, advice="Try again in a few seconds.", status=429)
@@ -77,14 +87,17 @@ class WorkQueue:
             raise ServeError(problem, advice="Try again later.", status=503) from None
         finally:
             self._waiters -= 1
+        if ended.is_set():
+            raise _stopping()
 
 
 @dataclass(eq=False)
 class Slot:
-    """A thread, and the event that cancels its work."""
+    """A thread, the event that cancels its work, and the end of its queue."""
 
     name: str
     threads: ThreadPoolExecutor
+    ended: asyncio.Event
     stop: Event = field(default_factory=Event)
     job: asyncio.Future[Any] | None = None
 
@@ -94,11 +107,21 @@ class Slot:
             lambda job: job.cancelled() or job.exception()
         )  # retrieved even if the client has disconnected
         self.job = job
-        done, _ = await asyncio.wait({job}, timeout=seconds)  # unlike asyncio.timeout, this does not cancel the job
-        if not done:
+        ended: asyncio.Future[Any] = asyncio.ensure_future(self.ended.wait())
+        try:  # unlike asyncio.timeout, asyncio.wait does not cancel the job
+            await asyncio.wait({job, ended}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+        if self.ended.is_set():
+            raise _stopping()
+        if not job.done():
             problem = f"The computation took more than {seconds:g} seconds and was cancelled"
             raise ServeError(problem, advice="A shorter text takes less time.", status=504)
         return job.result()
+
+
+def _stopping() -> ServeError:
+    return ServeError("The server is stopping", advice="Try again once it has been started anew.", status=503)
 
 
 class Cancelled(Exception):

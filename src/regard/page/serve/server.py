@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -15,34 +16,39 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from regard.adapters import ModelAdapter
-from regard.errors import SettingError
+from regard.errors import RecordError, SettingError
 from regard.inspection import Record
 from regard.page.serve.app import LOOPBACK, make_app
 from regard.page.serve.limits import Limits
-from regard.page.serve.middleware import too_many_connections
+from regard.page.serve.middleware import ANY_ADDRESS, too_many_connections
 
 PORT = 8421
 MAX_HEAD_BYTES = 2**15  # of a request, before its body
-SHUTDOWN_SECONDS = 3  # seconds for running work when the server shuts down
+ABORT_SECONDS = 2.0  # after which a stopping server drops clients that do not read its answers
+SHUTDOWN_SECONDS = 4  # after which it would cancel what is left
 
 
 def serve(
     adapters: Sequence[ModelAdapter],
-    records: Mapping[str, Record] = {},
+    records: Mapping[str, Record | RecordError] = {},
     limits: Limits = Limits(),
     host: str = LOOPBACK[0],
     port: int = PORT,
     ready: Callable[[str], None] = print,
 ) -> None:
-    """Serve until interrupted. `port` 0: a free one. `ready` is called with the address once the server responds."""
-    app = make_app(adapters, records, limits, hosts=(*LOOPBACK, host))
+    """Serve until SIGINT or SIGTERM: running and waiting requests are answered with status 503, then it returns.
+
+    `port` 0: a free one. `ready` is called with the address once the server responds.
+    """
+    app = make_app(adapters, records, limits, allowed_hosts(host))
     with open_listener(host, port) as listener:
         address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
         Server(app, limits, partial(ready, address)).run(sockets=[listener])
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server with bounded connections; calls `ready` once it has started."""
+    """uvicorn's server with bounded connections; calls `ready` once it has started, and answers all requests before it
+    stops."""
 
     def __init__(self, app: FastAPI, limits: Limits, ready: Callable[[], None]) -> None:
         config = uvicorn.Config(
@@ -58,11 +64,28 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
         super().__init__(config)
-        self.ready = ready
+        self.service, self.ready = app.state.service, ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         await asyncio.to_thread(self.ready)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.service.stop()
+        timer = asyncio.get_running_loop().call_later(ABORT_SECONDS, self._drop_connections)
+        await super().shutdown(sockets)
+        timer.cancel()
+
+    def _drop_connections(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn's, which raises the signals again at the end: a server that was asked to stop has done well."""
+        with super().capture_signals():
+            yield
+            self._captured_signals.clear()
 
 
 class BoundedConnection(H11Protocol):
@@ -123,6 +146,15 @@ class BoundedConnection(H11Protocol):
             response = h11.Response(status_code=408, headers=[("content-length", "0"), ("connection", "close")])
             self.transport.write(self.conn.send(response) + self.conn.send(h11.EndOfMessage()))
         self.transport.close()
+
+
+def allowed_hosts(host: str) -> tuple[str, ...]:
+    """The Host names of requests that reach a server on `host`: a loopback address has the name localhost too."""
+    if host in ANY_ADDRESS:
+        return *LOOPBACK, "::1", host
+    if host in LOOPBACK:
+        return LOOPBACK
+    return (host, "localhost") if is_loopback(host) else (host,)
 
 
 def open_listener(host: str, port: int) -> socket.socket:

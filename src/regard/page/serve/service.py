@@ -12,7 +12,7 @@ from threading import Event, Lock
 from typing import Any, Generic, TypeVar
 
 from regard.adapters import ModelAdapter
-from regard.errors import RegardError, SettingError, unknown
+from regard.errors import RecordError, RegardError, SettingError, unknown
 from regard.inspection import Record, RecordSpec, apply_interventions, collect, find_head_labels, with_head_labels
 from regard.page import tiles
 from regard.page.payload import finite_or_null, pack_payload
@@ -34,7 +34,7 @@ class Service:
     def __init__(
         self,
         adapters: Sequence[ModelAdapter],
-        records: Mapping[str, Record],
+        records: Mapping[str, Record | RecordError],
         limits: Limits,
         collect: Callable[..., Record] = collect,
     ) -> None:
@@ -51,6 +51,11 @@ class Service:
         self.looks = WorkQueue("looks", limits.looks, limits.waiting_looks, max_wait)
         self.tiles = WorkQueue("tiles", limits.tiles, limits.waiting_tiles, max_wait)
         self.downloads = WorkQueue("downloads", limits.downloads, limits.waiting_downloads, max_wait)
+
+    def stop(self) -> None:
+        """Answer all requests that wait or run: the server is stopping."""
+        for queue in (self.looks, self.tiles, self.downloads):
+            queue.stop()
 
     def close(self) -> None:
         for queue in (self.looks, self.tiles, self.downloads):
@@ -209,8 +214,9 @@ class LRU(Generic[Key, Value]):
 class RecordStore:
     """Records by id: preloaded ones, and those of clients, with secret ids; least recently used ones are evicted."""
 
-    def __init__(self, preloaded: Mapping[str, Record], max_count: int, max_bytes: int) -> None:
-        self.preloaded = dict(preloaded)
+    def __init__(self, preloaded: Mapping[str, Record | RecordError], max_count: int, max_bytes: int) -> None:
+        self.preloaded = {name: one for name, one in preloaded.items() if isinstance(one, Record)}
+        self.unread = {name: one for name, one in preloaded.items() if isinstance(one, RecordError)}
         self.made: LRU[str, Record] = LRU(record_size, max_count, max_bytes)
 
     def add(self, record: Record) -> str:
@@ -221,6 +227,8 @@ class RecordStore:
         return name
 
     def get(self, name: str) -> Record:
+        if name in self.unread:
+            raise self.unread[name]
         record = self.preloaded.get(name) or self.made.get(name)
         if record is None:
             advice = "Records are stored for a limited time: look at the text again."

@@ -44,10 +44,14 @@ export function lookForm(all, look) {
   return form;
 }
 
-/** Buttons of the records that the server was started with. @param {{id: string, text: string}[]} records @param {(id: string) => void} onChoose */
+/** Buttons of the records that the server was started with. @param {{id: string, text: string, problem: string}[]} records @param {(id: string) => void} onChoose */
 export function recordList(records, onChoose) {
   const list = make("nav", { class: "record-list", "aria-label": "Records" });
-  for (const { id, text } of records) {
+  for (const { id, text, problem } of records) {
+    if (problem) {
+      list.append(make("p", { class: "alert" }, visibleText(problem, 400)));
+      continue;
+    }
     const button = make("button", { type: "button", class: "chip" }, bidiText(visibleText(text.replace(/\s+/g, " "), 48)));
     button.addEventListener("click", () => onChoose(id));
     list.append(button);

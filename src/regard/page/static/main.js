@@ -94,7 +94,7 @@ async function startServed() {
     }));
     root.prepend(form);
   }
-  const first = state.shown.record || (all.length === 0 ? records[0]?.id : "");
+  const first = state.shown.record || (all.length === 0 ? records.find((one) => !one.problem)?.id : "");
   if (first) await openRemote(first);
 }
 

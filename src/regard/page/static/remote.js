@@ -30,7 +30,7 @@ export async function fetchRuns() {
   return (await request("api/runs")).json();
 }
 
-/** The records that the server was started with. @returns {Promise<{id: string, text: string}[]>} */
+/** The records that the server was started with; `problem`: why one cannot be read. @returns {Promise<{id: string, text: string, problem: string}[]>} */
 export async function fetchRecords() {
   return (await request("api/records")).json();
 }

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Literal, NamedTuple, cast
 
+from regard.bounded_files import open_regular
 from regard.errors import CorpusError, SettingError, unknown
 
 DecodeErrors = Literal["strict", "replace"]
@@ -102,7 +103,7 @@ def open_binary(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a file for reading bytes; gzip is detected by its content and decompressed."""
     path = Path(path)
     try:
-        stream = open(path, "rb")  # noqa: SIM115 (the caller closes it)
+        stream = open_regular(path, CorpusError)
     except OSError as error:
         if path.is_dir():
             raise CorpusError("a folder", "a text file", where=f"{path}") from error

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.bounded_files import read_json
 from regard.errors import CorpusError, SettingError, StoreError
 from regard.files import FileDigest, exclusive_lock, write_atomic
 from regard.text.corpora.corpus import Corpus
@@ -98,7 +99,7 @@ class Builder:
             identity = {"format": FORMAT, "part": self.part, "identity": self.fields.identity}
             write_atomic(note, json.dumps({**identity, "sources": [asdict(one) for one in sources]}).encode())
             return
-        noted = json.loads(note.read_text(encoding="utf-8"))
+        noted = read_json(note, StoreError)
         if (noted["format"], noted["part"]) != (FORMAT, self.part):
             raise StoreError("The unfinished build has another format", where=f"{workspace}", advice="Delete it.")
         check_identity(workspace, noted["identity"], self.fields.identity)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from regard.bounded_files import expect_regular, read_json
 from regard.errors import StoreError
 from regard.files import FileDigest, digest_of, write_atomic
 from regard.text.corpora.lines import SkippedLines
@@ -37,7 +38,7 @@ class Manifest:
         """Read the manifest of a store; a folder without one is no store."""
         path = folder / NAME
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = read_json(path, StoreError)
         except OSError as error:
             unfinished = Path(f"{folder}.building").exists()
             advice = "`Store.build` or `regard tokenize store` makes one."
@@ -46,8 +47,8 @@ class Manifest:
                 where=f"{folder}",
                 advice="Its build was interrupted; build it again to resume." if unfinished else advice,
             ) from error
-        except ValueError as error:
-            raise StoreError(f"The manifest is damaged ({error})", where=f"{path}", advice=REBUILD) from error
+        except StoreError as error:
+            raise error.replace(advice=REBUILD) from error.__cause__
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             given = found.get("format") if isinstance(found, dict) else None
             raise StoreError(f"format {given!r}", f"format {FORMAT}", where=f"{path}", advice=REBUILD)
@@ -66,6 +67,7 @@ REBUILD = "Delete the folder and build the store again."
 def fingerprint(path: Path) -> FileDigest:
     """The size and checksum of one of the user's files."""
     try:
+        expect_regular(path, StoreError)
         return digest_of(path)
     except OSError as error:
         raise StoreError(f"Could not read the file: {error.strerror}", where=f"{path}") from error

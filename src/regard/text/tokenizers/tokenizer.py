@@ -21,6 +21,7 @@ from tokenizers import Encoding as RawEncoding, Tokenizer as Engine
 from regard.errors import DtypeError, SettingError, unknown
 from regard.files import write_atomic
 from regard.text.tokenizers.specials import SpecialIds, find_roles, special_ids
+from regard.text.tokenizers.tokenizer_json import load_engine, rust_errors
 from regard.text.tokenizers.trainers import Progress, TokenizerKind, train_engine
 from regard.text.words import Span, Splitter, whitespace_words, word_indices
 
@@ -42,11 +43,9 @@ class Tokenizer:
     def load(cls, path: str | os.PathLike[str], roles: Mapping[str, str] | None = None) -> Tokenizer:
         """Read any tokenizer.json; `roles` names special tokens with unusual spellings ({"end": "<eot>"})."""
         try:
-            engine = Engine.from_str(Path(path).read_text(encoding="utf-8"))
+            engine = load_engine(Path(path))
         except OSError as error:
             raise SettingError(f"Could not read {path}: {error.strerror}", where="Tokenizer.load") from error
-        except Exception as error:  # the library raises no class of its own
-            raise SettingError(f"The file is not a valid tokenizer.json ({error})", where=f"{path}") from error
         engine.no_padding()
         engine.no_truncation()
         return cls._of(engine, roles or {})
@@ -78,13 +77,13 @@ class Tokenizer:
     ) -> list[Encoding]:
         """Encode many texts, on all cores."""
         engine = self._engine if specials else self._literal_engine
-        with _UnicodeCheck(texts):
+        with _UnicodeCheck(texts), rust_errors("Tokenizer.encode_batch"):
             raw = engine.encode_batch(list(texts), add_special_tokens=False)
         return [Encoding(text, one, self.token, words) for text, one in zip(texts, raw, strict=True)]
 
     def ids_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts alone, faster than `encode_batch`."""
-        with _UnicodeCheck(texts):
+        with _UnicodeCheck(texts), rust_errors("Tokenizer.ids_batch"):
             return [one.ids for one in self._literal_engine.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def decode(self, ids: Sequence[int], *, specials: bool = False) -> str:
@@ -97,17 +96,17 @@ class Tokenizer:
         for ids in sequences:
             if ids and not 0 <= min(ids) <= max(ids) < len(self):
                 raise SettingError(f"ids from {min(ids)} to {max(ids)}", f"0 to {len(self) - 1}", where="decode")
-        return list(self._engine.decode_batch(sequences, skip_special_tokens=not specials))
+        with rust_errors("Tokenizer.decode_batch"):
+            return list(self._engine.decode_batch(sequences, skip_special_tokens=not specials))
 
     def normalize(self, text: str) -> str:
         """The text that encoding and decoding would return with an unlimited vocabulary."""
-        with _UnicodeCheck([text]):
+        with _UnicodeCheck([text]), rust_errors("Tokenizer.normalize"):
             normal = self._engine.normalizer.normalize_str(text) if self._engine.normalizer else text
-        if self._engine.pre_tokenizer is None or self._engine.decoder is None:
-            return str(normal)
-        return str(
-            self._engine.decoder.decode([word for word, _ in self._engine.pre_tokenizer.pre_tokenize_str(normal)])
-        )
+            if self._engine.pre_tokenizer is None or self._engine.decoder is None:
+                return str(normal)
+            words = [word for word, _ in self._engine.pre_tokenizer.pre_tokenize_str(normal)]
+            return str(self._engine.decoder.decode(words))
 
     def __len__(self) -> int:
         """The vocabulary size: one more than the largest id."""

@@ -18,6 +18,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from regard.bounded_files import read_bytes
 from regard.errors import SettingError, unknown
 from regard.files import write_atomic
 from regard.runs import RECIPE, Run, expect_version, parse_settings, toml
@@ -92,7 +93,9 @@ def _load_source(path: str | Path, sets: Sequence[SetOption]) -> RecipeSource:
     is_path = os.sep in name or name.endswith(".toml")
     file = Path(name) if is_path else shipped_recipes().get(name, Path(name))
     try:
-        content = file.read_bytes()
+        content = read_bytes(file, SettingError, toml.MAX_SIZE) if isinstance(file, Path) else file.read_bytes()
+    except SettingError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: a zero in the name
         raise _file_error(name, is_path, error) from error
     text, data = parse_settings(content, str(file))

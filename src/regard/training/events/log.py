@@ -11,6 +11,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, get_type_hints
 
+from regard.bounded_files import open_regular
 from regard.errors import DtypeError, RunError
 from regard.training.events.event import Ended, Evaluated, Event, Resumed, Saved, Skipped, Started, Trained
 
@@ -98,7 +99,7 @@ def _read_entries(path: Path) -> Iterator[Entry]:
     the end of the file."""
     damaged = 0
     try:
-        with open(path, "rb") as lines:
+        with open_regular(path, RunError) as lines:
             for number, line in enumerate(lines, start=1):
                 entry = _parse_line(line)
                 if entry is None:
@@ -123,7 +124,7 @@ def _damaged_line(path: Path, number: int) -> RunError:
 def _parse_line(line: bytes) -> Entry | None:
     try:
         entry = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not (isinstance(entry, dict) and isinstance(entry.get("event"), str) and isinstance(entry.get("step"), int)):
         return None
