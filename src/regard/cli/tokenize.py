@@ -207,7 +207,7 @@ def _corpus(
 def _lines(path: Path) -> Lines:
     from regard.text import Lines
 
-    return Lines(Path("/dev/stdin") if str(path) == "-" else path)
+    return Lines(path)
 
 
 def _writable(path: Path) -> None:

@@ -20,7 +20,7 @@ from regard.bounded_files import expect_readable_folder
 from regard.errors import CheckpointError, CheckpointWarning, RegardError, SettingError, unknown
 from regard.hub.families import FAMILIES
 from regard.hub.families.family import Family
-from regard.hub.folder import HFConfig, read_config, read_tensors
+from regard.hub.folder import HFConfig, check_layers, read_config, read_header, read_tensors
 from regard.hub.provenance import remember_origin
 from regard.hub.supported_settings import unsupported_setting
 from regard.hub.transformers_fallback import (
@@ -137,7 +137,7 @@ def expect_supported(config: HFConfig) -> HFConfig:
 
 
 def _build(folder: Path, family: Family, config: HFConfig) -> nn.Module:
-    tensors = read_tensors(folder)
+    check_layers(config, read_header(folder))
     try:
         with torch.device("meta"):
             model = family.build(config)
@@ -146,7 +146,7 @@ def _build(folder: Path, family: Family, config: HFConfig) -> nn.Module:
     except Exception as error:  # torch raises errors of several kinds about sizes
         problem = f"No model can be built with these settings ({reason_of(error)})"
         raise CheckpointError(problem, where=config.where) from error
-    maps, given = match_tensors(model, family, config, tensors, f"{folder}")
+    maps, given = match_tensors(model, family, config, read_tensors(folder), f"{folder}")
     return fill_model(_materialise(model), maps, given, f"{folder}")
 
 

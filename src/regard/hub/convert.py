@@ -20,7 +20,7 @@ from regard.errors import CheckpointError, RunError, SettingError
 from regard.files import write_atomic
 from regard.hub.checkpoint_loader import expect_checkpoint, expect_supported, fill_model, match_tensors, unknown_type
 from regard.hub.families import FAMILIES
-from regard.hub.folder import read_tensors, special_tokens, write_folder
+from regard.hub.folder import check_layers, read_header, read_tensors, special_tokens, write_folder
 from regard.hub.weight_map import to_hf
 from regard.runs import (
     FILE as WEIGHTS,
@@ -85,6 +85,7 @@ def import_checkpoint(folder: Path, run: Path, tokenizer: Path | None = None) ->
     if len(loaded) > config.need("vocab_size"):
         given = f"a tokenizer of {len(loaded)} tokens"
         raise CheckpointError(given, f"at most vocab_size = {config.need('vocab_size')}", where=f"{source}")
+    check_layers(config, read_header(folder))
     tensors = {
         name: tensor[: len(loaded)] if name.endswith(family.vocab_tensors) else tensor
         for name, tensor in read_tensors(folder).items()

@@ -6,6 +6,7 @@ No code in them is ever run: pickled weights are not opened, and Python files ar
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ from torch import Tensor
 from regard.bounded_files import expect_regular, read_json
 from regard.errors import CheckpointError, RegardError, SettingError
 from regard.files import write_atomic
-from regard.runs import save_weights
+from regard.runs import count_layers, read_shapes, save_weights
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+MAX_NUMBER = 1 << 40
+_LAYERS = re.compile(r"^(?:num|n)_(?:\w+_)?(?:layers?|experts|stages|blocks)$|^(?:encoder|decoder)_layers$|^depths?$")
 CONVERT_ADVICE = (
     "Convert it on a machine that trusts it: transformers' AutoModel.from_pretrained(FOLDER).save_pretrained(OTHER, "
     "safe_serialization=True)."
@@ -84,6 +87,40 @@ def check_weight_files(folder: Path) -> list[Path]:
             with safe_open(file, "pt") as opened:
                 opened.keys()
     return files
+
+
+def read_header(folder: Path) -> dict[str, tuple[int, ...]]:
+    """The names and shapes of all tensors of a folder, without their values."""
+    found: dict[str, tuple[int, ...]] = {}
+    for name in _weight_files(folder):
+        found |= read_shapes(folder / name)
+    return found
+
+
+def check_layers(config: HFConfig, shapes: Mapping[str, tuple[int, ...]], spare: int = 0) -> None:
+    """Refuse a config.json with more layers than the weights have, and than `spare`, or with numbers out of bounds.
+
+    Building a model takes time for each of its layers, so this comes first.
+    """
+    stored = count_layers(shapes)
+    for name, value in _numbers(config.values):
+        if abs(value) > MAX_NUMBER:
+            raise CheckpointError(f"{name} = {value}", f"a number of at most {MAX_NUMBER:,}", where=config.where)
+        if _LAYERS.search(name) and value > max(stored, spare, 1):
+            problem = f"config.json says {name} = {value}, the weights have {stored} layers"
+            raise CheckpointError(problem, where=config.where)
+
+
+def _numbers(values: Any, name: str = "") -> Iterator[tuple[str, int]]:
+    """Every whole number of config.json, those of its sections and lists too, with the name of its setting."""
+    if type(values) is int:
+        yield name, values
+    elif isinstance(values, dict):
+        for key, value in values.items():
+            yield from _numbers(value, key)
+    elif isinstance(values, list):
+        for value in values:
+            yield from _numbers(value, name)
 
 
 @contextmanager

@@ -4,9 +4,10 @@ through regard. Every tensor of the architecture that config.json names must be 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,13 @@ from torch import nn
 
 from regard.errors import CheckpointError, RegardError, is_rust_panic
 from regard.hub.attention_interface import NAME, enable
-from regard.hub.folder import HFConfig, check_weight_files
+from regard.hub.folder import HFConfig, check_layers, check_weight_files, read_header
 from regard.hub.transformers_version import has_transformers
 from regard.hub.weight_map import list_names
+
+MAX_SHARED_LAYERS = 1024  # that may share the tensors of one, as ALBERT's do
+MAX_PACKED = 16  # quantised weights that may be packed into one number
+SPARE_PARAMETERS = 1 << 24  # that need not be in the weights, such as tables of positions
 
 
 def is_known_to_transformers(kind: object) -> bool:
@@ -52,9 +57,12 @@ def load_with_transformers(folder: Path, config: HFConfig) -> nn.Module:
 
     enable()
     check_weight_files(folder)
+    shapes = read_header(folder)
+    check_layers(config, shapes, MAX_SHARED_LAYERS)
     with quiet_transformers(), refusals(folder, f"load this {config.get('model_type')} model"):
         read = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         made = _model_class(read, config)
+        _expect_size(made, read, config, shapes)
         model, info = made.from_pretrained(
             folder,
             local_files_only=True,
@@ -121,6 +129,20 @@ def _model_class(read: Any, config: HFConfig) -> Any:
         expected = f"a {wanted.model_type or wanted.__name__} model"
         raise CheckpointError(f"a model_type {kind!r} with the architecture {name}", expected, where=config.where)
     return found
+
+
+def _expect_size(made: Any, read: Any, config: HFConfig, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse a config.json that describes a much larger model than the weights are of, before it takes memory."""
+    import transformers
+
+    with torch.device("meta"):
+        model = transformers.AutoModel.from_config(read) if made is transformers.AutoModel else made(read)
+    described = sum(one.numel() for one in model.parameters())
+    stored = sum(map(prod, shapes.values()))
+    packed = MAX_PACKED if config.get("quantization_config") else 2  # a matrix that is tied may be counted twice
+    if described > packed * stored + SPARE_PARAMETERS:
+        problem = f"config.json describes a model of {described:,} parameters, the weights have {stored:,}"
+        raise CheckpointError(problem, where=config.where)
 
 
 def _names_of(kind: str) -> set[str]:

@@ -39,9 +39,12 @@ if TYPE_CHECKING:
     )
     from regard.runs.weights import (
         FILE as FILE,
+        check_shapes as check_shapes,
         copy_weights as copy_weights,
+        count_layers as count_layers,
         expect_same_shape as expect_same_shape,
         load_weights as load_weights,
+        read_shapes as read_shapes,
         save_weights as save_weights,
         weights_of as weights_of,
     )
@@ -54,6 +57,16 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "checkpoint_reader": ("AVERAGE", "Checkpoint", "FORMAT", "WEIGHTS", "checkpoint_at", "files_in", "steps_in"),
         "renamed_settings": ("renamed_setting",),
         "run": ("Provenance", "RECIPE", "Run", "VERSION", "expect_version", "is_run", "open_run", "parse_settings"),
-        "weights": ("FILE", "copy_weights", "load_weights", "expect_same_shape", "save_weights", "weights_of"),
+        "weights": (
+            "FILE",
+            "check_shapes",
+            "copy_weights",
+            "count_layers",
+            "expect_same_shape",
+            "load_weights",
+            "read_shapes",
+            "save_weights",
+            "weights_of",
+        ),
     },
 )

@@ -11,16 +11,19 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import torch
 from torch import nn
 
-from regard.errors import SettingError, unknown
+from regard.errors import CheckpointError, RegardError, SettingError, unknown
 from regard.models import prune_heads
 from regard.models.config import KINDS, ModelConfig, config_class
 from regard.runs.renamed_settings import renamed_setting
 from regard.runs.toml import NONE, Keys, format_value, truncate
+from regard.runs.weights import Shape, check_shapes, count_layers
 from regard.text import Tokenizer
 
 TOKENIZER = "tokenizer.json"
+MAX_SIZE = 1 << 24  # of a whole number in [model]
 TARGET_TOKENIZER = "target-tokenizer.json"  # of a translator with two vocabularies
 Settings = Mapping[str, Any]
 Where = Callable[[Keys], str]
@@ -36,7 +39,34 @@ def build_model(settings: Settings, tokenizers: Sequence[Tokenizer], where: Wher
 
     `tokenizers`: the one of the run, or those of source and target. `where`: the file and line of a setting.
     """
-    return prune_heads(model_config(settings, tokenizers, where).build(), section(settings, "pruned", where))
+    config, pruned = model_config(settings, tokenizers, where), section(settings, "pruned", where)
+    return _build(config, pruned, where)
+
+
+def expect_weights_fit(
+    settings: Settings, tokenizers: Sequence[Tokenizer], shapes: Mapping[str, Shape], file: str, where: Where = dotted
+) -> None:
+    """Refuse a recipe whose model has other weights than those of a file, by their names and shapes, before any layer
+    takes memory."""
+    given, stored = section(settings, "model", where).get("layers"), count_layers(shapes)
+    if type(given) is int and given > max(stored, 1):
+        raise CheckpointError(
+            f"The recipe says layers = {given}, the weights have {stored}", where=where(("model", "layers"))
+        )
+    config, pruned = model_config(settings, tokenizers, where), section(settings, "pruned", where)
+    with torch.device("meta"):
+        model = _build(config, pruned, where)
+    check_shapes(model, shapes, file)
+
+
+def _build(config: ModelConfig, pruned: Settings, where: Where) -> nn.Module:
+    try:
+        return prune_heads(config.build(), pruned)
+    except RegardError:
+        raise
+    except Exception as error:  # torch raises errors of many kinds about sizes, and where memory runs out
+        reason = f"{error}".strip().partition("\n")[0][:200] or type(error).__name__
+        raise SettingError(f"No model can be built with these settings ({reason})", where=where(("model",))) from error
 
 
 def model_config(settings: Settings, tokenizers: Sequence[Tokenizer], where: Where = dotted) -> ModelConfig:
@@ -145,6 +175,8 @@ def _value(value: Any, annotation: Any, keys: Keys, where: Where) -> Any:
         if option is float and type(value) in (int, float):
             return float(value)
         if isinstance(option, type) and type(value) is option:
+            if type(value) is int and abs(value) > MAX_SIZE:
+                raise SettingError(f"{keys[-1]} = {value}", f"at most {MAX_SIZE:,}", where=where(keys))
             return value
     expected = " or ".join(map(_type_name, options))
     raise SettingError(f"{keys[-1]} = {truncate(format_value(value))} in [model]", expected, where=where(keys))

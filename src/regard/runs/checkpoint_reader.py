@@ -77,9 +77,25 @@ class Checkpoint:
                     places = parse_json((file.metadata() or {}).get(_OFFSETS, "{}"), f"{path}", CheckpointError)
                     for name in filter(lambda name: name.startswith(prefix), file.keys()):
                         tensor = file.get_tensor(name)
-                        offsets = places.get(name, {}).get("saved_offsets", [0] * tensor.dim())
+                        offsets = _offsets(places, name, tensor.dim())
                         shards.setdefault(name.removeprefix(prefix), []).append((offsets, tensor))
         return {name: self._join(name, parts) for name, parts in shards.items()}
+
+    def shapes(self, prefix: str) -> dict[str, tuple[int, ...]]:
+        """The shapes of those tensors, from the headers of their files alone."""
+        found: dict[str, tuple[int, ...]] = {}
+        with _read_errors(self.folder):
+            for path in sorted((self.folder / "tensors").glob("*.safetensors")):
+                expect_regular(path, CheckpointError)
+                with safe_open(path, framework="pt") as file:
+                    places = parse_json((file.metadata() or {}).get(_OFFSETS, "{}"), f"{path}", CheckpointError)
+                    for name in filter(lambda name: name.startswith(prefix), file.keys()):
+                        shape = file.get_slice(name).get_shape()
+                        ends = zip(_offsets(places, name, len(shape)), shape, strict=True)
+                        own = name.removeprefix(prefix)
+                        last = found.get(own, (0,) * len(shape))
+                        found[own] = tuple(max(a, b + c) for a, (b, c) in zip(last, ends, strict=True))
+        return found
 
     def _join(self, name: str, parts: list[tuple[list[int], Tensor]]) -> Tensor:
         """A tensor from its shards, each with the offsets of its first element."""
@@ -93,6 +109,12 @@ class Checkpoint:
         for at, part in parts:
             tensor[tuple(slice(begin, begin + size) for begin, size in zip(at, part.shape, strict=True))] = part
         return tensor
+
+
+def _offsets(places: dict[str, Any], name: str, dims: int) -> list[int]:
+    """Where the part of a tensor that a file holds begins."""
+    found: list[int] = places.get(name, {}).get("saved_offsets", [0] * dims)
+    return found
 
 
 def steps_in(folder: Path) -> list[int]:

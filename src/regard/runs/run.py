@@ -20,11 +20,11 @@ from torch import nn
 from regard.bounded_files import read_bytes
 from regard.errors import CheckpointError, RunError, RunWarning, SettingError
 from regard.runs import toml
-from regard.runs.build import Settings, Where, build_model, load_tokenizers, section
+from regard.runs.build import Settings, Where, build_model, expect_weights_fit, load_tokenizers, section
 from regard.runs.checkpoint_reader import AVERAGE, WEIGHTS, Checkpoint, newest_intact, steps_in
 from regard.runs.renamed_settings import RENAMED
 from regard.runs.toml import NONE, Keys
-from regard.runs.weights import FILE as WEIGHT_FILE, copy_weights, load_weights
+from regard.runs.weights import FILE as WEIGHT_FILE, copy_weights, load_weights, read_shapes
 from regard.text import Tokenizer
 
 if TYPE_CHECKING:
@@ -158,6 +158,7 @@ class Run(os.PathLike[str]):
         """The trained model, in eval mode; the same object as long as it is referenced."""
         made = None if self._model is None else self._model()
         if made is None:
+            expect_weights_fit(self.settings, self.tokenizers, *self._shapes(), self.where)
             with torch.random.fork_rng(devices=[]):  # random weights are drawn, and then replaced
                 made = build_model(self.settings, self.tokenizers, self.where)
             self._load(made)
@@ -196,6 +197,14 @@ class Run(os.PathLike[str]):
     @property
     def _average(self) -> str:
         return str(self.section("weight_average").get("kind", NONE))
+
+    def _shapes(self) -> tuple[dict[str, tuple[int, ...]], str]:
+        """The shapes of the weights that `model()` loads, and the file."""
+        provenance = self.provenance
+        if provenance.step is None:
+            return read_shapes(provenance.path), f"{provenance.path}"
+        checkpoint = Checkpoint(provenance.path, provenance.step)
+        return checkpoint.shapes(AVERAGE if self._average == "ema" else WEIGHTS), f"{provenance.path}"
 
     def _load(self, model: nn.Module) -> None:
         """Fill a model with the weights of the run."""

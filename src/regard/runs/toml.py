@@ -21,7 +21,7 @@ MAX_SIZE = 1 << 20  # bytes of a recipe file
 _LINE = re.compile(r"(.*) \(at line (\d+), column (\d+)\)")
 _PART = r"(?:[A-Za-z0-9_-]++|\"[^\"\n]*+\"|'[^'\n]*+')[ \t]*+\.[ \t]*+"  # of a dotted key
 _LONG_KEY = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:{_PART}){{{MAX_DEPTH}}}")
-_SEARCHED = 32 << 20  # characters that `find_line` parses at most
+_SEARCHED = 4 << 20  # characters that `find_line` parses at most
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
@@ -14,6 +15,8 @@ from regard.errors import CheckpointError
 from regard.files import write_atomic
 
 FILE = "model.safetensors"
+Shape = tuple[int, ...]
+_NUMBER = re.compile(r"\d+")
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
@@ -43,19 +46,47 @@ def load_weights(model: nn.Module, path: Path) -> None:
     copy_weights(model, tensors, f"{file}")
 
 
+def read_shapes(file: Path) -> dict[str, Shape]:
+    """The names and shapes of the tensors in a file, from its header alone."""
+    try:
+        expect_regular(file, CheckpointError)
+        with safe_open(file, framework="pt") as opened:
+            return {name: tuple(opened.get_slice(name).get_shape()) for name in opened.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"Could not read the weights: {error}", where=f"{file}") from error
+
+
+def count_layers(names: Iterable[str]) -> int:
+    """The most layers that any part of a model has, by the numbers in the names of its tensors.
+
+    >>> count_layers(["encoder.0.weight", "encoder.1.weight", "decoder.7.weight"])
+    2
+    """
+    found: dict[str, set[str]] = {}
+    for name in names:
+        for number in _NUMBER.finditer(name):
+            found.setdefault(name[: number.start()], set()).add(number.group())
+    return max(map(len, found.values()), default=0)
+
+
 def copy_weights(model: nn.Module, tensors: Mapping[str, Tensor], where: str) -> None:
     """Copy weights into a model with the same names and shapes."""
+    check_shapes(model, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, where)
+    for name, target in weights_of(model).items():
+        target.copy_(tensors[name])
+
+
+def check_shapes(model: nn.Module, shapes: Mapping[str, Shape], where: str) -> None:
+    """Refuse weights of other names or shapes than those of a model, which may be on the meta device."""
     weights = weights_of(model)
-    missing, extra = sorted(weights.keys() - tensors), sorted(tensors.keys() - weights)
+    missing, extra = sorted(weights.keys() - shapes), sorted(shapes.keys() - weights)
     if missing or extra:
         problem = (
             f"Weights are missing: {_list_names(missing)}" if missing else f"Unknown weights: {_list_names(extra)}"
         )
         raise CheckpointError(problem, where=where, advice="Is it another kind or size of model?")
     for name, target in weights.items():
-        expect_same_shape(name, tuple(tensors[name].shape), tuple(target.shape), where)
-    for name, target in weights.items():
-        target.copy_(tensors[name])
+        expect_same_shape(name, shapes[name], tuple(target.shape), where)
 
 
 def expect_same_shape(name: str, given: tuple[int, ...], expected: tuple[int, ...], where: str) -> None:

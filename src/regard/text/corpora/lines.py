@@ -100,10 +100,10 @@ class Lines:
 
 
 def open_binary(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a file for reading bytes; gzip is detected by its content and decompressed."""
+    """Open a file for reading bytes, "-" for standard input; gzip is detected by its content and decompressed."""
     path = Path(path)
     try:
-        stream = open_regular(path, CorpusError)
+        stream = open(0, "rb", closefd=False) if str(path) == "-" else open_regular(path, CorpusError)  # noqa: SIM115 (the caller closes it)
     except OSError as error:
         if path.is_dir():
             raise CorpusError("a folder", "a text file", where=f"{path}") from error

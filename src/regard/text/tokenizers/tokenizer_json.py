@@ -39,7 +39,11 @@ TYPES = {
 def load_engine(path: Path) -> Engine:
     """The tokenizer of the `tokenizers` library that a tokenizer.json describes; raises OSError where there is none."""
     text = read_text(path, SettingError, DATA_LIMIT)
-    check_description(parse_json(text, f"{path}", SettingError), f"{path}")
+    try:
+        description = parse_json(text, f"{path}", SettingError)
+    except SettingError as error:
+        raise error.replace(advice="A tokenizer.json is expected here.") from error
+    check_description(description, f"{path}")
     with rust_errors(f"{path}"):
         try:
             return Engine.from_str(text)
