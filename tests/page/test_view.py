@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
+from xml.etree.ElementTree import parse
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from regard.inspection.record.record import Record
 from regard.inspection.record.token_axis import TokenAxis
 from regard.page import view
 from regard.page.payload import pack_payload
-from regard.page.render import bundle_modules
+from regard.page.render import bundle_modules, page_title
 from regard.page.view import View
 
 
@@ -101,3 +103,30 @@ def test_without_anywidget_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     view._widget_class.cache_clear()
     with pytest.raises(RegardError, match=r"pip install 'regard\[notebook\]'"):
         view.AttentionWidget(sample.bert())
+
+
+@pytest.mark.parametrize("kind", ["self", "cross"])
+@pytest.mark.parametrize("ending", [".svg", ".png"])
+def test_long_and_odd_names_are_shortened_in_pictures(tmp_path: Path, kind: str, ending: str) -> None:
+    """A million characters, which matplotlib would lay out for hours; and its mathematics, not even well-formed."""
+    seen = record(6, kind)
+    name = "$\\frac{\x00" + "n" * 1_000_000 + ".end"
+    axis = replace(seen.axes[0], name="a" * 1_000_000, tokens=("$^", "x" * 1_000_000, *seen.axes[0].tokens[2:]))
+    place = replace(seen.places[0], name=name, note="$_" + "y" * 100_000)
+    odd = replace(seen, axes=(axis,), places=(place,), unheard={"z" * 100_000: "Odd$"})
+    content = View(odd).save(tmp_path / f"a{ending}").read_bytes()
+    if ending == ".svg":
+        assert "…" in content.decode() and ".end" in content.decode() and "n" * 100 not in content.decode()
+        parse(tmp_path / "a.svg")
+    assert json.loads(View(odd).save(tmp_path / "a.json").read_text())["places"][0]["name"] == name
+
+
+def test_a_picture_of_too_many_heads_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.page.export.MAX_PANELS", 1)
+    with pytest.raises(RecordError, match=r"at most 1 heads in one picture.*Choose a place"):
+        View(record(6, "self")).save(tmp_path / "a.svg")
+
+
+def test_the_title_of_a_page_is_bounded() -> None:
+    seen = replace(record(), facts={"model": "m" * 1_000_000})
+    assert len(page_title(seen)) < 200

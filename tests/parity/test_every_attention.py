@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from regard import Observe, capture, hub
-from regard.errors import BackendError
+from regard.attention import Captured
+from regard.errors import BackendError, CaptureWarning
 from regard.hub import attention_interface
 
 transformers = pytest.importorskip("transformers")
@@ -188,3 +189,24 @@ def test_the_causal_mask_of_fewer_queries_than_keys_is_explicit() -> None:
     mask = attention_interface.attention_mask_of(**how, config=config)
     assert mask is not None and torch.equal(mask[0, 0], torch.ones(3, 5, dtype=torch.bool).tril())
     assert attention_interface.attention_mask_of(**how | {"kv_length": 3}, config=config) is None
+
+
+@torch.no_grad()
+def test_a_model_that_switches_its_attention_inside_the_block_is_named() -> None:
+    """Whisper's generation does so for word timestamps; heard is what came before, and what comes in the next block."""
+    model = made("Gemma2", CASES["cap"][1], "regard")
+
+    def switching() -> Captured:
+        with capture(model) as heard:
+            model(input_ids=tokens())
+            model.set_attn_implementation("eager")
+            model(input_ids=tokens())
+        return heard
+
+    with pytest.warns(CaptureWarning, match="switched to attn_implementation='eager'"):
+        heard = switching()
+    places = [f"model.layers.{layer}.self_attn" for layer in range(2)]
+    assert list(heard.unheard) == places and [len(heard.calls(place)) for place in places] == [1, 1]
+    with capture(model) as heard:
+        model(input_ids=tokens())
+    assert not heard.unheard and [len(heard.calls(place)) for place in places] == [1, 1]

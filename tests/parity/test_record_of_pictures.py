@@ -15,9 +15,10 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from parity.test_record import tokenizer
-from regard import hub
+from regard import audit, hub
 from regard.cli import app
 from regard.errors import CaptureWarning, PlaceError, SettingError
+from regard.inspection import all_head_statistics
 from regard.inspection.record.place import PlaceRecord
 from regard.inspection.record.record import Record
 from regard.page.payload import pack_payload, unpack_payload
@@ -135,6 +136,13 @@ def test_a_row_of_a_batch_equals_that_row_alone(name: str) -> None:
         for head in range(one.heads):
             torch.testing.assert_close(one.tile(head), other.tile(head), atol=1e-3, rtol=0)
         assert together.record.axes[one.keys].tokens == alone.axes[other.keys].tokens
+
+
+@pytest.mark.parametrize("kind", ["AlbertForSequenceClassification", "AlbertForMaskedLM"])
+def test_an_audit_of_a_shared_layer_is_refused(kind: str) -> None:
+    model = lively(kind, transformers.AlbertConfig(**ALBERT))
+    with pytest.raises(PlaceError, match="attention attends 3 times in a pass: its layers share it"):
+        audit(model, ["the cat sleeps", "a dog ."], tokenizer=tokenizer())
 
 
 def test_rows_that_the_batch_does_not_have_are_refused() -> None:
@@ -339,6 +347,10 @@ def test_pooled_places_have_axes_of_their_own() -> None:
     pooled = record.places[1]
     assert (pooled.keys, record.axes[pooled.queries].tokens) == (0, tuple(map(str, range(pooled.T))))
     assert len({axis.name for axis in record.axes}) == len(record.axes)
+    [text, *_], [means, *_] = (all_head_statistics(record.places[at]) for at in (0, 1))
+    assert text.distance is not None and text.same is not None
+    assert (means.distance, means.same, means.previous, means.next) == (None,) * 4, "a mean of tokens has no position"
+    assert means.entropy > 0 and means.first > 0 and "distance=None" in repr(means)
 
 
 def test_latents_have_positions() -> None:

@@ -121,7 +121,7 @@ def test_store_and_verify(folder: Path) -> None:
         (("train", "text.txt", "--cased"), "only for --kind wordpiece"),
         (("train", "text.txt", "-o", "nowhere/t.json"), "The folder of nowhere/t.json does not exist"),
         (("train", "missing.txt"), "File not found"),
-        (("text", "text.txt"), "not a valid tokenizer.json"),
+        (("text", "text.txt"), "A tokenizer.json is expected"),
         (("store", "t.json", "text.txt", "--format", "translation", "-o", "s"), "two, SOURCE TARGET"),
         (("store", "t.json", "text.txt", "--target-tokenizer", "t.json", "-o", "s"), "--format translation"),
         (("verify", "."), "no manifest.json"),

@@ -11,7 +11,14 @@ from torch import nn
 
 from regard.attention.observe import Attended, Observe
 from regard.attention.tap import TapListener, listen, places_of, taps_of
-from regard.attention.torch_hooks import Interception, attention_modules, intercept_attention
+from regard.attention.torch_hooks import (
+    REGARD,
+    Interception,
+    attention_modules,
+    implementation_of,
+    intercept_attention,
+    reports_itself,
+)
 from regard.errors import CaptureWarning, PlaceError, unknown
 
 
@@ -123,6 +130,8 @@ def capture_into(
         yield
     if seen is not None:
         _note_unheard(heard, seen, chosen, attention_modules(model))
+    elif not taps_of(model) and not reports_itself(model):
+        _note_switched(heard, model, chosen)
 
 
 def _note_unheard(
@@ -143,6 +152,22 @@ def _note_unheard(
         warnings.warn(
             f"{count - len(heard.unheard)} of {count} attention modules were heard; not heard: "
             f"{named_places(heard.unheard)}. They do not average values by one softmax of their scores",
+            CaptureWarning,
+            stacklevel=4,
+        )
+
+
+def _note_switched(heard: Captured, model: nn.Module, chosen: Mapping[nn.Module, str]) -> None:
+    """Put down the attention modules that stopped reporting inside the block: the model, or its generation, chose
+    another attention implementation for them."""
+    left = {module: how for module in attention_modules(model) if (how := implementation_of(module, model)) != REGARD}
+    heard.unheard |= {chosen[module]: type(module).__name__ for module in left if module in chosen}
+    if heard.unheard:
+        warnings.warn(
+            f"The model switched to attn_implementation={next(iter(left.values()))!r} inside the block (Whisper does, "
+            f"for word timestamps), and what these modules attended to since then was not heard: "
+            f"{named_places(heard.unheard)}. Call set_attn_implementation with that name before the block: it is "
+            "heard then",
             CaptureWarning,
             stacklevel=4,
         )

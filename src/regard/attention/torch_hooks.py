@@ -150,13 +150,13 @@ def reports_itself(model: nn.Module) -> bool:
     kinds: dict[Any, list[nn.Module]] = {}
     for module in attention_modules(model):
         kinds.setdefault(type(module), []).append(module)
-    through = all(_implementation(module, own) == REGARD for modules in kinds.values() for module in modules)
+    through = all(implementation_of(module, model) == REGARD for modules in kinds.values() for module in modules)
     return bool(kinds) and through and all(map(_calls_interface, kinds))
 
 
-def _implementation(module: nn.Module, config: Any) -> Any:
+def implementation_of(module: nn.Module, model: nn.Module) -> Any:
     """The attention implementation of a module, by its own config or the model's."""
-    return getattr(getattr(module, "config", config), "_attn_implementation", None)
+    return getattr(getattr(module, "config", getattr(model, "config", None)), "_attn_implementation", None)
 
 
 @cache

@@ -205,9 +205,9 @@ def _corpus(
 
 
 def _lines(path: Path) -> Lines:
-    from regard.text import STANDARD_INPUT, Lines
+    from regard.text import Lines
 
-    return Lines(STANDARD_INPUT if str(path) == "-" else path)
+    return Lines(path)
 
 
 def _writable(path: Path) -> None:

@@ -103,6 +103,8 @@ def _attention_and_gradients(
     intercepted = intercept_weights(adapter.model)
     for place, weights, gradient in compute_gradients(intercepted, lambda: _class_probs(adapter, rows, classes).sum()):
         calls.setdefault(place, []).append((weights, gradient))
+    for place, some in calls.items():
+        _expect_one_map(place, [weights for weights, _ in some])
     joined = {
         place: (torch.cat([weights for weights, _ in some], 2), torch.cat([gradient for _, gradient in some], 2))
         for place, some in calls.items()
@@ -114,6 +116,16 @@ def _attention_and_gradients(
         if place in chosen and adapter.has_text_keys(place)
     ]
     return attention, [(place, weights.mean(1)) for place, (weights, _) in joined.items()]
+
+
+def _expect_one_map(place: str, weights: Sequence[Tensor]) -> None:
+    """Refuse a module that attends to the whole text several times, as one that layers share; the calls of a decoder,
+    which are a query each after the first, are one map."""
+    if any(one.size(2) > 1 for one in weights[1:]):
+        problem = (
+            f"{place} attends {len(weights)} times in a pass: its layers share it, and an audit tests one map a place"
+        )
+        raise PlaceError(problem, where="audit", advice="regard.look shows the map of each call.")
 
 
 def _match_places(places: Sequence[str], patterns: str | Sequence[str]) -> list[str]:

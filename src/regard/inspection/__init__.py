@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from regard.inspection.map_figure import (
         MATPLOTLIB_SETTINGS as MATPLOTLIB_SETTINGS,
         draw_map as draw_map,
+        figure_label as figure_label,
         save_drawing as save_drawing,
     )
     from regard.inspection.record.collect import collect as collect
@@ -131,7 +132,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "fill_mask": ("MaskFiller",),
         "record_labels": ("with_head_labels", "find_head_labels"),
         "interventions": ("HeadIntervention", "WeightEdits", "apply_interventions", "intervene"),
-        "map_figure": ("MATPLOTLIB_SETTINGS", "draw_map", "save_drawing"),
+        "map_figure": ("MATPLOTLIB_SETTINGS", "draw_map", "figure_label", "save_drawing"),
         "record.collect": ("collect",),
         "record.collector": ("RecordSpec",),
         "record.place": ("PlaceRecord",),

@@ -13,10 +13,12 @@ from torch import Tensor
 
 from regard.errors import RecordError
 from regard.files import write_atomic
-from regard.inspection import MATPLOTLIB_SETTINGS, PlaceRecord, Record, draw_map, save_drawing
+from regard.inspection import MATPLOTLIB_SETTINGS, PlaceRecord, Record, draw_map, figure_label, save_drawing
 
 MAX_LABELLED = 60  # tokens a side, up to which rows and columns are labelled
 NAME_INCHES = 0.062  # a letter of the name of a place beside its row of heads
+MAX_PLACE_NAME, MAX_TITLE = 60, 120  # characters that are drawn
+MAX_PANELS = 2048  # heads in one picture
 MAX_DRAWN = 512  # tokens a side, beyond which means are drawn
 MAX_WEIGHTS = 2**22  # of all maps in one file; beyond them it has statistics only
 
@@ -29,12 +31,11 @@ def save_figure(record: Record, path: Path, place: str | None = None, head: int 
         return _draw_all_heads(record, path)
     chosen = record.place(place) if place is not None else (cross or record.places)[-1]
     matrix, shown = _matrix(chosen, head)
-    title = f"{chosen.name}, {shown}"
+    title = f"{_short_name(chosen)}, {shown}"
     description = ". ".join([*record.notes, *filter(None, [chosen.note])])
     if max(chosen.T, chosen.S) <= MAX_LABELLED:
         rows, columns = record.axes[chosen.queries].tokens, record.axes[chosen.keys].tokens
-        shown_rows, shown_columns = ([_printable(one) for one in tokens] for tokens in (rows, columns))
-        return draw_map(matrix, shown_columns, shown_rows, path, title=title, description=description)
+        return draw_map(matrix, columns, rows, path, title=title, description=description)
     return _draw_unlabelled(matrix, path, title, description)
 
 
@@ -61,7 +62,7 @@ def _draw_unlabelled(matrix: Tensor, path: Path, title: str, description: str) -
         figure = Figure(figsize=(7, 7 * matrix.size(0) / matrix.size(1) + 0.5), layout="constrained")
         axes = figure.subplots()
         axes.imshow(matrix.sqrt().numpy(), cmap="Blues", interpolation="nearest", aspect="auto")
-        axes.set_title(title, loc="left")
+        axes.set_title(figure_label(title, MAX_TITLE), loc="left")
         axes.set_xlabel("key")
         axes.set_ylabel("query")
         save_drawing(figure, path, description, dpi=150)
@@ -77,11 +78,16 @@ def _draw_all_heads(record: Record, path: Path) -> Path:
     if not places:
         raise RecordError("This record has no thumbnails to draw", where="save")
     columns = max(place.heads for place in places)
+    if columns * len(places) > MAX_PANELS:
+        panels = f"{len(places)} places with {columns} heads"
+        advice = "Choose a place: `--place NAME`, or save(path, place=NAME)."
+        raise RecordError(panels, f"at most {MAX_PANELS} heads in one picture", where="save", advice=advice)
+    names = [figure_label(_short_name(place), MAX_PLACE_NAME) for place in places]
     with matplotlib.rc_context(MATPLOTLIB_SETTINGS):
-        left = max(1.6, NAME_INCHES * max(len(place.name) for place in places))
+        left = max(1.6, NAME_INCHES * max(map(len, names)))
         figure = Figure(figsize=(left + 1.1 * columns, 0.6 + 1.15 * len(places)), layout="constrained")
         grid: Any = figure.subplots(len(places), columns, squeeze=False)
-        for row, place in zip(grid, places, strict=True):
+        for row, place, name in zip(grid, places, names, strict=True):
             thumbnail = place.statistics.thumbnail
             assert thumbnail is not None
             for head, axes in enumerate(row):
@@ -89,15 +95,14 @@ def _draw_all_heads(record: Record, path: Path) -> Path:
                 if head < place.heads:
                     axes.imshow(thumbnail[head].sqrt().numpy(), cmap="Blues", interpolation="nearest", aspect="auto")
                     axes.set_title(str(head), fontsize=7, pad=2)
-            row[0].text(-0.12, 0.5, place.name, transform=row[0].transAxes, ha="right", va="center", fontsize=8)
+            row[0].text(-0.12, 0.5, name, transform=row[0].transAxes, ha="right", va="center", fontsize=8)
         save_drawing(figure, path, ". ".join(record.notes), dpi=150)
     return path
 
 
-def _printable(token: str) -> str:
-    """A token as a label: without unprintable characters, and with $ escaped for matplotlib."""
-    shown = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in token).replace("$", r"\$")
-    return shown if len(shown) <= 24 else f"{shown[:23]}…"
+def _short_name(place: PlaceRecord) -> str:
+    """The end of a long name, where the numbers of layers are."""
+    return place.name if len(place.name) <= MAX_PLACE_NAME else f"…{place.name[1 - MAX_PLACE_NAME :]}"
 
 
 def save_json(record: Record, path: Path) -> None:

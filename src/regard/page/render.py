@@ -76,7 +76,7 @@ def page_title(record: Record) -> str:
     """The model and the beginning of the text."""
     start = " ".join(record.title.split())[:60]
     parts = (
-        str(record.facts.get("model", "regard")),
+        str(record.facts.get("model", "regard"))[:60],
         "".join(character for character in start if character.isprintable()),
     )
     return ": ".join(part for part in parts if part)

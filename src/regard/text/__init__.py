@@ -63,11 +63,7 @@ if TYPE_CHECKING:
         Scale as Scale,
         TagFile as TagFile,
     )
-    from regard.text.corpora.lines import (
-        STANDARD_INPUT as STANDARD_INPUT,
-        Lines as Lines,
-        SkippedLines as SkippedLines,
-    )
+    from regard.text.corpora.lines import Lines as Lines, SkippedLines as SkippedLines
     from regard.text.corpora.raw_text import RawText as RawText, TextDocuments as TextDocuments
     from regard.text.corpora.tables import DictRows as DictRows, TableFile as TableFile
     from regard.text.corpora.translations import (
@@ -168,7 +164,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "corpora.answers": ("AnswerRows",),
         "corpora.corpus": ("Chain", "Corpus"),
         "corpora.labels": ("LabelledRows", "Labels", "Scale", "TagFile"),
-        "corpora.lines": ("Lines", "STANDARD_INPUT", "SkippedLines"),
+        "corpora.lines": ("Lines", "SkippedLines"),
         "corpora.raw_text": ("TextDocuments", "RawText"),
         "corpora.tables": ("DictRows", "TableFile"),
         "corpora.translations": ("ParallelCorpus", "TranslationRows", "parse_links"),

@@ -13,6 +13,13 @@ import { isolateBidi } from "./text.js";
  */
 /** @typedef {{width: number, height: number, draw: (pen: Pen) => void}} Picture */
 
+const MAX_TEXT = 200; // characters of a text in a picture: longer ones stop browsers, and their data are whole elsewhere
+
+/** A text as it is drawn. @param {string} text */
+function drawnText(text) {
+  return isolateBidi(text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT - 1)}…` : text);
+}
+
 export const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif';
 
 /** Resize and clear a canvas of this many CSS pixels, at the resolution of this screen. @param {HTMLCanvasElement} canvas @param {number} width
@@ -76,7 +83,7 @@ export class CanvasPen {
     c.textBaseline = "middle";
     c.translate(x, y);
     if (style.rotated) c.rotate(-Math.PI / 2);
-    c.fillText(isolateBidi(text), 0, 0);
+    c.fillText(drawnText(text), 0, 0);
     c.restore();
   }
 
@@ -130,7 +137,7 @@ export class SvgPen {
     const anchor = { left: "start", right: "end", center: "middle" }[style.align ?? "left"];
     const rotation = style.rotated ? ` transform="rotate(-90 ${rounded(x)} ${rounded(y)})"` : "";
     const weight = style.bold ? ' font-weight="600"' : "";
-    this.parts.push(`<text x="${rounded(x)}" y="${rounded(y)}" dominant-baseline="central" text-anchor="${anchor}" font-size="${style.size ?? 13}" fill="${style.colour}"${weight}${rotation}>${escapeXml(isolateBidi(text))}</text>`);
+    this.parts.push(`<text x="${rounded(x)}" y="${rounded(y)}" dominant-baseline="central" text-anchor="${anchor}" font-size="${style.size ?? 13}" fill="${style.colour}"${weight}${rotation}>${escapeXml(drawnText(text))}</text>`);
   }
 
   /** @param {number} x @param {number} y @param {number} w @param {number} h @param {HTMLCanvasElement} image @param {number[]} [part] */

@@ -16,7 +16,6 @@ from regard.errors import CorpusError, SettingError, unknown
 DecodeErrors = Literal["strict", "replace"]
 MAX_LINE = 1_000_000  # characters; longer lines are rarely text
 CHUNK = 1 << 16
-STANDARD_INPUT = Path("/dev/stdin")
 _GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 
@@ -101,11 +100,10 @@ class Lines:
 
 
 def open_binary(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a file for reading bytes; gzip is detected by its content and decompressed."""
+    """Open a file for reading bytes, "-" for standard input; gzip is detected by its content and decompressed."""
     path = Path(path)
     try:
-        # the one stream that is no file, but a pipe or a terminal: the user asked for it, with `-`
-        stream = open(path, "rb") if path == STANDARD_INPUT else open_regular(path, CorpusError)  # noqa: SIM115
+        stream = open(0, "rb", closefd=False) if str(path) == "-" else open_regular(path, CorpusError)  # noqa: SIM115 (the caller closes it)
     except OSError as error:
         if path.is_dir():
             raise CorpusError("a folder", "a text file", where=f"{path}") from error

@@ -42,9 +42,18 @@ TYPES = {
 
 def load_engine(path: Path) -> Engine:
     """The tokenizer of the `tokenizers` library that a tokenizer.json describes; raises OSError where there is none."""
+    return parse_engine(_read_checked(path), f"{path}")
+
+
+def _read_checked(path: Path) -> str:
+    """The text of a tokenizer.json that passes all checks."""
     text = read_text(path, SettingError, MAX_FILE)
-    check_description(parse_json(text, f"{path}", SettingError, MAX_DEPTH), f"{path}")
-    return parse_engine(text, f"{path}")
+    try:
+        data = parse_json(text, f"{path}", SettingError, MAX_DEPTH)
+    except SettingError as error:
+        raise error.replace(advice="A tokenizer.json is expected here.") from error
+    check_description(data, f"{path}")
+    return text
 
 
 def parse_engine(text: str, where: str) -> Engine:
@@ -221,8 +230,7 @@ def _check_lengths(data: Mapping[str, Any], where: str) -> None:
 def expect_valid(path: Path, error: type[RegardError]) -> None:
     """Refuse a tokenizer.json that another library is going to load, by the same checks."""
     try:
-        text = read_text(path, SettingError, MAX_FILE)
-        check_description(parse_json(text, f"{path}", SettingError, MAX_DEPTH), f"{path}")
+        _read_checked(path)
     except OSError as problem:
         raise error(f"Could not read {path}: {problem.strerror}") from problem
     except SettingError as found:
