@@ -36,3 +36,9 @@ def test_files_without_labels_are_refused(tmp_path: Path, content: str) -> None:
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="cannot be read"):
         read_head_labels(tmp_path / "none.json", "patterns")
+
+
+def test_labels_that_are_not_unicode_are_refused(tmp_path) -> None:
+    (tmp_path / "atlas.json").write_text('{"patterns": {"a": {"0": "\\ud800"}}}')
+    with pytest.raises(RecordError, match="not valid Unicode"):
+        read_head_labels(tmp_path / "atlas.json", "patterns")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -94,7 +96,11 @@ def serve(
         if open_:
             typer.launch(address)
 
-    serve_page(models, loaded, host=host, port=port, ready=ready)
+    if serve_page(models, loaded, host=host, port=port, ready=ready):
+        # every client has its answer; Python would wait for the rest of a computation that nobody reads
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def named(paths: Iterable[Path]) -> list[tuple[str, Path]]:

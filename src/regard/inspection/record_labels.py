@@ -6,6 +6,7 @@ folder of a run, as atlas.json or audit.json, is used for every record of that r
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -53,7 +54,12 @@ def read_head_labels(path: str | os.PathLike[str], kind: str) -> dict[str, dict[
     found = data.get(kind) if isinstance(data, dict) else None
     if not isinstance(found, dict) or not all(isinstance(heads, dict) for heads in found.values()):
         raise RecordError(f"The file has no {kind}", where=where, advice=advice)
-    return {str(place): {str(head): str(text) for head, text in heads.items()} for place, heads in found.items()}
+    labels = {str(place): {str(head): str(text) for head, text in heads.items()} for place, heads in found.items()}
+    try:
+        json.dumps(labels, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise RecordError(f"The {kind} are not valid Unicode text", where=where, advice=advice) from None
+    return labels
 
 
 def with_head_labels(record: Record, labels: HeadLabels) -> Record:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -270,3 +271,14 @@ def test_equal_names_and_invalid_limits_are_refused() -> None:
         Limits(looks=0)
     with pytest.raises(SettingError, match="waiting_looks=-1"):
         Limits(waiting_looks=-1)
+
+
+def test_text_that_is_not_unicode_is_refused_in_words() -> None:
+    """Names of folders and of classes can hold halves of characters, which no JSON in UTF-8 can."""
+    with pytest.raises(SettingError, match=r"not Unicode text.*Rename"):
+        make_app([Fake(name="\udcff")])
+    odd = replace(RECORD, facts={"model": "\ud800"})
+    with client_of(records={"odd": odd}) as client:
+        assert client.get("/api/records/odd").json()["facts"]["model"] == "\ud800"
+        assert client.get("/api/records/odd/payload").status_code == 200
+        assert "not Unicode" in error_of(client.get("/api/records/odd/file"))["problem"]

@@ -21,7 +21,12 @@ LEFT_OUT = ["positive_data_acceptance"]
 
 
 @schema.parametrize()
-@settings(max_examples=20, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=settings.default.max_examples // 2,
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 def test_responses_conform_to_the_schema(case) -> None:
     if case.meta.generation.mode is GenerationMode.POSITIVE:
         lead_to_what_is_there(case)

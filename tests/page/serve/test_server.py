@@ -300,3 +300,43 @@ def test_a_stop_answers_all_requests_and_exits_with_0(number: signal.Signals) ->
             one.close()
     finally:
         process.kill()
+
+
+STUCK = """
+import time
+from functools import partial
+from pathlib import Path
+import regard.adapters, regard.page.serve.server as server
+from page.serve.fakes import Fake, looked
+from regard.cli.serve import serve
+from regard.page.serve import make_app
+
+regard.adapters.adapter = lambda path, **how: Fake(meanwhile=lambda text: time.sleep(120))
+server.make_app = partial(make_app, collect=looked)
+serve([Path("fake")], None, 0, "127.0.0.1", 0, False, True)
+"""
+
+
+def test_a_computation_that_ignores_cancellation_does_not_hold_the_process() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUCK],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    try:
+        assert process.stdout is not None
+        port = int(json.loads(process.stdout.readline())["address"].rsplit(":", 1)[1].strip("/"))
+        body = json.dumps({"run": "fake", "text": "x"}).encode()
+        with opened(port) as connection:
+            length = f"Content-Length: {len(body)}\r\n\r\n".encode()
+            connection.sendall(b"POST /api/look HTTP/1.1\r\n" + HEAD + length + body)
+            time.sleep(0.5)
+            begun = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            assert answer(connection).startswith(b"HTTP/1.1 503 ")
+        _, errors = process.communicate(timeout=60)
+        assert (process.returncode, errors) == (0, b"")
+        assert time.monotonic() - begun < 15
+    finally:
+        process.kill()

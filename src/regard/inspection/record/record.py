@@ -146,6 +146,12 @@ class Record:
     def to_bytes(self) -> bytes:
         """The contents of the file."""
         header = json.dumps(self.to_dict(), ensure_ascii=False)
+        try:
+            header.encode()
+        except UnicodeEncodeError as error:
+            problem = f"The record has text that is not Unicode: {header[error.start : error.end]!a}"
+            advice = "It may come from a name in the configuration of the model."
+            raise RecordError(problem, where="record", advice=advice) from None
         return save({name: tensor.contiguous() for name, tensor in self.tensors().items()}, {"regard": header})
 
     def to_dict(self) -> dict[str, Any]:

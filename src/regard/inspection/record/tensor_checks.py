@@ -120,7 +120,7 @@ def _check_tensor(
         return
     low, high = (float(end) for end in tensor.aminmax())  # NaN where any is
     if low != low or (not expected.infinite and not (abs(low) < torch.inf and abs(high) < torch.inf)):
-        raise _damaged(name, "has numbers that are not finite", where)
+        raise _damaged(name, "has numbers that are not finite, as those of a model whose weights are not", where)
     if (expected.low is not None and low < expected.low) or (expected.high is not None and high > expected.high):
         bounds = f"{expected.low} to {expected.high}" if expected.high is not None else f"{expected.low} and above"
         raise _damaged(name, f"has numbers from {low:g} to {high:g}, not {bounds}", where)

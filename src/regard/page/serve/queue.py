@@ -16,6 +16,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from regard.page.serve.serve_errors import ServeError
 
 Result = TypeVar("Result")
+THREAD_PREFIX = "regard-serve-"
 Work = Callable[[Event], Result]  # it checks the event regularly, which is set when the work is cancelled
 
 
@@ -35,7 +36,7 @@ class WorkQueue:
     def _open(self) -> None:
         self._free = asyncio.Semaphore(self.workers)
         self._ended = asyncio.Event()
-        self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix=self.name)
+        self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix=f"{THREAD_PREFIX}{self.name}")
 
     def stop(self) -> None:
         """Cancel all work, running and waiting: each request is answered at once that the server is stopping."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -21,10 +23,12 @@ from regard.inspection import Record
 from regard.page.serve.app import LOOPBACK, make_app
 from regard.page.serve.limits import Limits
 from regard.page.serve.middleware import ANY_ADDRESS, too_many_connections
+from regard.page.serve.queue import THREAD_PREFIX
 
 PORT = 8421
 MAX_HEAD_BYTES = 2**15  # of a request, before its body
 ABORT_SECONDS = 2.0  # after which a stopping server drops clients that do not read its answers
+WORK_SECONDS = 2.0  # for cancelled work to end, after the server has stopped
 SHUTDOWN_SECONDS = 4  # after which it would cancel what is left
 
 
@@ -35,15 +39,21 @@ def serve(
     host: str = LOOPBACK[0],
     port: int = PORT,
     ready: Callable[[str], None] = print,
-) -> None:
+) -> list[threading.Thread]:
     """Serve until SIGINT or SIGTERM: running and waiting requests are answered with status 503, then it returns.
 
-    `port` 0: a free one. `ready` is called with the address once the server responds.
+    `port` 0: a free one. `ready` is called with the address once the server responds. Returns the threads whose work
+    did not end in time though it was cancelled, because it is in one long operation; Python waits for them at its end.
     """
     app = make_app(adapters, records, limits, allowed_hosts(host))
     with open_listener(host, port) as listener:
         address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/"
         Server(app, limits, partial(ready, address)).run(sockets=[listener])
+    deadline = time.monotonic() + WORK_SECONDS
+    working = [thread for thread in threading.enumerate() if thread.name.startswith(THREAD_PREFIX)]
+    for thread in working:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return [thread for thread in working if thread.is_alive()]
 
 
 class Server(uvicorn.Server):

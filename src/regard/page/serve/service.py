@@ -43,6 +43,9 @@ class Service:
         if len(self.adapters) < len(adapters):
             names = ", ".join(one.name for one in adapters)
             raise SettingError(f"Two models have the same name: {names}", where="make_app")
+        for adapter in adapters:
+            _expect_unicode(adapter.name, "name")
+            _expect_unicode(adapter.description, "description")
         self.notes = {adapter.name: find_head_labels(adapter) for adapter in adapters}
         self.limits = limits
         self.records = RecordStore(records, limits.records, limits.record_bytes)
@@ -166,7 +169,15 @@ class Service:
     def info(self, name: str) -> Work[bytes]:
         """Work that returns a record without its tensors, as JSON."""
         record = self.records.get(name)
-        return lambda stop: json.dumps(finite_or_null(record.to_dict()), ensure_ascii=False, allow_nan=False).encode()
+        return lambda stop: json.dumps(finite_or_null(record.to_dict()), allow_nan=False).encode("ascii")
+
+
+def _expect_unicode(text: str, what: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        problem, advice = f"The {what} of a model is not Unicode text: {text!a}", "Rename its folder."
+        raise SettingError(problem, where="make_app", advice=advice) from None
 
 
 def _check_at_most(where: str, count: int, limit: int, noun: str) -> None:
