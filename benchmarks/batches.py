@@ -68,7 +68,7 @@ def kinds(examples: int) -> dict[str, tuple[BatchPlan, Collator[Any]]]:
         name: (Buckets(collate.lengths, BUDGET), collate) for name, collate in collates.items()
     }
     found["sentence pairs, masked"] = (
-        NextSentencePairs(text, limit=128, budget=BUDGET),
+        NextSentencePairs(text, max_length=128, budget=BUDGET),
         NextSentenceCollator(text, masking),
     )
     found["lanes"] = Lanes(stream, size=32, lanes=BUDGET // 32), BlockCollator(stream)

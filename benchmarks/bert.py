@@ -27,6 +27,7 @@ import torch
 from homonyms import SEEDS as SPLITS, Seen, score, seen, told
 
 from regard.inspection.embeddings import Embedder
+from regard.models.config import BertConfig
 from regard.training.config.recipes import read_recipe
 from regard.training.tasks import TASKS
 from regard.training.tasks.masked_lm import MaskedLMRecipe
@@ -98,7 +99,8 @@ def tags_by_layer(run: Path, folder: Path, sentences: int, seeds: int) -> Accura
 def _layers(run: Path) -> list[str]:
     theirs = load_recipe(run)
     assert isinstance(theirs, MaskedLMRecipe)
-    return [*map(str, range(theirs.model.bert(8).layers + 1)), "mix"]
+    bert = BertConfig(vocabulary=8, **theirs.model.model_dump(exclude={"kind"})).build()
+    return [*map(str, range(bert.layers + 1)), "mix"]
 
 
 def senses(run: Path, count: int) -> dict[str, dict[str, tuple[float, float]]]:

@@ -152,7 +152,7 @@ def moving(model_adapter: ModelAdapter, cases: Sequence[Case], rng: torch.Genera
         "permuted": tvd(permuted_probs, counterfactual.plain).median(0).values,
         "permuted flips": decision_flips(permuted_probs, counterfactual.plain).mean(0),
         "adversarial jsd": other.jsd,
-        "adversarial shared": other.shared,
+        "adversarial shared": other.overlap,
     }
     return [{name: float(values[at]) for name, values in columns.items()} for at in range(len(rows))]
 
