@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +14,9 @@ import pytest
 
 from faults.cut import NAME, finish
 from faults.sameness import bits, differences, newest
-from regard.errors import CheckpointError
+from regard.cli import main
+from regard.errors import CheckpointError, RunError
+from regard.files import exclusive_lock
 from regard.training.checkpoint import Checkpoint
 
 FILES = ["tensors/shard-00001-model-00001-of-00001.safetensors", "scalars.json", "ranks/0.json", "ranks/0.safetensors"]
@@ -106,13 +110,58 @@ def test_a_checkpoint_that_is_an_empty_folder_gives_way(dead: Path, whole: Path,
 
 def test_no_flipped_bit_of_a_manifest_goes_unnoticed(dead: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(newest(dead), tmp_path / "step")
-    sound, manifest = Checkpoint(folder, 1), folder / MANIFEST
+    sound, manifest = Checkpoint(folder, int(newest(dead).name[-8:])), folder / MANIFEST
     assert sound.find_damage() is None
     for place in range(manifest.stat().st_size):
         flip(manifest, place, place % 8)
         assert sound.find_damage() is not None, place
         flip(manifest, place, place % 8)
     assert sound.find_damage() is None
+
+
+def test_swapped_folders_are_noticed(dead: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(dead, tmp_path / "run")
+    one, other = sorted((folder / "state").glob("step-*"))[-2:]
+    one.rename(aside := folder / "aside")
+    other.rename(one)
+    aside.rename(other)
+    said = rf"damaged: damaged-{other.name} with the state of step {int(one.name[-8:])}: its folder was renamed"
+    with pytest.raises(CheckpointError, match=said):
+        finish(folder, NAME)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["folder", "fifo"])
+def test_a_lock_that_is_no_file_is_a_sentence(make: Callable[[Path], None], dead: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(dead, tmp_path / "run")
+    (folder / "lock").unlink(missing_ok=True)
+    make(folder / "lock")
+    with pytest.raises(RunError, match=r"Could not open the lock file .*lock: (Is a directory|No such device)"):
+        finish(folder, NAME)
+
+
+@pytest.mark.parametrize("verb", ["tokenize", "embed", "look", "resume"])
+def test_a_forbidden_folder_is_a_sentence(
+    verb: str, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """/sys takes no files, not even of root."""
+    (tmp_path / "text").write_text("the cat sleeps .\n" * 20)
+    corpus, run, out = str(tmp_path / "text"), str(whole), "/sys/regard-test"
+    arguments = {
+        "tokenize": ["tokenize", "train", corpus, "-o", f"{out}.json"],
+        "embed": ["embed", run, corpus, "-o", f"{out}.npz"],
+        "look": ["look", run, "the cat", "-o", f"{out}.html"],
+        "resume": ["train", "gpt", "--out", out],
+    }
+    monkeypatch.setattr(sys, "argv", ["regard", *arguments[verb]])
+    with pytest.raises(SystemExit) as left:
+        main()
+    said = capsys.readouterr().err
+    assert left.value.code == 2 and len(said.splitlines()) == 1, said
+    with (
+        pytest.raises(RunError, match="Could not open the lock file /sys/lock: Permission denied"),
+        exclusive_lock(Path("/sys"), lambda: RunError("busy")),
+    ):
+        raise AssertionError("it was locked")
 
 
 def test_what_was_put_aside_before_stays_beside_it(dead: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -163,3 +164,14 @@ def test_unknown_kinds_are_refused(folder: Path) -> None:
     result = CliRunner().invoke(cli.app, ["tokenize", "train", "text.txt", "--kind", "bep"])
     assert result.exit_code == 2
     assert "bpe" in result.output
+
+
+def test_a_pipe_is_read_where_standard_input_is_meant_and_nowhere_else(folder: Path) -> None:
+    run("train", "text.txt", "--size", "60", "-o", "t.json")
+    os.mkfifo(folder / "fifo")
+    ask = [sys.executable, "-m", "regard", "tokenize", "text", "t.json"]
+    piped = subprocess.run([*ask, "-"], input=b"the cat\n", capture_output=True, timeout=120)
+    assert (piped.returncode, piped.stdout.decode().split()[0][:2]) == (0, "▁t"), piped.stderr
+    for verb in ("train", "text"):
+        with pytest.raises(RegardError, match=r"got a (FIFO|character device), expected a regular file"):
+            run(*(("text", "t.json", "fifo") if verb == "text" else ("train", "/dev/zero", "-o", "u.json")))

@@ -166,7 +166,7 @@ def _weight_files(folder: Path) -> list[str]:
     if (folder / INDEX).exists():
         weight_map = _read_object(folder / INDEX).get("weight_map")
         shards = list(weight_map.values()) if isinstance(weight_map, dict) else []
-        if not shards or any(not isinstance(shard, str) or Path(shard).name != shard for shard in shards):
+        if not shards or not all(map(_is_file_name, shards)):
             raise CheckpointError("The index has no weight_map of file names", where=f"{folder / INDEX}")
         return sorted(set(shards))
     pickled = sorted(path.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for path in folder.glob(pattern))
@@ -174,6 +174,10 @@ def _weight_files(folder: Path) -> list[str]:
         problem = f"Pickled weights ({pickled[0]}) are never opened: they can run code"
         raise CheckpointError(problem, where=f"{folder}", advice=CONVERT_ADVICE)
     raise CheckpointError(f"There are no weights: neither {WEIGHTS} nor {INDEX}", where=f"{folder}")
+
+
+def _is_file_name(name: object) -> bool:
+    return isinstance(name, str) and Path(name).name == name and "\0" not in name
 
 
 def _read_object(path: Path) -> dict[str, Any]:

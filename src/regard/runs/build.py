@@ -75,11 +75,11 @@ def model_config(settings: Settings, tokenizers: Sequence[Tokenizer], where: Whe
     if task is None:
         known = ", ".join(sorted(KINDS))
         raise SettingError("The recipe names no task", where=where(()), advice=f"Set task to one of {known}.")
-    if task not in KINDS:
+    if not isinstance(task, str) or task not in KINDS:
         raise unknown(task, KINDS, kind="task", where=where(("task",)))
     table = section(settings, "model", where)
     kind = table.get("kind", next(iter(KINDS[task])))
-    if kind not in KINDS[task]:
+    if not isinstance(kind, str) or kind not in KINDS[task]:
         raise unknown(kind, KINDS[task], kind="kind of model", where=where(("model", "kind")))
     made = config_class(task, kind)
     given = _from_outside_model(task, settings, tokenizers, where)

@@ -55,6 +55,9 @@ class Checkpoint:
             for one in kept:
                 if found[one.path].stat().st_size != one.size or digest_of(found[one.path], one.path) != one:
                     return f"a damaged {one.path}"
+            step = self.scalars().get("progress", {}).get("step", self.step)
+            if step != self.step:
+                return f"the state of step {step}: its folder was renamed"
         except OSError as error:
             return f"{Path(error.filename or '').name}: {error.strerror}"
         except RegardError as error:

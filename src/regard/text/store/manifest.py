@@ -56,9 +56,27 @@ class Manifest:
             for name in ("sources", "files"):
                 found[name] = tuple(FileDigest(**one) for one in found[name])
             found["skipped"] = SkippedLines(**found["skipped"])
-            return cls(**found)
+            manifest = cls(**found)
         except (TypeError, KeyError) as error:
             raise StoreError(f"The manifest is damaged ({error})", where=f"{path}", advice=REBUILD) from error
+        if not manifest.is_well_typed:
+            raise StoreError("The manifest is damaged (a value of another type)", where=f"{path}", advice=REBUILD)
+        return manifest
+
+    @property
+    def is_well_typed(self) -> bool:
+        """Whether every value has its type: a file may hold anything."""
+        texts = (self.identity, self.dtypes)
+        digests, skipped = (*self.sources, *self.files), self.skipped
+        return (
+            all(isinstance(one, dict) and all(isinstance(value, str) for value in one.values()) for one in texts)
+            and isinstance(self.tokens, dict)
+            and all(type(count) is int for count in (*self.tokens.values(), self.examples, skipped.count))
+            and all(isinstance(one.path, str) and "\0" not in one.path for one in digests)
+            and all(type(one.size) is int and isinstance(one.sha256, str) for one in digests)
+            and isinstance(skipped.places, list)
+            and all(isinstance(place, str) for place in skipped.places)
+        )
 
 
 REBUILD = "Delete the folder and build the store again."

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.bounded_files import expect_regular
 from regard.errors import StoreError
 from regard.text.corpora.corpus import Corpus
 from regard.text.store.builder import PART, Builder, Progress, build_folder
@@ -103,6 +104,9 @@ def _check_size(path: Path, size: int) -> None:
 
 def _memory_map(path: Path) -> Any:
     try:
+        expect_regular(path, StoreError)
         return np.load(path, mmap_mode="r")
-    except (ValueError, OSError) as error:
+    except StoreError:
+        raise
+    except (ValueError, OSError, EOFError) as error:
         raise StoreError(f"The file is damaged ({error})", where=f"{path}", advice=REBUILD) from error

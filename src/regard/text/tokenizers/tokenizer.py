@@ -21,7 +21,7 @@ from tokenizers import Encoding as RawEncoding, Tokenizer as Engine
 from regard.errors import DtypeError, SettingError, unknown
 from regard.files import write_atomic
 from regard.text.tokenizers.specials import SpecialIds, find_roles, special_ids
-from regard.text.tokenizers.tokenizer_json import load_engine, rust_errors
+from regard.text.tokenizers.tokenizer_json import load_engine, parse_engine, rust_errors
 from regard.text.tokenizers.trainers import Progress, TokenizerKind, train_engine
 from regard.text.words import Span, Splitter, whitespace_words, word_indices
 
@@ -139,12 +139,12 @@ class Tokenizer:
     @cached_property
     def _engine(self) -> Engine:
         """The tokenizer of the `tokenizers` library, as in the file."""
-        return Engine.from_str(self._description)
+        return parse_engine(self._description, "Tokenizer")
 
     @cached_property
     def _literal_engine(self) -> Engine:
         """The same without special tokens in the text: "[MASK]" is ordinary text."""
-        engine = Engine.from_str(_hide_special_tokens(json.loads(self._description), self.special))
+        engine = parse_engine(_hide_special_tokens(json.loads(self._description), self.special), "Tokenizer")
         engine.encode_special_tokens = True
         return engine
 

@@ -7,6 +7,7 @@ loading, and every call that can panic stands in `rust_errors`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,11 +15,14 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer as Engine
 
-from regard.bounded_files import DATA_LIMIT, parse_json, read_text
+from regard.bounded_files import parse_json, read_text
 from regard.errors import RegardError, SettingError, is_rust_panic, unknown
 
 MAX_NESTING = 8  # sequences inside each other
 MAX_COMPONENTS = 256  # of a normalizer, pre-tokenizer, decoder or post-processor
+MAX_FILE = 128 << 20  # bytes; the largest vocabularies take a quarter of that
+MAX_DEPTH = 24  # lists and objects inside each other
+MAX_PART = 4 << 20  # characters of anything but vocabulary, merges and added tokens
 MAX_PATTERN = 10_000  # characters of a regular expression
 MAX_GROWTH = 4_096  # characters that the replacements of a normalizer can make of one
 MAX_TEMPLATE = 1_000  # pieces of a post-processor's template
@@ -38,17 +42,27 @@ TYPES = {
 
 def load_engine(path: Path) -> Engine:
     """The tokenizer of the `tokenizers` library that a tokenizer.json describes; raises OSError where there is none."""
-    text = read_text(path, SettingError, DATA_LIMIT)
+    return parse_engine(_read_checked(path), f"{path}")
+
+
+def _read_checked(path: Path) -> str:
+    """The text of a tokenizer.json that passes all checks."""
+    text = read_text(path, SettingError, MAX_FILE)
     try:
-        description = parse_json(text, f"{path}", SettingError)
+        data = parse_json(text, f"{path}", SettingError, MAX_DEPTH)
     except SettingError as error:
         raise error.replace(advice="A tokenizer.json is expected here.") from error
-    check_description(description, f"{path}")
-    with rust_errors(f"{path}"):
+    check_description(data, f"{path}")
+    return text
+
+
+def parse_engine(text: str, where: str) -> Engine:
+    """The tokenizer that the text of a tokenizer.json describes, which has been checked."""
+    with rust_errors(where):
         try:
             return Engine.from_str(text)
         except Exception as error:  # the library raises no class of its own
-            raise SettingError(f"The file is not a valid tokenizer.json ({error})", where=f"{path}") from error
+            raise SettingError(f"The file is not a valid tokenizer.json ({error})", where=where) from error
 
 
 @contextmanager
@@ -77,6 +91,7 @@ def check_description(data: Any, where: str) -> None:
     kind = model.get("type")
     if kind is not None and kind not in TYPES["model"].split():  # old files name none
         raise unknown(kind, TYPES["model"].split(), kind="tokenizer model", where=where)
+    _check_sizes(data, model, where)
     size = _check_ids(model, data.get("added_tokens") or [], where)
     for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
         components = list(_components(data.get(name), name, where))
@@ -85,6 +100,25 @@ def check_description(data: Any, where: str) -> None:
             _check_patterns(one, name, where)
             _check_template(one, size, where)
     _check_lengths(data, where)
+
+
+def _check_sizes(data: Mapping[str, Any], model: Mapping[str, Any], where: str) -> None:
+    """Refuse vocabularies and merges that are no flat lists, and much of anything else: the library copies it often."""
+    vocabulary, merges = model.get("vocab"), model.get("merges") or []
+    if isinstance(vocabulary, list) and not all(_is_pair(one, str, (int, float)) for one in vocabulary):
+        raise SettingError("a vocab with an entry that is no piece and its score", "[piece, score]", where=where)
+    if not isinstance(merges, list) or not all(isinstance(one, str) or _is_pair(one, str, str) for one in merges):
+        raise SettingError("merges with an entry that is no pair", "pairs of pieces", where=where)
+    rest = {name: part for name, part in model.items() if name not in ("vocab", "merges")}
+    for name, part in (*data.items(), ("model", rest)):
+        if (name != "model" or part is rest) and name != "added_tokens":
+            size = len(json.dumps(part))
+            if size > MAX_PART:
+                raise SettingError(f"a {name} of {size:,} characters", f"at most {MAX_PART:,}", where=where)
+
+
+def _is_pair(value: Any, first: Any, second: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and isinstance(value[0], first) and isinstance(value[1], second)
 
 
 def _components(found: Any, name: str, where: str, depth: int = 0, seen: list[int] | None = None) -> Iterator[Any]:
@@ -149,9 +183,11 @@ def _check_ids(model: Mapping[str, Any], added: Any, where: str) -> int:
     if not isinstance(added, list) or not all(isinstance(one, Mapping) for one in added):
         raise SettingError("added_tokens that are no list of objects", "one", where=where)
     ids = [*(vocabulary.values() if isinstance(vocabulary, Mapping) else ()), *(one.get("id") for one in added)]
-    wrong = next((one for one in ids if type(one) is not int or one < 0), None)
-    if wrong is not None or (not ids and not vocabulary):
-        raise SettingError(f"the id {wrong!r} of a token" if ids else "no token", "a whole number", where=where)
+    for one in ids:
+        if type(one) is not int or one < 0:
+            raise SettingError(f"the id {one!r} of a token", "a whole number", where=where)
+    if not ids and not vocabulary:
+        raise SettingError("The file is not a valid tokenizer.json (its vocab has no token)", where=where)
     size = max([*ids, len(vocabulary) - 1]) + 1
     most = 2 * (len(vocabulary) + len(added)) + SPARE_IDS
     if size > most:
@@ -194,7 +230,7 @@ def _check_lengths(data: Mapping[str, Any], where: str) -> None:
 def expect_valid(path: Path, error: type[RegardError]) -> None:
     """Refuse a tokenizer.json that another library is going to load, by the same checks."""
     try:
-        check_description(parse_json(read_text(path, SettingError, DATA_LIMIT), f"{path}", SettingError), f"{path}")
+        _read_checked(path)
     except OSError as problem:
         raise error(f"Could not read {path}: {problem.strerror}") from problem
     except SettingError as found:
