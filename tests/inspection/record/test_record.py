@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -245,6 +246,11 @@ def test_files_that_are_not_records_are_refused(tmp_path) -> None:
 
     with pytest.raises(RecordError, match="File not found"):
         Record.load(tmp_path / "nothing")
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(RecordError, match="a FIFO, expected a regular file"):
+        Record.load(tmp_path / "fifo")
+    with pytest.raises(RecordError, match=r"cannot be read \(Is a directory"):
+        Record.load(tmp_path)
     (tmp_path / "text").write_text("hello")
     with pytest.raises(RecordError, match="cannot be read"):
         Record.load(tmp_path / "text")

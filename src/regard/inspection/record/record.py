@@ -22,6 +22,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from regard.attention import named_places
+from regard.bounded_files import expect_regular
 from regard.errors import RecordError, unknown
 from regard.files import write_atomic
 from regard.inspection.record.mask_codec import BiasTerm, GaussianWindow, MaskSpans
@@ -181,8 +182,12 @@ class Record:
     def load(cls, path: str | os.PathLike[str]) -> Record:
         """Read a file; a file that is not a record, or of another version, is refused."""
         where = str(path)
-        if not Path(path).is_file():
-            raise RecordError("File not found", where=where)
+        try:
+            expect_regular(path, RecordError)
+        except FileNotFoundError:
+            raise RecordError("File not found", where=where) from None
+        except OSError as error:
+            raise RecordError(f"The file cannot be read ({error.strerror})", where=where) from None
         try:
             with safe_open(path, framework="pt") as file:
                 header = (file.metadata() or {}).get("regard")
