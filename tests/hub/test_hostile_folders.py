@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 
 import regard
-from hub.folders import TEXT, edit_config, save_folder
+from hub.folders import TEXT, WORDS, edit_config, save_folder, save_tokenizer
 from regard import look
 from regard.errors import CheckpointError, RegardError, SettingError
 
@@ -111,3 +111,19 @@ def test_a_catastrophic_regex_of_a_tokenizer_is_a_sentence(kind: str, sizes: dic
     file.write_text(json.dumps({**json.loads(file.read_text()), "normalizer": {"type": "Exec"}}))
     with pytest.raises((CheckpointError, SettingError), match="Unknown normalizer 'Exec'"):
         look(folder, TEXT)
+
+
+@pytest.mark.parametrize("start", [10**6, -3, [], "7"])
+@pytest.mark.parametrize("other", [None, "the cat"])
+def test_a_decoder_that_begins_with_an_unknown_token(start: Any, other: str | None, tmp_path: Path) -> None:
+    folder = edit_config(save_folder(tmp_path / "folder", THEIRS[0], **T5), decoder_start_token_id=start)
+    with pytest.raises(RegardError, match=r"decoder_start_token_id|transformers cannot load"):
+        look(folder, TEXT, other)
+
+
+@pytest.mark.parametrize(("kind", "sizes"), [OWN, THEIRS], ids=["ours", "transformers"])
+def test_a_token_beyond_the_embedding(kind: str, sizes: dict[str, Any], tmp_path: Path) -> None:
+    folder = save_folder(tmp_path / "folder", kind, **sizes)
+    save_tokenizer(folder, [*WORDS, *(f"x{number}" for number in range(50))])
+    with pytest.raises(RegardError, match="no embedding of the token 'x49' of this text"):
+        look(folder, "the x49")

@@ -232,12 +232,22 @@ def _start_of(model: Any) -> int:
         for settings in (getattr(model, "generation_config", None), model.config):
             found = getattr(settings, name, None)
             if found is not None:
-                return int(found[0] if isinstance(found, list | tuple) else found)
+                start = found[0] if isinstance(found, list | tuple) and found else found
+                return _expect_token(model, name, start)
     raise SettingError(
         "Neither config.json nor generation_config.json says which token the decoder begins with",
         where="look",
         advice="Set decoder_start_token_id in one of them.",
     )
+
+
+def _expect_token(model: Any, name: str, token: Any) -> int:
+    """A token of a configuration that the decoder has an embedding of."""
+    size = _decoder_vocabulary(model)
+    if type(token) is not int or token < 0 or (size is not None and token >= size):
+        expected = "a whole number" if size is None else f"a token of the decoder, from 0 to {size - 1}"
+        raise SettingError(f"{name} = {token!r}", expected, where="look")
+    return token
 
 
 def _shifted(model: Any, tokens: Sequence[int], start: int) -> list[int]:

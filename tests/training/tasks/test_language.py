@@ -61,6 +61,21 @@ def test_a_long_text_comes_in_portions(tmp_path) -> None:
     assert max(sum(map(len, one.sentences)) for one in documents) <= 1 << 16
 
 
+def test_a_line_without_end_comes_in_pieces(tmp_path) -> None:
+    text = "é" * 300_000 + "\r\nlast"
+    path = play(tmp_path / "long.txt", text)
+    assert "".join(RawText(path).lines()) == "é" * 300_000 + "\nlast\n"
+    assert max(map(len, RawText(path).lines())) <= 1 << 16
+    for size in range(1, 8):  # a line end is not cut in two
+        short = play(tmp_path / "short.txt", "ab\r\n\r\nc\rd\r\n")
+        assert "".join(RawText(short, max_line=size).lines()) == "ab\n\nc\rd\n"
+    (tmp_path / "bad.txt").write_bytes(b"one\ntwo \xff\n")
+    with pytest.raises(CorpusError, match=r"bad\.txt:2: The line is not valid UTF-8"):
+        list(RawText(tmp_path / "bad.txt"))
+    with pytest.raises(CorpusError, match="The file is empty"):
+        list(RawText(play(tmp_path / "empty.txt", "")))
+
+
 def test_stories_are_closed_one_by_one(tmp_path) -> None:
     prepared = recipe(data=BuiltInText(examples=3, valid=1)).prepare(tmp_path)
     tokenizer = prepared.objective.tokenizer
@@ -125,12 +140,15 @@ def test_without_validation_there_is_none(tmp_path) -> None:
         assert 0.5 < prepared.objective.characters_per_token <= 1.1
 
 
-def test_long_lines_are_told_and_a_text_of_nothing_else_is_refused(tmp_path) -> None:
-    path = play(tmp_path / "play.txt", PLAY + "x" * 1_000_001 + "\n")
-    notes = recipe(data=RawTextFile(train=path)).prepare(tmp_path / "run").notes
-    assert notes[1].startswith("1 skipped, such as ") and "play.txt:11: a line of more than 1,000,000" in notes[1]
-    with pytest.raises(CorpusError, match=r"Of 0 examples a share of 0\.1"):
-        recipe(data=RawTextFile(train=play(path, "x" * 1_000_001))).prepare(tmp_path / "other")
+def test_a_line_of_any_length_is_trained_on(tmp_path) -> None:
+    path = play(tmp_path / "play.txt", PLAY + "xy" * 600_000 + "\n")
+    prepared = recipe(data=RawTextFile(train=path)).prepare(tmp_path / "run")
+    assert not any("skipped" in note for note in prepared.notes)
+    streams = (whole(prepared.train.plan.stream), whole(prepared.valid(0, 1).plan.stream))
+    found = "".join(prepared.objective.tokenizer.decode(one) for one in streams)
+    assert found.count("xy") == 600_000
+    with pytest.raises(CorpusError, match=r"a share of 0\.1"):
+        recipe(data=RawTextFile(train=play(path, "one line"))).prepare(tmp_path / "other")
 
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal", "rotary"])

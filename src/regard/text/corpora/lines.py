@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Literal, NamedTuple, cast
@@ -86,6 +88,25 @@ class Lines:
         if number == 0:
             raise CorpusError("The file is empty", where=f"{self.path}")
 
+    def pieces(self) -> Iterator[str]:
+        """The text as it runs, for language models: its lines with "\\n" at the end of each, a long one in pieces."""
+        last = ""  # held back, since the end of the file ends a line too
+        with open_binary(self.path) as stream, _read_errors(self.path):
+            text = io.TextIOWrapper(stream, "utf-8-sig", self.errors, newline="\n")
+            try:
+                while piece := text.readline(self.max_line):
+                    piece += text.readline(1) if piece.endswith("\r") else ""  # "\r\n" is not cut in two
+                    if last:
+                        yield last
+                    last = piece.removesuffix("\n").removesuffix("\r") + "\n" if piece.endswith("\n") else piece
+            except UnicodeDecodeError as error:
+                for _ in self.all_lines():  # raises at the line
+                    pass
+                raise CorpusError(f"A long line is not valid UTF-8 ({error.reason})", where=f"{self.path}") from error
+        if not last:
+            raise CorpusError("The file is empty", where=f"{self.path}")
+        yield last if last.endswith("\n") else last.removesuffix("\r") + "\n"
+
     def _decoded(self, number: int, raw: bytes) -> str:
         raw = raw.removesuffix(b"\n").removesuffix(b"\r")
         raw = raw.removeprefix(_BOM) if number == 1 else raw
@@ -123,7 +144,7 @@ class _Gzip(gzip.GzipFile):
 
 def _raw_lines(path: Path, stream: BinaryIO, max_line: int) -> Iterator[bytes | None]:
     """Lines as bytes; None stands for one of more than `max_line` bytes, which is read past piece by piece."""
-    try:
+    with _read_errors(path):
         while raw := stream.readline(max_line + 1):
             if len(raw) <= max_line or raw.endswith(b"\n"):
                 yield raw
@@ -131,6 +152,13 @@ def _raw_lines(path: Path, stream: BinaryIO, max_line: int) -> Iterator[bytes | 
             while (rest := stream.readline(CHUNK)) and not rest.endswith(b"\n"):
                 pass
             yield None
+
+
+@contextmanager
+def _read_errors(path: Path) -> Iterator[None]:
+    """Errors of reading, as of a gzip file that is cut, in words."""
+    try:
+        yield
     except (OSError, EOFError, zlib.error) as error:
         raise CorpusError(
             f"The file could not be read to its end ({error})",

@@ -40,8 +40,10 @@ PORTION_SIZE = 1 << 16  # characters
 class RawText(LineCorpus):
     """Raw text for language models: its lines joined are the file, with every line end written "\\n".
 
-    It comes in documents of some 65,000 characters, only to keep memory constant.
+    It comes in documents of some 65,000 characters, only to keep memory constant; no line is too long.
     """
+
+    max_line: int = PORTION_SIZE
 
     def __iter__(self) -> Iterator[Document]:
         lines: list[str] = []
@@ -56,6 +58,5 @@ class RawText(LineCorpus):
             yield Document(tuple(lines))
 
     def lines(self) -> Iterator[str]:
-        """Every line with its line end."""
-        for _, text in self._lines:
-            yield text + "\n"
+        """Every line with its line end; one of more than `max_line` characters in pieces."""
+        return self._lines.pieces()

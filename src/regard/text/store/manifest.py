@@ -48,7 +48,8 @@ class Manifest:
                 advice="Its build was interrupted; build it again to resume." if unfinished else advice,
             ) from error
         except StoreError as error:
-            raise error.replace(advice=REBUILD) from error.__cause__
+            problem = f"The manifest is damaged ({error.problem})"
+            raise StoreError(problem, where=error.where, advice=REBUILD) from error
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             given = found.get("format") if isinstance(found, dict) else None
             raise StoreError(f"format {given!r}", f"format {FORMAT}", where=f"{path}", advice=REBUILD)
