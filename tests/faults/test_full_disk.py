@@ -26,7 +26,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def check_state(folder: Path, refused: Outcome) -> None:
     """Nothing half under a good name, and nothing left over."""
     steps = sorted((folder / "state").glob("step-*"))
-    assert [Checkpoint(path, 0).find_damage() for path in steps] == [None] * len(steps)
+    assert [Checkpoint(path, int(path.name[-8:])).find_damage() for path in steps] == [None] * len(steps)
     left = [path.name for path in folder.rglob("*") if path.name.endswith(".part") or path.name.startswith(".")]
     assert left == []
     if steps and isinstance(refused.error, CheckpointError) and "state" in refused.error.where:

@@ -30,7 +30,7 @@ from regard.training.train_run import load_recipe, train
 SHARD = "tensors/shard-00001-model-00001-of-00001.safetensors"
 BESIDE = [".metadata", "tensors/.metadata", "tensors/__0_0.distcp", "optimizer.pt", "ranks/0.pt", "ranks/1.safetensors"]
 Make = Callable[[Path], bytes]
-INSTEAD = [SHARD, "tensors/evil.safetensors", "ranks/0.safetensors", "ranks/0.json", "scalars.json"]
+INSTEAD = [SHARD, "tensors/evil.safetensors", "ranks/0.safetensors", "ranks/0.json"]
 
 
 class Evil:
@@ -91,7 +91,7 @@ def test_the_pickles_are_poisonous(mark: Path) -> None:
     mark.rmdir()
 
 
-@pytest.mark.parametrize("place", [*BESIDE, *INSTEAD])
+@pytest.mark.parametrize("place", [*BESIDE, *INSTEAD, "scalars.json"])
 def test_in_a_checkpoint_it_is_damage(place: str, dead: Path, whole: Path, mark: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(dead, tmp_path / "run")
     (newest(folder) / place).write_bytes(bare(mark))
@@ -123,6 +123,19 @@ def test_in_place_of_what_is_read_it_is_refused(place: str, make: Make, dead: Pa
     with pytest.raises(RegardError):
         finish(folder, NAME)
     assert not mark.exists()
+
+
+@pytest.mark.parametrize("make", [bare, by_torch])
+def test_a_step_that_cannot_be_read_is_damage_though_the_manifest_knows_the_file(
+    make: Make, dead: Path, whole: Path, mark: Path, tmp_path: Path
+) -> None:
+    """The step inside is compared with the folder's name, so this file is read when a checkpoint is verified."""
+    folder = shutil.copytree(dead, tmp_path / "run")
+    (newest(folder) / "scalars.json").write_bytes(make(mark))
+    vouch(newest(folder))
+    _, told = finish(folder, NAME)
+    assert any("the checkpoint of step" in text and "a damaged file" in text for text in told)
+    assert differences(folder, whole) == [] and not mark.exists()
 
 
 @pytest.mark.parametrize("make", [bare, by_torch])
