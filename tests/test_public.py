@@ -189,3 +189,4 @@ def test_inference_needs_nothing_of_training_and_reads_a_recipe_once(
     once = PARSES + COMMAND + "\nassert len(parsed) == 1, len(parsed)\n"
     loaded = modules_after(once, verb, str(runs / run), *rest)
     assert "regard.runs.run" in loaded and unneeded(loaded) == []
+    assert "torch._dynamo" not in loaded, "the compiler takes a second to import"
