@@ -12,7 +12,8 @@ import pytest
 
 import regard
 from regard import RegardError, cli
-from regard.cli import lookup, lookup_demo
+from regard.cli import _show_warning, lookup, lookup_demo
+from regard.errors import CaptureWarning, CheckpointWarning, RunWarning
 
 
 def regard_command(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -144,3 +145,13 @@ def fail_with(error: BaseException) -> Callable[..., None]:
         raise error
 
     return fail
+
+
+@pytest.mark.parametrize("kind", [RunWarning, CheckpointWarning, CaptureWarning])
+def test_a_warning_of_regard_is_one_line_without_its_source(
+    kind: type[Warning], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _show_warning(kind("2 of 4 modules were heard"), kind, "capture.py", 103)
+    assert capsys.readouterr().err == "regard: 2 of 4 modules were heard\n"
+    _show_warning(UserWarning("of another library"), UserWarning, "other.py", 7)
+    assert capsys.readouterr().err.startswith("other.py:7: UserWarning: of another library")

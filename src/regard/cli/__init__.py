@@ -31,7 +31,7 @@ from regard.cli import (
     translate,
 )
 from regard.cli.command import CONTEXT, Command
-from regard.errors import CheckpointWarning, RegardError, RunWarning, is_rust_panic
+from regard.errors import CaptureWarning, CheckpointWarning, RegardError, RunWarning, is_rust_panic
 
 # Verb files keep torch, numpy and matplotlib inside their functions, so that `regard --help` stays quick.
 app = typer.Typer(
@@ -95,7 +95,7 @@ def options(
 
 def _show_warning(message: Warning | str, kind: type[Warning], name: str, line: int, *more: Any) -> None:
     """Show regard's warnings in one line, other warnings as Python does."""
-    if issubclass(kind, RunWarning | CheckpointWarning):
+    if issubclass(kind, RunWarning | CheckpointWarning | CaptureWarning):
         typer.echo(f"regard: {message}", err=True)
     else:
         sys.stderr.write(warnings.formatwarning(message, kind, name, line))
