@@ -74,31 +74,29 @@ class Checkpoint:
         """The tensors whose names start with `prefix`, by the rest of their names; shards are joined."""
         shards: dict[str, list[tuple[list[int], Tensor]]] = {}
         with _read_errors(self.folder):
-            for path in sorted((self.folder / "tensors").glob("*.safetensors")):
-                expect_regular(path, CheckpointError)
-                with safe_open(path, framework="pt") as file:
-                    places = parse_json((file.metadata() or {}).get(_OFFSETS, "{}"), f"{path}", CheckpointError)
-                    for name in filter(lambda name: name.startswith(prefix), file.keys()):
-                        tensor = file.get_tensor(name)
-                        offsets = _offsets(places, name, tensor.dim())
-                        shards.setdefault(name.removeprefix(prefix), []).append((offsets, tensor))
+            for name, file, offsets in self._shards(prefix):
+                shards.setdefault(name, []).append((offsets, file.get_tensor(prefix + name)))
         return {name: self._join(name, parts) for name, parts in shards.items()}
 
     def shapes(self, prefix: str) -> dict[str, tuple[int, ...]]:
         """The shapes of those tensors, from the headers of their files alone."""
         found: dict[str, tuple[int, ...]] = {}
         with _read_errors(self.folder):
-            for path in sorted((self.folder / "tensors").glob("*.safetensors")):
-                expect_regular(path, CheckpointError)
-                with safe_open(path, framework="pt") as file:
-                    places = parse_json((file.metadata() or {}).get(_OFFSETS, "{}"), f"{path}", CheckpointError)
-                    for name in filter(lambda name: name.startswith(prefix), file.keys()):
-                        shape = file.get_slice(name).get_shape()
-                        ends = zip(_offsets(places, name, len(shape)), shape, strict=True)
-                        own = name.removeprefix(prefix)
-                        last = found.get(own, (0,) * len(shape))
-                        found[own] = tuple(max(a, b + c) for a, (b, c) in zip(last, ends, strict=True))
+            for name, file, offsets in self._shards(prefix):
+                shape = file.get_slice(prefix + name).get_shape()
+                last = found.get(name, (0,) * len(shape))
+                found[name] = tuple(max(a, b + c) for a, b, c in zip(last, offsets, shape, strict=True))
         return found
+
+    def _shards(self, prefix: str) -> Iterator[tuple[str, Any, list[int]]]:
+        """The shards of these tensors: the rest of the name, the open file, and where the shard begins."""
+        for path in sorted((self.folder / "tensors").glob("*.safetensors")):
+            expect_regular(path, CheckpointError)
+            with safe_open(path, framework="pt") as file:
+                places = parse_json((file.metadata() or {}).get(_OFFSETS, "{}"), f"{path}", CheckpointError)
+                for name in filter(lambda name: name.startswith(prefix), file.keys()):
+                    dims = len(file.get_slice(name).get_shape())
+                    yield name.removeprefix(prefix), file, _offsets(places, name, dims)
 
     def _join(self, name: str, parts: list[tuple[list[int], Tensor]]) -> Tensor:
         """A tensor from its shards, each with the offsets of its first element."""
