@@ -7,7 +7,6 @@ transformers registers in `make test-long`. benchmarks/zoo_models.py makes their
 from __future__ import annotations
 
 import inspect
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor
 
 from hub.folders import IDS, TEXT, save_tokenizer
+from parity.benchmark_modules import zoo_module
 from regard import hub
 from regard.errors import CheckpointWarning, RegardError
 from regard.inspection.record.record import Record
@@ -27,7 +27,6 @@ from regard.page.view import look
 
 transformers = pytest.importorskip("transformers")
 
-ROOT = Path(__file__).resolve().parents[2]
 HEADS = ("CAUSAL_LM", "MASKED_LM", "SEQUENCE_CLASSIFICATION", "SEQ_TO_SEQ_CAUSAL_LM")
 SAMPLE = {  # classes, by what is peculiar to their folders
     "converted": "GPT2LMHeadModel BertForMaskedLM",
@@ -58,14 +57,7 @@ REFUSALS = (
 
 @pytest.fixture(scope="module")
 def zoo() -> ModuleType:
-    """benchmarks/zoo_models.py, whose neighbours it imports by name."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        import zoo_models
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
-    hub.enable()
-    return zoo_models
+    return zoo_module("zoo_models")
 
 
 def registered() -> dict[str, str]:

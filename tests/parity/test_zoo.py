@@ -4,17 +4,14 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from regard import hub
+from parity.benchmark_modules import ROOT, zoo_module
 
 transformers = pytest.importorskip("transformers")
 
-ROOT = Path(__file__).resolve().parents[2]
 FINE = {"right", "heard in part", "unheard", "no softmax attention", "not built"}
 SAMPLE = {  # model types, by what is peculiar to their attention
     "sinks": "gpt_oss granite_swa",
@@ -34,14 +31,7 @@ SAMPLE = {  # model types, by what is peculiar to their attention
 
 @pytest.fixture(scope="module")
 def checks() -> ModuleType:
-    """benchmarks/zoo_checks.py, whose neighbours it imports by name."""
-    sys.path.insert(0, str(ROOT / "benchmarks"))
-    try:
-        import zoo_checks
-    finally:
-        sys.path.remove(str(ROOT / "benchmarks"))
-    hub.enable()
-    return zoo_checks
+    return zoo_module("zoo_checks")
 
 
 def documented() -> dict[tuple[str, str], str]:
