@@ -31,7 +31,7 @@ from regard.hub.transformers_fallback import (
 )
 from regard.hub.transformers_version import INSTALL, has_transformers, installed_version
 from regard.hub.weight_map import TensorMap, TensorMismatch, check_tensors, to_regard
-from regard.runs import open_run
+from regard.runs import meta_device, open_run
 
 
 def load(folder: str | os.PathLike[str]) -> nn.Module:
@@ -139,7 +139,7 @@ def expect_supported(config: HFConfig) -> HFConfig:
 def _build(folder: Path, family: Family, config: HFConfig) -> nn.Module:
     check_layers(config, read_header(folder))
     try:
-        with torch.device("meta"):
+        with meta_device():
             model = family.build(config)
     except RegardError:
         raise

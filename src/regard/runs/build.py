@@ -11,16 +11,14 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-import torch
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import nn
 
 from regard.errors import CheckpointError, RegardError, SettingError, unknown
 from regard.models import prune_heads
 from regard.models.config import KINDS, ModelConfig, config_class
 from regard.runs.renamed_settings import renamed_setting
 from regard.runs.toml import NONE, Keys, format_value, truncate
-from regard.runs.weights import Shape, check_shapes, count_layers
+from regard.runs.weights import Shape, check_shapes, count_layers, meta_device
 from regard.text import Tokenizer
 
 TOKENIZER = "tokenizer.json"
@@ -55,23 +53,9 @@ def expect_weights_fit(
             f"The recipe says layers = {given}, the weights have {stored}", where=where(("model", "layers"))
         )
     config, pruned = model_config(settings, tokenizers, where), section(settings, "pruned", where)
-    with torch.device("meta"), _WithoutNumbers():
+    with meta_device():
         model = _build(config, pruned, where)
     check_shapes(model, shapes, file)
-
-
-DRAWS = frozenset({"normal_", "uniform_", "trunc_normal_", "xavier_uniform_", "xavier_normal_", "kaiming_uniform_"})
-
-
-class _WithoutNumbers(TorchFunctionMode):
-    """Draws no initial weights: the meta device has no numbers, and torch would import its compiler to say so."""
-
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        drawn = args[0] if args else kwargs.get("tensor")
-        if getattr(func, "__name__", "") in DRAWS and isinstance(drawn, Tensor) and drawn.is_meta:
-            return drawn
-        return func(*args, **kwargs)
 
 
 def _build(config: ModelConfig, pruned: Settings, where: Where) -> nn.Module:

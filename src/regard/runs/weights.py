@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from regard.bounded_files import expect_regular
 from regard.errors import CheckpointError
@@ -105,3 +109,24 @@ def _list_names(names: list[str]) -> str:
 
 def _is_pickled(file: Path) -> bool:
     return file.suffix in (".pt", ".pth", ".bin", ".ckpt", ".pkl")
+
+
+DRAWS = frozenset({"normal_", "uniform_", "trunc_normal_", "xavier_uniform_", "xavier_normal_", "kaiming_uniform_"})
+
+
+class _WithoutNumbers(TorchFunctionMode):
+    """Draws no initial weights: the meta device has no numbers, and torch would import its compiler to say so."""
+
+    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        drawn = args[0] if args else kwargs.get("tensor")
+        if getattr(func, "__name__", "") in DRAWS and isinstance(drawn, Tensor) and drawn.is_meta:
+            return drawn
+        return func(*args, **kwargs)
+
+
+@contextmanager
+def meta_device() -> Iterator[None]:
+    """Models that are built inside have parameters of the right shapes on the meta device, which take no memory."""
+    with torch.device("meta"), _WithoutNumbers():
+        yield
