@@ -1,0 +1,409 @@
+"""What users get on a GPU at everyday lengths: `attend(...)` with backend "auto", and Hugging Face's Llama of 1.2 billion
+weights, unheard and heard, beside PyTorch alone.
+
+    PYTHONPATH=src python3 benchmarks/h200/everyday.py [--parts attend host forward generate compiled choice] [--out FILE]
+
+    attend    multiples of cuDNN's output alone: bare output, row statistics (entropy and largest weight), entropy and top
+              8, received, everything (these and a thumbnail of 256 x 256)
+    host      microseconds of the host for one call
+    forward   a forward pass of the Llama, multiples of its own sdpa
+    generate  64 tokens after 1,024, greedy
+    compiled  the forward pass under torch.compile(fullgraph=True), captured
+    choice    bare output: each backend that serves it, at every width, length and mask
+    decode    one query against a cache, 8 to 64 rows
+
+Wall: calls one after another, then one wait for the device, divided by their number. Device: replays of a CUDA graph.
+Ways take turns; medians over rounds, with the lower and upper quartile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import regard
+from regard.attention import Observe, attend, choose, masks
+
+Row = dict[str, Any]
+Work = Callable[[], object]
+OBSERVED = {
+    "output": Observe(),
+    "row statistics": Observe(top=1, entropy=True),
+    "entropy + top 8": Observe(top=8, entropy=True),
+    "received": Observe(received=True),
+    "everything": Observe(top=8, entropy=True, received=True, thumbnail=(256, 256)),
+}
+TOKENS = 32768  # of all rows of `attend` together
+HEADS = 16
+ROUNDS = 7
+SEED = 0
+
+
+# --- clocks
+
+
+def wall_ms(work: Work, least_ms: float = 20.0) -> float:
+    """Milliseconds of one call among many in a row."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    work()
+    torch.cuda.synchronize()
+    once = 1e3 * (time.perf_counter() - start)
+    times = max(2, min(200, int(least_ms / max(once, 1e-3))))
+    start = time.perf_counter()
+    for _ in range(times):
+        work()
+    torch.cuda.synchronize()
+    return 1e3 * (time.perf_counter() - start) / times
+
+
+def host_us(work: Work, times: int = 100) -> float:
+    """Microseconds until a call returns, the device far behind."""
+    torch.cuda.synchronize()
+    torch.cuda._sleep(2_000_000_000)
+    start = time.perf_counter()
+    for _ in range(times):
+        work()
+    took = 1e6 * (time.perf_counter() - start) / times
+    torch.cuda.synchronize()
+    return took
+
+
+def graph_of(work: Work) -> torch.cuda.CUDAGraph:
+    """The kernels of one call as a graph."""
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return graph
+
+
+def in_turns(ways: dict[str, Work], clock: Callable[[Work], float], rounds: int = ROUNDS) -> dict[str, list[float]]:
+    """Every way's times, the ways taking turns."""
+    for work in ways.values():
+        work()
+        work()
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, work in ways.items():
+            times[name].append(clock(work))
+    return times
+
+
+def against(times: dict[str, list[float]], base: str) -> dict[str, Row]:
+    """For each way: milliseconds, and its multiple of the base, round by round, with quartiles."""
+    found = {}
+    for name, mine in times.items():
+        ratios = [a / b for a, b in zip(mine, times[base], strict=True)]
+        low, _, high = quantiles(ratios, n=4) if len(ratios) > 1 else (ratios[0],) * 3
+        found[name] = {"ms": median(mine), "ratio": median(ratios), "quartiles": [low, high]}
+    return found
+
+
+# --- attend
+
+
+def drawn(rows: int, length: int, width: int, heads: int = HEADS, key_heads: int | None = None) -> list[Tensor]:
+    torch.manual_seed(SEED)
+    shapes = [(rows, n, length, width) for n in (heads, key_heads or heads, key_heads or heads)]
+    return [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for shape in shapes]
+
+
+def cudnn(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> Work:
+    return lambda: torch.ops.aten._scaled_dot_product_cudnn_attention(q, k, v, None, False, 0.0, causal, False)
+
+
+def mask_of(causal: bool) -> masks.Mask | None:
+    return masks.Causal() if causal else None
+
+
+def attend_rows(lengths: tuple[int, ...] = (512, 1024, 2048, 4096, 32768)) -> list[Row]:
+    rows = []
+    for width in (64, 128):
+        for length in lengths:
+            for causal in (False, True):
+                q, k, v = drawn(TOKENS // length, length, width)
+                ways: dict[str, Work] = {"cuDNN": cudnn(q, k, v, causal)}
+                for name, observe in OBSERVED.items():
+                    ways[name] = lambda o=observe: attend(q, k, v, mask=mask_of(causal), observe=o)
+                wall = against(in_turns(ways, wall_ms), "cuDNN")
+                graphs = {name: graph_of(work).replay for name, work in ways.items()}
+                device = against(in_turns(graphs, wall_ms), "cuDNN")
+                row = {"what": "attend", "width": width, "length": length, "rows": TOKENS // length, "causal": causal}
+                row["backend"] = choose(q, k, v, mask=mask_of(causal)).backend
+                rows.append(row | {"wall": wall, "device": device})
+                told = "  ".join(f"{name} {wall[name]['ratio']:.2f} ({device[name]['ratio']:.2f})" for name in OBSERVED)
+                kind = "causal" if causal else "full"
+                print(
+                    f"D={width} {length} x {TOKENS // length} {kind} [{row['backend']}], cuDNN "
+                    f"{wall['cuDNN']['ms']:.3f} ms ({device['cuDNN']['ms']:.3f}): {told}",
+                    flush=True,
+                )
+                del graphs
+    return rows
+
+
+def host_rows() -> list[Row]:
+    rows = []
+    for width in (64, 128):
+        q, k, v = drawn(1, 1024, width)
+        ways: dict[str, Work] = {
+            "sdpa": lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True),
+            "cuDNN": cudnn(q, k, v, True),
+        }
+        for name, observe in OBSERVED.items():
+            ways[name] = lambda o=observe: attend(q, k, v, mask=masks.Causal(), observe=o)
+        times = in_turns(ways, host_us)
+        found = {name: {"us": median(mine), "quartiles": quantiles(mine, n=4)[::2]} for name, mine in times.items()}
+        rows.append({"what": "host", "width": width, "length": 1024, "us": found})
+        told = "  ".join(f"{name} {one['us']:.0f}" for name, one in found.items())
+        print(f"host microseconds, 1 x {HEADS} x 1024 x {width}, causal: {told}", flush=True)
+    return rows
+
+
+def choice_rows() -> list[Row]:
+    rows = []
+    for width in (64, 80, 96, 128, 256):
+        for length in (128, 256, 512, 1024, 2048, 4096, 8192):
+            for causal in (False, True):
+                for key_heads in (16, 4):
+                    q, k, v = drawn(TOKENS // length, length, width, HEADS, key_heads)
+                    ways: dict[str, Work] = {}
+                    backends = choose(q, k, v, mask=mask_of(causal))
+                    for name in ("sdpa", "triton-fused"):
+                        if name not in backends.unsupported:
+                            ways[name] = lambda b=name: attend(q, k, v, mask=mask_of(causal), backend=b)
+                    if len(ways) < 2:
+                        continue
+                    for work in ways.values():
+                        work()
+                    graphs = {name: graph_of(work).replay for name, work in ways.items()}
+                    found = against(in_turns(graphs, lambda w: wall_ms(w, 6.0), 3), "sdpa")
+                    row = {"what": "choice", "width": width, "length": length, "causal": causal, "heads": HEADS}
+                    rows.append(row | {"key_heads": key_heads, "auto": backends.backend, "device": found})
+                    print(
+                        f"D={width} {length} {'causal' if causal else 'full'} {HEADS} on {key_heads}: sdpa "
+                        f"{found['sdpa']['ms']:.3f} ms, triton-fused {found['triton-fused']['ratio']:.2f}x; auto "
+                        f"{backends.backend}",
+                        flush=True,
+                    )
+    return rows
+
+
+def decode_rows() -> list[Row]:
+    rows = []
+    for width in (64, 128):
+        for count, length in ((8, 128), (8, 1024), (64, 1024), (8, 8192), (64, 8192), (8, 32768), (8, 131072)):
+            q = torch.randn(count, 32, 1, width, device="cuda", dtype=torch.bfloat16)
+            k, v = (torch.randn(count, 8, length, width, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+            sdpa = torch.nn.functional.scaled_dot_product_attention
+            ways: dict[str, Work] = {"sdpa": lambda: sdpa(q, k, v, enable_gqa=True)}
+            for name, observe in OBSERVED.items():
+                ways[name] = lambda o=observe: attend(q, k, v, observe=o)
+            wall = against(in_turns(ways, wall_ms, 5), "sdpa")
+            graphs = {name: graph_of(work).replay for name, work in ways.items()}
+            device = against(in_turns(graphs, wall_ms, 5), "sdpa")
+            row = {"what": "decode", "width": width, "rows": count, "length": length}
+            row["backend"] = choose(q, k, v).backend
+            rows.append(row | {"wall": wall, "device": device})
+            told = "  ".join(f"{name} {wall[name]['ratio']:.2f} ({device[name]['ratio']:.2f})" for name in OBSERVED)
+            print(
+                f"decode D={width}, {count} rows, cache {length} [{row['backend']}], sdpa {wall['sdpa']['ms']:.3f} ms "
+                f"({device['sdpa']['ms']:.3f}): {told}",
+                flush=True,
+            )
+    return rows
+
+
+# --- Llama
+
+
+def llama(width: int, tokens: int = 9000) -> Any:
+    """16 layers, 2048 wide, heads of `width`, a quarter as many key heads; fresh weights: speed does not ask what they
+    are."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=32000,
+        hidden_size=2048,
+        intermediate_size=8192,
+        num_hidden_layers=16,
+        num_attention_heads=2048 // width,
+        num_key_value_heads=2048 // width // 4,
+        max_position_embeddings=tokens,
+        attn_implementation="sdpa",
+    )
+    torch.manual_seed(SEED)
+    with torch.device("cuda"):
+        return LlamaForCausalLM(config).to(torch.bfloat16).eval()
+
+
+def forward_rows() -> list[Row]:
+    rows = []
+    for width in (64, 128):
+        model = llama(width)
+        for count, length in ((4, 512), (1, 2048), (1, 4096), (1, 8192)):
+            ids = torch.randint(0, 32000, (count, length), device="cuda")
+
+            def alone(how: str, ids: Tensor = ids) -> Tensor:
+                model.set_attn_implementation(how)
+                return model.model(ids, use_cache=False).last_hidden_state
+
+            def seen(observe: Observe, ids: Tensor = ids) -> Tensor:
+                model.set_attn_implementation("regard")
+                with regard.capture(model, observe=observe) as heard:
+                    found = model.model(ids, use_cache=False).last_hidden_state
+                assert len(heard) == 16, f"{len(heard)} places were heard"
+                return found
+
+            ways: dict[str, Work] = {"sdpa": lambda: alone("sdpa"), "unheard": lambda: alone("regard")}
+            for name, observe in OBSERVED.items():
+                if name != "output":
+                    ways[name] = lambda o=observe: seen(o)
+            same = all(torch.equal(alone("regard"), seen(observe)) for observe in OBSERVED.values())
+            found = against(in_turns(ways, lambda w: wall_ms(w, 60.0)), "sdpa")
+            row = {"what": "forward", "width": width, "rows": count, "length": length, "same bits": same}
+            rows.append(row | {"wall": found})
+            told = "  ".join(f"{name} {one['ratio']:.2f}" for name, one in found.items())
+            print(
+                f"Llama D={width}, {count} x {length}: sdpa {found['sdpa']['ms']:.1f} ms; {told}; "
+                f"{'no bit changed' if same else 'BITS CHANGED'}",
+                flush=True,
+            )
+        del model
+        torch.cuda.empty_cache()
+    return rows
+
+
+def generate_rows() -> list[Row]:
+    rows = []
+    for width in (64, 128):
+        model = llama(width)
+        ids = torch.randint(0, 32000, (1, 1024), device="cuda")
+        how: Any = {"max_new_tokens": 64, "min_new_tokens": 64, "do_sample": False, "pad_token_id": 0}
+
+        def alone(name: str) -> None:
+            model.set_attn_implementation(name)
+            model.generate(ids, **how)
+
+        def seen(observe: Observe) -> None:
+            model.set_attn_implementation("regard")
+            with regard.capture(model, observe=observe):
+                model.generate(ids, **how)
+
+        ways: dict[str, Work] = {
+            "sdpa": lambda: alone("sdpa"),
+            "unheard": lambda: alone("regard"),
+            "entropy + top 8": lambda: seen(OBSERVED["entropy + top 8"]),
+            "everything": lambda: seen(OBSERVED["everything"]),
+        }
+        found = against(in_turns(ways, lambda w: wall_ms(w, 1.0), 5), "sdpa")
+        rows.append({"what": "generate", "width": width, "wall": found})
+        told = "  ".join(f"{name} {one['ratio']:.2f}" for name, one in found.items())
+        print(f"Llama D={width}, 64 tokens after 1024: sdpa {found['sdpa']['ms']:.0f} ms; {told}", flush=True)
+        del model
+        torch.cuda.empty_cache()
+    return rows
+
+
+def compiled_rows() -> list[Row]:
+    rows = []
+    observe = OBSERVED["entropy + top 8"]
+    for width in (64, 128):
+        model = llama(width)
+        ids = torch.randint(0, 32000, (1, 2048), device="cuda")
+
+        def compiled(how: str) -> Any:
+            torch._dynamo.reset()
+            model.set_attn_implementation(how)
+            return torch.compile(lambda x: model.model(x, use_cache=False).last_hidden_state, fullgraph=True)
+
+        def seen(run: Any) -> tuple[Tensor, Any]:
+            with regard.capture(model, observe=observe) as heard:
+                return run(ids), heard
+
+        def one(how: str, work: Callable[[Any], object]) -> tuple[list[float], Any]:
+            run = compiled(how)
+            work(run)
+            kept = work(run)
+            return [wall_ms(lambda: work(run), 60.0) for _ in range(ROUNDS)], kept
+
+        base, _ = one("sdpa", lambda run: run(ids))
+        unheard, _ = one("regard", lambda run: run(ids))
+        heard, (output, record) = one("regard", seen)
+        model.set_attn_implementation("regard")
+        plain, plain_record = seen(lambda x: model.model(x, use_cache=False).last_hidden_state)
+        apart = max(float((record[place].entropy - plain_record[place].entropy).abs().max()) for place in plain_record)
+        found = {"sdpa": median(base), "unheard": median(unheard), "entropy + top 8": median(heard)}
+        row = {"what": "compiled", "width": width, "ms": found, "entropies apart": apart}
+        rows.append(row | {"outputs apart": float((output.float() - plain.float()).abs().max())})
+        told = "  ".join(f"{name} {ms / found['sdpa']:.2f}" for name, ms in found.items())
+        print(f"compiled Llama D={width}, 2048: sdpa {found['sdpa']:.1f} ms; {told}; entropies {apart:.2g} apart")
+        del model
+        torch.cuda.empty_cache()
+    return rows
+
+
+RUNS: dict[str, Callable[[], list[Row]]] = {
+    "attend": attend_rows,
+    "host": host_rows,
+    "forward": forward_rows,
+    "generate": generate_rows,
+    "compiled": compiled_rows,
+    "choice": choice_rows,
+    "decode": decode_rows,
+}
+
+
+def machine() -> Row:
+    """What was measured, and where."""
+    commit = (
+        os.environ.get("REGARD_COMMIT")
+        or subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    )
+    import transformers
+    import triton  # type: ignore[import-untyped]
+
+    return {
+        "what": "machine",
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "transformers": transformers.__version__,
+        "commit": commit or "unknown",
+        "seed": SEED,
+        "rounds": ROUNDS,
+    }
+
+
+@torch.no_grad()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("out/h200/everyday.json"))
+    parser.add_argument("--parts", nargs="+", choices=RUNS, default=list(RUNS))
+    chosen = parser.parse_args()
+    regard.hub.enable()
+    rows = [machine()]
+    print(rows[0], flush=True)
+    chosen.out.parent.mkdir(parents=True, exist_ok=True)
+    for part in chosen.parts:
+        rows += RUNS[part]()
+        chosen.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    print(f"written to {chosen.out}")
+
+
+if __name__ == "__main__":
+    main()
