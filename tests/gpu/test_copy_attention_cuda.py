@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from error_bounds import loudest_score, statistics_bound
 from torch import Tensor
 
 from regard.attention import attend, masks, scores
@@ -70,7 +71,9 @@ def composed(q: Tensor, k: Tensor, ids: Tensor, targets: Tensor, mask: Mask | No
 
 
 def agrees(given: list[Tensor], mask: Mask | None) -> None:
-    """At most twice as far from float64 as PyTorch's operations in the same dtype, or some roundings of it."""
+    """ln mass within the bound of float32 from float64, which it reaches in every dtype (1e-6 in bfloat16, 2e-6 in
+    float32: benchmarks/RESULTS.md); gradients at most twice as far as PyTorch's operations in the same dtype, and two
+    roundings of it."""
     dtype = given[0].dtype
     exact = told(*(x.double() for x in given[:2]), *given[2:], mask, "plain")  # type: ignore[call-arg]
     ours, usual = told(*given, mask, "triton"), composed(*given, mask)  # type: ignore[call-arg]
@@ -78,11 +81,13 @@ def agrees(given: list[Tensor], mask: Mask | None) -> None:
     assert torch.equal(ours[0].isfinite(), known)
     for x in (exact, ours, usual):
         x[0] = x[0][known]
-    for name, mine, near, want in zip(("mass", "dq", "dk"), ours, usual, exact, strict=True):
-        if want.numel():
-            off, allowed = (float((x.double() - want).abs().max()) for x in (mine, near))
-            allowed = 2 * allowed + 8 * torch.finfo(dtype).eps * max(1.0, float(want.abs().max()))
-            assert off <= allowed, f"{name} is off by {off:.1e}, allowed {allowed:.1e}"
+    mass = (ours[0].double() - exact[0]).abs()
+    allowed = statistics_bound("ln mass", exact[0], loudest_score(*given[:2]), even_cells=True)
+    assert (mass <= allowed).all(), f"ln mass is off by {float(mass.max()):.1e}, allowed {float(allowed.max()):.1e}"
+    for name, mine, near, want in zip(("dq", "dk"), ours[1:], usual[1:], exact[1:], strict=True):
+        off, allowed = (float((x.double() - want).abs().max()) for x in (mine, near))
+        allowed = 2 * allowed + 2 * torch.finfo(dtype).eps * float(want.abs().max())
+        assert off <= allowed, f"{name} is off by {off:.1e}, allowed {allowed:.1e}"
 
 
 @pytest.mark.parametrize("dtype", [BF16, F16, F32], ids=str)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from error_bounds import STATISTIC
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where pytest is run without the project's settings
@@ -55,7 +56,8 @@ def everything(q: Tensor, k: Tensor, v: Tensor, mask: masks.Mask | None, backend
 @pytest.mark.parametrize("width", [64, 128, 80])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
 def test_lengths_of_all_kinds(dtype: torch.dtype, width: int, T: int, causal: bool) -> None:
-    """Output, log-sum-exp and gradients err at most twice as much as plain PyTorch in the same numbers."""
+    """Output and gradients err at most twice as much as plain PyTorch in the same numbers; the log-sum-exp is float32's
+    wherever it comes from."""
     q, k, v = inputs(T, dtype, width)
     mask = masks.Causal() if causal else None
     assert choose(q, k, v, mask=mask).backend == "triton"  # the same kernel, and statistics if they are asked for
@@ -64,8 +66,8 @@ def test_lengths_of_all_kinds(dtype: torch.dtype, width: int, T: int, causal: bo
     got = everything(q, k, v, mask, "sdpa")
     for number, (mine, plain, true) in enumerate(zip(got, usual, truth, strict=True)):
         error, allowed = ((x.double() - true).abs().max() for x in (mine, plain))
-        floor = torch.finfo(torch.float32 if number == 1 else dtype).eps * float(true.abs().max())
-        assert error <= 2 * allowed + 4 * floor, number
+        allowed = STATISTIC if number == 1 else 2 * allowed + 4 * torch.finfo(dtype).eps * float(true.abs().max())
+        assert error <= allowed, number
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
