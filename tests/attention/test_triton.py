@@ -294,7 +294,8 @@ def check_the_largest_is_found_among_the_keys_that_are_left() -> None:
     places = torch.where(torch.arange(40) % 3 == 0, want // 64 * 64 * 2 + 1, first * 2)
     places[:, :, 4] = -1
     want[:, :, 4] = -1
-    reach = Spans(shift_hi=191, lo=torch.tensor([0, 7], dtype=torch.int32)[:, None, None].expand(2, 4, 40).contiguous())
+    lo = torch.tensor([0, 7], dtype=torch.int32)[:, None, None].expand(2, 4, 40).contiguous()
+    reach = Spans(shift_hi=191, lo=lo, hi=torch.full_like(lo, 230))
     places = places.unsqueeze(-1).contiguous()
     StatisticsPass(q, k, scores.logsumexp(-1), reach, 0.25).argmax_indices(places)
     assert torch.equal(places[..., 0], want)

@@ -23,6 +23,7 @@ from regard.attention.biases import Bias
 from regard.attention.grid import Grid
 from regard.attention.inputs import AttentionInputs, autocast_disabled, prepare, repeat_kv
 from regard.attention.kernels import fused, recurrent, sdpa, stream
+from regard.attention.kernels.planned import keep_plan, kind_of, planned
 from regard.attention.kernels.recurrent import PreparedKeys
 from regard.attention.kernels.spans import needs_bits
 from regard.attention.kernels.triton import additive as triton_additive
@@ -96,8 +97,15 @@ def attend(
     observe = Observe() if observe is None else observe
     if not isinstance(observe, Observe):
         raise DtypeError(f"observe={observe!r}", "an Observe(...)", where="attend")
+    kind = None
+    if isinstance(q, Tensor) and isinstance(k, Tensor) and bias is None and window is None and normalise is None:
+        kind = kind_of(q, k, k if v is None else v, score, mask, observe, backend) if dropout == 0 else None
+        if kind is not None and (plan := planned(kind)) is not None:
+            return plan.run(q, k, k if v is None else v)
     prepared, v = _prepare_inputs(q, k, v, score, mask, bias, window, normalise, dropout)
     name, _ = _select_backend(prepared, v, dropout, backend, isinstance(k, PreparedKeys))
+    if kind is not None and isinstance(k, Tensor):
+        keep_plan(kind, prepared, q, k, v, name, observe)
     with autocast_disabled(v):
         got = BACKENDS[name].compute(prepared, v, dropout, observe)
         if isinstance(prepared.normalise, Sink) and got.sink is None:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields
 
 from torch import nn
 
 from regard.attention.observe import Attended, Observe
-from regard.attention.tap import TapListener, listen, places_of, taps_of
+from regard.attention.tap import Tap, TapListener, listen, places_of
 from regard.attention.torch_hooks import (
     REGARD,
     Interception,
     attention_modules,
     implementation_of,
     intercept_attention,
-    reports_itself,
 )
 from regard.errors import CaptureWarning, PlaceError, unknown
 
@@ -29,7 +28,7 @@ class Captured:
     >>> heard.calls("decoder.3.cross")  # all of them, first to last  # doctest: +SKIP
     """
 
-    def __init__(self, places: Sequence[str] = ()) -> None:
+    def __init__(self, places: Iterable[str] = ()) -> None:
         self._calls: dict[str, list[Attended]] = {place: [] for place in places}
         self.unheard: dict[str, str] = {}
         """Attention modules that ran and could not be heard: their places, and the names of their classes."""
@@ -109,8 +108,9 @@ def capture(model: nn.Module, places: str | Sequence[str] = "*", observe: Observ
     own (eager attention, whose whole map is held); its places are the modules that make the calls. Attention that could
     not be heard is named by a CaptureWarning and in `heard.unheard`.
     """
-    heard = Captured(list(places_of(model, places).values()) if taps_of(model) else [])
-    with capture_into(model, places, observe or Observe(weights=True), heard):
+    chosen = places_of(model, places)
+    heard = Captured(chosen.values() if _has_taps(chosen) else ())
+    with _capturing(model, chosen, observe or Observe(weights=True), heard):
         yield heard
 
 
@@ -123,15 +123,28 @@ def capture_into(
     `in_graph`: the recorded outputs are the very tensors that the model goes on with, so that gradients with respect to
     them can be taken; a loop with a derivative of its own then runs step by step.
     """
-    chosen = places_of(model, places)
-    hooks: AbstractContextManager[Interception | None] = nullcontext() if taps_of(model) else intercept_attention(model)
+    with _capturing(model, places_of(model, places), observe, heard, in_graph):
+        yield
+
+
+@contextmanager
+def _capturing(
+    model: nn.Module, chosen: Mapping[nn.Module, str], observe: Observe, heard: Captured, in_graph: bool = False
+) -> Iterator[None]:
+    has_taps = _has_taps(chosen)
+    hooks: AbstractContextManager[Interception | None] = nullcontext() if has_taps else intercept_attention(model)
     listener = TapListener(chosen, observe, heard.add, replaces=in_graph, in_graph=in_graph)
     with listen(listener), hooks as seen:
         yield
     if seen is not None:
         _note_unheard(heard, seen, chosen, attention_modules(model))
-    elif not taps_of(model) and not reports_itself(model):
+    elif not has_taps:
         _note_switched(heard, model, chosen)
+
+
+def _has_taps(chosen: Mapping[nn.Module, str]) -> bool:
+    """Whether these are taps, which all places of a model are that has any."""
+    return any(isinstance(module, Tap) for module in chosen)
 
 
 def _note_unheard(

@@ -54,7 +54,7 @@ class Mask(ABC):
         return self.allowed(torch.arange(T), torch.arange(S), grid).expand(*grid.lead, T, S)
 
     def __and__(self, other: Mask) -> Mask:
-        return All(self, _require_mask(other))
+        return self if isinstance(_require_mask(other), Everything) else All(self, other)
 
     def __or__(self, other: Mask) -> Mask:
         return Any(self, _require_mask(other))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache, reduce
+from operator import or_
 from typing import Any
 
 import torch
@@ -75,6 +77,15 @@ class Observe:
         return bool(self.top or self.entropy or self.received or self.thumbnail)
 
 
+OBSERVED = tuple(one.name for one in fields(Observe) if one.name != "top")
+
+
+@lru_cache(maxsize=1024)
+def union_of(observed: tuple[Observe, ...]) -> Observe:
+    """All that any of these requests."""
+    return reduce(or_, observed, Observe())
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Top:
     """The k largest weights of each query, (..., T, k), largest first, and their keys; missing ones are 0 and -1."""
@@ -111,10 +122,8 @@ class Attended:
         top = self.top
         if top is not None:
             top = Top(top.values[..., : observe.top], top.indices[..., : observe.top]) if observe.top else None
-        unwanted: dict[str, Any] = {
-            f.name: None for f in fields(Observe) if f.name != "top" and not getattr(observe, f.name)
-        }
-        return replace(self, top=top, **unwanted)
+        kept: dict[str, Any] = {name: getattr(self, name) for name in OBSERVED if getattr(observe, name)}
+        return Attended(self.output, self.lse, self.backend, top, sink=self.sink, **kept)
 
     def with_inputs(self, inputs: AttentionInputs, v: Tensor, observe: Observe) -> Attended:
         """The same, with the inputs and values that `observe` requests."""

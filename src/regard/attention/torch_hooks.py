@@ -30,7 +30,15 @@ from regard.attention.eager_hooks import FOLLOWED, EagerHooks, Frame
 from regard.attention.masks import Dense, Everything, Mask, Window
 from regard.attention.observe import Attended, Observe
 from regard.attention.scores import ScaledDot
-from regard.attention.tap import any_listeners, dispatch, dispatching, has_listeners, is_dispatching, is_in_graph
+from regard.attention.tap import (
+    any_listeners,
+    dispatch,
+    dispatching,
+    has_listeners,
+    is_dispatching,
+    is_in_graph,
+    modules_of,
+)
 from regard.errors import BackendError
 
 ATTENTION_NAME = re.compile(r"(Attention|Attn)(?!\w*Output$)")  # in the names of classes, those of attention modules
@@ -131,12 +139,19 @@ def intercept_attention(model: nn.Module) -> Iterator[Interception | None]:
 
 def is_attention(module: nn.Module) -> bool:
     """Whether this is an attention module, by the name of its class."""
-    return ATTENTION_NAME.search(type(module).__name__) is not None
+    kind: Any = type(module)
+    return _names_attention(kind)
+
+
+@cache
+def _names_attention(kind: Hashable) -> bool:
+    assert isinstance(kind, type)
+    return ATTENTION_NAME.search(kind.__name__) is not None
 
 
 def attention_modules(model: nn.Module) -> dict[nn.Module, str]:
     """The innermost attention modules of a model, by the names of their classes, with their paths."""
-    named = {module: path for path, module in model.named_modules() if is_attention(module)}
+    named = {module: path for module, path in modules_of(model).items() if is_attention(module)}
     outer = {path.rpartition(".")[0] for path in named.values()}
     outer |= {path[:at] for path in outer for at, sign in enumerate(path) if sign == "."}
     return {module: path for module, path in named.items() if path not in outer}

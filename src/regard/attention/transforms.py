@@ -34,6 +34,21 @@ def is_readable(x: Tensor) -> bool:
     return x.device.type == "cpu" and not torch.compiler.is_compiling() and not active_transforms()
 
 
+def is_plain_call(*tensors: Tensor) -> bool:
+    """Whether a call on these tensors is computed at once and watched by nothing: no compiler, gradient, transform,
+    dispatch mode or subclass. Then an operator's kernel may be called as it is, which takes the host a fraction of the
+    time that a dispatch through Python takes."""
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+        return False
+    if torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0:
+        return False
+    learns = torch.is_grad_enabled()
+    return all(type(x) in _PLAIN and not (learns and x.requires_grad) for x in tensors)
+
+
+_PLAIN = (Tensor, torch.nn.Parameter)
+
+
 def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
     """A function that a compiled graph calls as it is: loops over blocks would be compiled anew for every length.
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Hashable
-from functools import cache
+from functools import cache, lru_cache
 from inspect import getsource
 from typing import Any
 
@@ -33,6 +33,8 @@ from regard.hub.transformers_version import INSTALL, has_transformers
 
 NAME = "regard"
 
+_NOTHING, _WEIGHTS = Observe(), Observe(weights=True)
+_EVERYTHING = Everything()
 _FIRST_CAUSAL = Window(None, 0, offset=0)  # causal from the first key on, as torch's is_causal
 
 HARMLESS = {  # keywords that change no number of attention without flash kernels, and why
@@ -211,24 +213,31 @@ def attention(
     _refuse_unknown(module, more)
     config = getattr(module, "config", None)
     mask, bias = _mask(module, query, key, attention_mask, is_causal)
-    mask = mask & _chosen_keys(module, query, indices, block_indices)
+    if indices is not None or block_indices is not None:
+        mask = mask & _chosen_keys(module, query, indices, block_indices)
     if position_bias is not None:
         bias = position_bias if bias is None else bias + position_bias
     added = None if bias is None else DenseBias(bias[..., : key.size(-2)])
     normalise: Normaliser | None = None if s_aux is None else Sink(s_aux.to(query.device))
+    score = _scaled_dot(_scale_of(module, query) if scaling is None else scaling, softcap)
 
     def compute(observe: Observe) -> Attended:
-        score = ScaledDot(_scale_of(module, query) if scaling is None else scaling, softcap)
         how: Any = {"mask": mask, "bias": added, "normalise": normalise, "dropout": dropout}
         return attend(query, key, value, score=score, observe=observe, **how)
 
-    got = dispatch(module, compute, value, dropout, Observe(weights=_wants_weights(more)))
+    got = dispatch(module, compute, value, dropout, _WEIGHTS if _wants_weights(more) else _NOTHING)
     weights = got.weights
     if weights is not None:
         if got.sink is not None and getattr(config, "model_type", "") in SCALES_OUTPUT:
             weights = weights / weights.sum(-1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
         weights = weights.to(query.dtype)
     return got.output.transpose(1, 2).contiguous(), weights
+
+
+@lru_cache(maxsize=256)
+def _scaled_dot(scale: float | None, cap: float | None) -> ScaledDot:
+    """A score without parameters, which all calls with these settings share."""
+    return ScaledDot(scale, cap)
 
 
 def _scale_of(module: Any, query: Tensor) -> float | None:
@@ -251,9 +260,9 @@ def _mask(
         implied = config is None or _fused_attention(config.__class__) == "sdpa"
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
         square = 1 < query.size(-2) == key.size(-2)
-        return (_FIRST_CAUSAL if implied and causal and square else Everything()), None
+        return (_FIRST_CAUSAL if implied and causal and square else _EVERYTHING), None
     if given in _CAUSAL and given.size(-1) >= key.size(-2):
-        return (_FIRST_CAUSAL if query.size(-2) > 1 else Everything()), None
+        return (_FIRST_CAUSAL if query.size(-2) > 1 else _EVERYTHING), None
     if (
         1 < given.size(-1) < key.size(-2)
     ):  # one for all keys broadcasts, as in eager (RecurrentGemma, while it generates)
@@ -283,10 +292,16 @@ def _wants_weights(more: dict[str, Any]) -> bool:
     """Whether the model was called with output_attentions=True, which transformers passes along or keeps."""
     if more.get("output_attentions"):
         return True
+    collected = _output_capturing()._active_collector.get()
+    return bool(collected) and any("attentions" in name for name in collected)
+
+
+@cache
+def _output_capturing() -> Any:
+    """transformers' module of that name: an import statement in every call takes longer than the look."""
     from transformers.utils import output_capturing
 
-    collected = output_capturing._active_collector.get()
-    return bool(collected) and any("attentions" in name for name in collected)
+    return output_capturing
 
 
 def _refuse_unknown(module: nn.Module, more: dict[str, Any]) -> None:

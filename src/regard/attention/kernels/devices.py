@@ -33,4 +33,6 @@ _too_old._dynamo_marked_constant = True  # type: ignore[attr-defined]  # to comp
 
 def on_device(x: Tensor) -> AbstractContextManager[object]:
     """Inside, the device of x is the current one, on which kernels start."""
-    return torch.cuda.device(x.device) if x.is_cuda else nullcontext()
+    if not x.is_cuda or x.device.index == torch.cuda.current_device():
+        return nullcontext()
+    return torch.cuda.device(x.device)

@@ -25,7 +25,7 @@ from regard.attention.kernels.spans import Spans
 from regard.attention.normalise import Sink, Softmax
 from regard.attention.observe import Attended, Observe, Top, attention_statistics
 from regard.attention.scores import Dot
-from regard.attention.transforms import refuse_second_derivative
+from regard.attention.transforms import is_plain_call, refuse_second_derivative
 
 HALF_DTYPES = (torch.bfloat16, torch.float16)
 MAX_WIDTH = 256
@@ -109,22 +109,7 @@ def vendor_unsupported_reason(prepared: AttentionInputs, v: Tensor, dropout: flo
 
 def compute(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Observe) -> Attended:
     """Output, log-sum-exp and statistics by our own kernels."""
-    request = Request.of(prepared, v)
-    grid = prepared.grid
-    if request.is_decoding:
-        return request.decode(observe)
-    top = observe.top if observe.top <= MAX_TRACED_TOP else 0
-    output, lse, entropy, class_maxima, argmax, taken = _forward(
-        *request.tensors(), request.sink, *request.scalars(), observe.entropy, top
-    )
-    refuse_second_derivative(output, "triton-fused")
-    found = request.statistics(observe, lse.detach(), class_maxima, argmax)
-    if observe.entropy:
-        found["entropy"] = entropy.reshape(*grid.lead, grid.T)
-    shape = (*grid.lead, grid.T)
-    if request.sink is not None:
-        found["sink"] = taken.reshape(shape)
-    return Attended(output.reshape(*shape, v.size(-1)), lse.reshape(shape), "triton-fused", **found)
+    return Request.of(prepared, v).attend(observe)
 
 
 def compute_vendor(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Observe) -> Attended:
@@ -138,21 +123,8 @@ def compute_vendor(prepared: AttentionInputs, v: Tensor, dropout: float, observe
 
 
 def recompute_statistics(prepared: AttentionInputs, v: Tensor, lse: Tensor, observe: Observe) -> dict[str, Any]:
-    """Statistics of what another kernel computed. Entropy and class maxima come from our forward pass, and then its own
-    log-sum-exp goes with them."""
-    request = Request.of(prepared, v)
-    grid = prepared.grid
-    top = observe.top if observe.top <= MAX_TRACED_TOP else 0
-    nothing = lse.new_empty(0)
-    flat, class_maxima, argmax, entropy = lse.detach().reshape(request.q.shape[:3]), nothing, nothing.long(), nothing
-    if observe.entropy or top:
-        _, flat, entropy, class_maxima, argmax, _ = _forward(
-            *request.tensors(), None, *request.scalars(), observe.entropy, top
-        )
-    found = request.statistics(observe, flat, class_maxima, argmax)
-    if observe.entropy:
-        found["entropy"] = entropy.reshape(*grid.lead, grid.T)
-    return found
+    """Statistics of what another kernel computed."""
+    return Request.of(prepared, v).statistics_of(lse, observe)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,6 +139,7 @@ class Request:
     lead: tuple[int, ...]
     cap: float = 0.0
     sink: Tensor | None = None
+    launches: dict[Any, Any] | None = None  # that were planned for these shapes, where they are known already
 
     @classmethod
     def of(cls, prepared: AttentionInputs, v: Tensor) -> Request:
@@ -176,6 +149,89 @@ class Request:
         sink = normalise.logits.expand(lead).reshape(q.shape[:2]) if isinstance(normalise, Sink) else None
         spans = Spans.of(prepared.mask, prepared.grid)
         return cls(q, k, v, spans, prepared.score.scale(k.size(-1)), lead, _cap(prepared), sink)
+
+    def attend(self, observe: Observe) -> Attended:
+        """Output, log-sum-exp and statistics."""
+        if self.is_decoding:
+            return self.decode(observe)
+        top = observe.top if observe.top <= MAX_TRACED_TOP else 0
+        output, lse, entropy, class_maxima, argmax, taken = self._forward(observe.entropy, top)
+        refuse_second_derivative(output, "triton-fused")
+        found = self.statistics(observe, lse.detach(), class_maxima, argmax)
+        shape = (*self.lead, self.q.size(2))
+        if observe.entropy:
+            found["entropy"] = entropy.reshape(shape)
+        if self.sink is not None:
+            found["sink"] = taken.reshape(shape)
+        return Attended(output.reshape(*shape, output.size(-1)), lse.reshape(shape), "triton-fused", **found)
+
+    def statistics_of(self, lse: Tensor, observe: Observe) -> dict[str, Any]:
+        """Statistics of what another kernel computed, with this log-sum-exp (*lead, T). Entropy and class maxima come
+        from our forward pass, and then its own log-sum-exp goes with them."""
+        if self._is_one_query(observe):
+            return self._decode_statistics(lse, observe)
+        top = observe.top if observe.top <= MAX_TRACED_TOP else 0
+        nothing = lse.new_empty(0)
+        flat, class_maxima, argmax, entropy = lse.detach().reshape(self.q.shape[:3]), nothing, nothing, nothing
+        if observe.entropy or top:
+            _, flat, entropy, class_maxima, argmax, _ = replace(self, sink=None)._forward(observe.entropy, top)
+        found = self.statistics(observe, flat, class_maxima, argmax)
+        if observe.entropy:
+            found["entropy"] = entropy.reshape(*self.lead, self.q.size(2))
+        return found
+
+    def _is_one_query(self, observe: Observe) -> bool:
+        """Whether one query a head sees the whole KV cache: a decoding step."""
+        (_, H, T, _), (heads, S), spans = self.q.shape, self.k.shape[1:3], self.spans
+        sees_all = spans.shift_lo <= 0 and spans.shift_hi >= S and spans.lo is None and spans.query_docs is None
+        fits = H // heads <= FEW_QUERIES and observe.top <= FEW_QUERIES and max(self.k.stride()) < 2**31
+        return T == 1 and sees_all and spans.bits is None and self.sink is None and fits and self._is_plain()
+
+    def _decode_statistics(self, lse: Tensor, observe: Observe) -> dict[str, Any]:
+        from regard.attention.kernels.triton.decode_statistics import decode_statistics
+        from regard.attention.kernels.triton.launch import launches_of
+
+        q, k, (B, H), S = self.q, self.k, self.q.shape[:2], self.k.size(2)
+        if (launches := self.launches) is None:
+            launches = launches_of((q, k[:, :, :1]), Spans(), self.scale, self.cap)
+        cells = min(observe.thumbnail[1], S) if observe.thumbnail else 0
+        received, entropy, values, indices, thumbnail = decode_statistics(
+            q, k, lse.reshape(B, H).contiguous(), self.scale, self.cap, observe.entropy, observe.top, cells, launches
+        )
+        found: dict[str, Any] = {}
+        if observe.received:
+            found["received"] = received.reshape(*self.lead, S)
+        if observe.entropy:
+            found["entropy"] = entropy.reshape(*self.lead, 1)
+        if observe.thumbnail:
+            found["thumbnail"] = thumbnail.reshape(*self.lead, 1, cells)
+        if observe.top:
+            shape = (*self.lead, 1, observe.top)
+            found["top"] = Top(values.reshape(shape), indices.reshape(shape))
+        return found
+
+    def _forward(self, entropy: bool, top: int) -> tuple[Tensor, ...]:
+        if not self._is_plain():
+            return _forward(*self.tensors(), self.sink, *self.scalars(), entropy, top)
+        from regard.attention.kernels.triton.dispatch import forward
+
+        with on_device(self.q):
+            return forward(
+                self.q, self.k, self.v, self.spans, self.scale, entropy, top, self.cap, self.sink, self.launches
+            )
+
+    def _statistics(self, lse: Tensor, class_maxima: Tensor, wanted: tuple[bool, int, int, int]) -> tuple[Tensor, ...]:
+        q, k = self.q.detach(), self.k.detach()
+        if not self._is_plain():
+            return _statistics(q, k, lse, class_maxima, *self.tensors()[3:], *self.scalars(), *wanted)
+        from regard.attention.kernels.triton.statistics_pass import RequestedStatistics, statistics
+
+        with on_device(q):
+            requested = RequestedStatistics(*wanted)
+            return statistics(q, k, lse, class_maxima, self.spans, self.scale, requested, self.cap, self.launches)
+
+    def _is_plain(self) -> bool:
+        return is_plain_call(self.q, self.k, self.v, *(() if self.sink is None else (self.sink,)))
 
     @property
     def is_decoding(self) -> bool:
@@ -211,15 +267,16 @@ class Request:
         """The fields of an Attended that the second pass computes; lse (B, H, T)."""
         if not (observe.top or observe.received or observe.thumbnail):
             return {}
-        mask_tensors, (R, C) = self.tensors()[3:], observe.thumbnail or (0, 0)
-        q, k, values, indices = self.q.detach(), self.k.detach(), class_maxima, argmax
+        R, C = observe.thumbnail or (0, 0)
+        values, indices = class_maxima, argmax
         top = 0 if observe.top == 1 else observe.top  # top 1 came with the output
         if top or observe.received or observe.thumbnail:
-            received, thumbnail, top_values, top_keys = _statistics(
-                q, k, lse, class_maxima, *mask_tensors, *self.scalars(), observe.received, R, C, top
+            received, thumbnail, top_values, top_keys = self._statistics(
+                lse, class_maxima, (observe.received, R, C, top)
             )
             values, indices = (top_values, top_keys) if top else (values, indices)
-        T, S, found = self.q.size(2), self.k.size(2), {}
+        T, S = self.q.size(2), self.k.size(2)
+        found: dict[str, Any] = {}
         if observe.received:
             found["received"] = received.reshape(*self.lead, S)
         if observe.thumbnail:

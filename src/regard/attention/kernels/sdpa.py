@@ -73,7 +73,7 @@ def mask_size(prepared: AttentionInputs) -> int:
 
 def compute(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Observe) -> Attended:
     """Output and log-sum-exp from the fused operator, then the requested statistics."""
-    fused = _SdpaRequest.of(prepared, v)
+    fused = SdpaRequest.of(prepared, v)
     output, raw_lse = fused.run(dropout)
     refuse_second_derivative(output, NAME)
     grid = prepared.grid
@@ -107,7 +107,7 @@ def _statistics(prepared: AttentionInputs, observe: Observe) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _SdpaRequest:
+class SdpaRequest:
     """The request in the shape that the fused operators take: (B, H, T, D), one float mask."""
 
     q: Tensor
@@ -118,7 +118,7 @@ class _SdpaRequest:
     scale: float
 
     @classmethod
-    def of(cls, prepared: AttentionInputs, v: Tensor) -> _SdpaRequest:
+    def of(cls, prepared: AttentionInputs, v: Tensor) -> SdpaRequest:
         assert isinstance(prepared.score, Dot)
         lead = prepared.grid.lead
         q, k, v = as_bhtd(prepared, v)
@@ -136,12 +136,12 @@ class _SdpaRequest:
             return aten._scaled_dot_product_flash_attention_for_cpu(
                 q, k, v, 0.0, self.causal, attn_mask=self.attn_mask, scale=self.scale
             )
-        if self._suits_cudnn():
+        if self.suits_cudnn:
             output, lse = aten._scaled_dot_product_cudnn_attention(
                 q, k, v, None, True, dropout, self.causal, scale=self.scale
             )[:2]
             return output, lse.reshape(q.shape[:3])
-        if self.attn_mask is None and q.dtype != torch.float32:
+        if self.suits_flash:
             return aten._scaled_dot_product_flash_attention(q, k, v, dropout, self.causal, scale=self.scale)[:2]
         k, v = (x.repeat_interleave(q.size(1) // x.size(1), 1) if x.size(1) < q.size(1) else x for x in (k, v))
         attn_mask = self.attn_mask
@@ -153,13 +153,21 @@ class _SdpaRequest:
         )
         return output, lse[..., : q.size(2)]
 
-    def _suits_cudnn(self) -> bool:
-        """Whether cuDNN's operator serves it, the fastest (measured: 1.4 to 1.8 times flash on Hopper)."""
+    @property
+    def suits_flash(self) -> bool:
+        """Whether PyTorch's own flash operator serves it."""
+        return self.attn_mask is None and self.q.dtype != torch.float32
+
+    @property
+    def suits_cudnn(self) -> bool:
+        """Whether cuDNN's operator serves it, the fastest (measured: 1.4 to 1.8 times flash on Hopper). Of heads that
+        share keys it knows the forward pass."""
         q, k, v = self.q, self.k, self.v
+        learns = torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad)
         return (
             self.attn_mask is None
             and q.dtype in (torch.bfloat16, torch.float16)
-            and q.size(1) == k.size(1) == v.size(1)
+            and (q.size(1) == k.size(1) == v.size(1) or not learns)
             and q.size(3) <= CUDNN_MAX_WIDTH
             and min(q.size(2), k.size(2)) >= CUDNN_MIN_LENGTH
             and _has_cudnn(q.device.index)

@@ -129,6 +129,14 @@ class Spans:
     def has_ends(self) -> bool:
         return self.lo is not None
 
+    def signature(self) -> tuple[Any, ...]:
+        """All that the launch of a kernel depends on, but the tensors themselves."""
+        if self.lo is None and self.query_docs is None and self.bits is None:
+            return self.shift_lo, self.shift_hi
+        parts = (self.lo, self.hi, self.query_docs, self.key_docs, self.bits, self.tiles)
+        shapes = tuple(None if x is None else (x.shape, x.stride(), x.dtype) for x in parts)
+        return self.shift_lo, self.shift_hi, self.unit, shapes
+
     def end_args(self) -> dict[str, Any]:
         """The kernel arguments of where the run of each query begins and ends."""
         limits: dict[str, Any] = {"LO": None, "HI": None, "stride_eb": 0, "stride_eh": 0}

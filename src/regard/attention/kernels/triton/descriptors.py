@@ -70,9 +70,15 @@ def _shared_layout(rows: int, width: int, dtype: torch.dtype) -> Any:
 
 def mask_tensors(spans: Spans, like: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The tensors of the spans; where one is missing, a dummy that the kernel does not read."""
-    dummy = like.view(torch.int32)
+    dummy = unread_ints(like.device)
     lo, hi, query_docs, key_docs = (or_dummy(x, dummy) for x in (spans.lo, spans.hi, spans.query_docs, spans.key_docs))
     return lo, hi, query_docs, key_docs
+
+
+@cache
+def unread_ints(device: torch.device) -> Tensor:
+    """A dummy for whole numbers that a kernel does not read."""
+    return torch.zeros(4, dtype=torch.int32, device=device)
 
 
 def document_strides(spans: Spans) -> tuple[int, int]:

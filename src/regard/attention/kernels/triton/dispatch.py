@@ -23,9 +23,10 @@ from regard.attention.kernels.triton.descriptors import (
     mask_tensors,
     or_dummy,
     sm_count,
-    tma_descriptor,
+    unread_ints,
 )
 from regard.attention.kernels.triton.forward import forward as general_forward
+from regard.attention.kernels.triton.launch import DescriptorPlan, Launches, PlannedLaunch, launches_of
 from regard.attention.kernels.triton.soft_cap import factors
 from regard.attention.kernels.triton.statistics_pass import StatisticsPass
 
@@ -34,21 +35,29 @@ L2_BUDGET = 24 * 2**20  # bytes of keys and values of the heads worked on togeth
 
 def forward(
     q: Tensor, k: Tensor, v: Tensor, spans: Spans, scale: float, entropy: bool, top: int,
-    cap: float = 0.0, sink: Tensor | None = None,
+    cap: float = 0.0, sink: Tensor | None = None, launches: Launches | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """output (B, H, T, D), lse, entropy, what a sink (B, H) takes (B, H, T). top 1: the largest weight of each
     row and its key, both (B, H, T, 1); more: maxima of 16 classes of keys (B, H, T, 16), which Hopper's kernel alone
-    writes."""
+    writes. `launches`: those of this signature."""
     B, H, T, D = q.shape
     output = q.new_empty(B, T, H, D).transpose(1, 2)
-    lse = q.new_empty(B, H, T, dtype=torch.float32)
+    lse = torch.empty((B, H, T), dtype=torch.float32, device=q.device)
     row_entropy = torch.empty_like(lse) if entropy else lse.new_empty(0)
     class_maxima = lse.new_empty((B, H, T, 16 if top > 1 else 1) if top else (0,))
     argmax = lse.new_empty((B, H, T, 1) if top == 1 else (0,), dtype=torch.int64)
     taken = lse.new_empty(0) if sink is None else torch.empty_like(lse)
     found = output, lse, row_entropy, class_maxima, argmax, taken
     if is_hopper_supported(q, k, spans):
-        _hopper_forward(q, k, v, spans, scale, found, entropy, top, cap, sink)
+        if launches is None:
+            launches = launches_of((q, k, v), spans, scale, cap, sink)
+        name = "forward", entropy, top
+        plan = launches.get(name) or launches.setdefault(
+            name, HopperForward(q, k, v, output, spans, scale, entropy, top, cap, sink)
+        )
+        plan.run(q, k, v, spans, sink, found)
+        if plan.defers:
+            StatisticsPass(q, k, lse, spans, scale, cap, launches).argmax_indices(argmax)
         return found
     k, v = (x if x.size(2) * x.stride(2) < 2**31 else x.contiguous() for x in (k, v))
     tile, (after, before) = dot_tiling(D, q.dtype), factors(scale, cap)
@@ -64,39 +73,54 @@ def forward(
         num_warps=tile.warps, num_stages=tile.stages,
     )  # fmt: skip
     if top == 1:
-        StatisticsPass(q, k, lse, spans, scale, cap).topk_by_scan(class_maxima, argmax, 1)
+        StatisticsPass(q, k, lse, spans, scale, cap, launches).topk_by_scan(class_maxima, argmax, 1)
     return found
 
 
-def _hopper_forward(
-    q: Tensor, k: Tensor, v: Tensor, spans: Spans, scale: float, out: tuple[Tensor, ...], entropy: bool, top: int,
-    cap: float, sink: Tensor | None,
-) -> None:  # fmt: skip
-    from regard.attention.kernels.hopper.forward import forward as kernel
+class HopperForward:
+    """Hopper's forward pass, planned for one signature."""
 
-    B, H, T, D = q.shape
-    output, lse, row_entropy, class_maxima, argmax, taken = out
-    groups = _warp_groups(D, T)
-    rows, (after, before) = 64 * groups, factors(scale, cap)
-    defers = top == 1 and groups == 3  # to search for the place costs more than products hide where keys are narrow
-    blocks = triton.cdiv(T, rows)
-    unread = lse.view(torch.int32)
-    lo, hi = (unread if end is None else end for end in (spans.lo, spans.hi))
-    bounds = or_dummy(spans.query_block_bounds(k.size(2), rows, B, H), unread)
-    jobs = blocks * B * H
-    programs = min(sm_count(q.device), jobs)
-    shared = groups == 2 and top <= 1  # else the code for it is slower by as much as there is to win
-    next_job = unread.new_zeros(1) if shared and programs < jobs else unread
-    kernel[(programs,)](
-        tma_descriptor(q, 64), tma_descriptor(k, KEY_BLOCK), tma_descriptor(v, KEY_BLOCK),
-        output, lse, row_entropy, class_maxima, argmax, or_dummy(sink, lse), taken, next_job, lo, hi,
-        bounds, H, H // k.size(1), T, k.size(2), after * LOG2E, before, spans.shift_lo, spans.shift_hi, blocks,
-        _heads_per_chunk(B * H, k), jobs, *output.stride()[:3], *spans.strides(), *sink_strides(sink),
-        D=D, BN=KEY_BLOCK, GROUPS=groups, STAGES=2, ENTROPY=entropy, TOP=top, DEFER=defers, ENDS=spans.has_ends,
-        SHARED=shared, SINKS=sink is not None, CAPPED=cap > 0, num_warps=4,
-    )  # fmt: skip
-    if defers:
-        StatisticsPass(q, k, lse, spans, scale, cap).argmax_indices(argmax)
+    def __init__(
+        self, q: Tensor, k: Tensor, v: Tensor, output: Tensor, spans: Spans, scale: float, entropy: bool, top: int,
+        cap: float, sink: Tensor | None,
+    ) -> None:  # fmt: skip
+        from regard.attention.kernels.hopper.forward import forward as kernel
+
+        B, H, T, D = q.shape
+        groups = _warp_groups(D, T)
+        rows, (after, before) = 64 * groups, factors(scale, cap)
+        blocks = triton.cdiv(T, rows)
+        jobs = blocks * B * H
+        programs = min(sm_count(q.device), jobs)
+        shared = groups == 2 and top <= 1  # else the code for it is slower by as much as there is to win
+        self.rows, self.counts_jobs = rows, shared and programs < jobs
+        # to search for the place costs more than products hide where keys are narrow
+        self.defers = top == 1 and groups == 3
+        self.described = DescriptorPlan(q, 64), DescriptorPlan(k, KEY_BLOCK), DescriptorPlan(v, KEY_BLOCK)
+        numbers = (
+            H, H // k.size(1), T, k.size(2), after * LOG2E, before, spans.shift_lo, spans.shift_hi, blocks,
+            _heads_per_chunk(B * H, k), jobs, *output.stride()[:3], *spans.strides(), *sink_strides(sink),
+        )  # fmt: skip
+        self.launch = PlannedLaunch(
+            kernel, (programs,), numbers,
+            D=D, BN=KEY_BLOCK, GROUPS=groups, STAGES=2, ENTROPY=entropy, TOP=top, DEFER=self.defers,
+            ENDS=spans.has_ends, SHARED=shared, SINKS=sink is not None, CAPPED=cap > 0, num_warps=4,
+        )  # fmt: skip
+
+    def run(
+        self, q: Tensor, k: Tensor, v: Tensor, spans: Spans, sink: Tensor | None, found: tuple[Tensor, ...]
+    ) -> None:
+        """Fill in what `forward` found."""
+        output, lse, row_entropy, class_maxima, argmax, taken = found
+        unread = unread_ints(q.device)
+        next_job = torch.zeros(1, dtype=torch.int32, device=q.device) if self.counts_jobs else unread
+        lo, hi = or_dummy(spans.lo, unread), or_dummy(spans.hi, unread)
+        bounds = or_dummy(spans.query_block_bounds(k.size(2), self.rows, *q.shape[:2]), unread)
+        by_tma = (plan.of(x) for plan, x in zip(self.described, (q, k, v), strict=True))
+        self.launch(
+            *by_tma, output, lse, row_entropy, class_maxima, argmax, or_dummy(sink, lse), taken, next_job, lo, hi,
+            bounds,
+        )  # fmt: skip
 
 
 def _warp_groups(width: int, length: int) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -21,8 +23,9 @@ from regard.attention.kernels.triton.descriptors import (
     mask_tensors,
     or_dummy,
     sm_count,
-    tma_descriptor,
+    unread_ints,
 )
+from regard.attention.kernels.triton.launch import DescriptorPlan, Launches, PlannedLaunch, launches_of
 from regard.attention.kernels.triton.soft_cap import factors
 
 MAX_CANDIDATES = 32  # top-k candidates kept of a row: 10.6 on average, of random rows
@@ -50,8 +53,10 @@ def statistics(
     scale: float,
     wanted: RequestedStatistics,
     cap: float = 0.0,
+    launches: Launches | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """received (B, H, S), thumbnail (B, H, R, C), the largest weights (B, H, T, top) and their keys."""
+    """received (B, H, S), thumbnail (B, H, R, C), the largest weights (B, H, T, top) and their keys. `launches`: those
+    of this signature."""
     B, H, T, _ = q.shape
     S = k.size(2)
     lse = lse.contiguous()
@@ -59,7 +64,7 @@ def statistics(
     cells = (B, H, min(wanted.rows, T), min(wanted.cols, S)) if wanted.rows else (0,)
     shape_top = (B, H, T, wanted.top) if wanted.top else (0,)
     values, indices = lse.new_empty(shape_top), lse.new_empty(shape_top, dtype=torch.int64)
-    launch = StatisticsPass(q, k, lse, spans, scale, cap)
+    launch = StatisticsPass(q, k, lse, spans, scale, cap, launches)
     hopper = is_hopper_supported(q, k, spans)
     exclusive = hopper and wanted.rows > 0 and _thumbnail_cells(T, S, *cells[2:])[2]
     sums = torch.zeros(cells, dtype=torch.float32 if exclusive else torch.int64, device=q.device)
@@ -83,6 +88,14 @@ class StatisticsPass:
     spans: Spans
     scale: float
     cap: float = 0.0  # 0: none
+    planned: Launches | None = None  # of this signature, where they are known already
+
+    @cached_property
+    def launches(self) -> Launches:
+        """The launches of this signature."""
+        if self.planned is not None:
+            return self.planned
+        return launches_of((self.q, self.k), self.spans, self.scale, self.cap)
 
     def column_sums(self, received: Tensor, sums: Tensor, wanted: RequestedStatistics) -> None:
         """The weight each key received, and the thumbnail's sums."""
@@ -99,27 +112,44 @@ class StatisticsPass:
 
     def topk_by_scan(self, values: Tensor, indices: Tensor, top: int, count: Tensor | None = None) -> None:
         """The top-k weights by k scans of the keys; with `count`, only of rows that had too many candidates."""
-        B, H, T, D = self.q.shape
-        tile = dot_tiling(D, self.q.dtype)
-        general.topk_by_scan[(triton.cdiv(T, tile.queries), B * H)](
+
+        def planned() -> PlannedLaunch:
+            B, H, T, D = self.q.shape
+            tile = dot_tiling(D, self.q.dtype)
+            numbers = (
+                H, H // self.k.size(1), T, self.k.size(2), top, MAX_CANDIDATES, *self._factors(),
+                self.spans.shift_lo, self.spans.shift_hi, *self._strides(),
+            )  # fmt: skip
+            packed = self._packed()
+            bits = [packed.pop(name) for name in ("BITS", "words", "lead_b", "lead_h")]
+            return PlannedLaunch(
+                general.topk_by_scan, (triton.cdiv(T, tile.queries), B * H), (*numbers, *bits), **packed,
+                D=D, BD=tile_width(D), BM=tile.queries, BN=tile.keys, OVERFLOWED=count is not None,
+                ENDS=self.spans.has_ends, DOCUMENTS=self.spans.query_docs is not None, CAPPED=self.cap > 0,
+                num_warps=tile.warps,
+            )  # fmt: skip
+
+        self._planned(("scan", top, count is None), planned)(
             self.q, self.k, self.lse, indices if count is None else count, values, indices,
             *mask_tensors(self.spans, self.lse),
-            H, H // self.k.size(1), T, self.k.size(2), top, MAX_CANDIDATES, *self._factors(),
-            self.spans.shift_lo, self.spans.shift_hi, *self._strides(), **self._packed(),
-            D=D, BD=tile_width(D), BM=tile.queries, BN=tile.keys, OVERFLOWED=count is not None,
-            ENDS=self.spans.has_ends, DOCUMENTS=self.spans.query_docs is not None, CAPPED=self.cap > 0,
-            num_warps=tile.warps,
         )  # fmt: skip
 
     def argmax_indices(self, indices: Tensor) -> None:
         """The key of each row's largest weight, from the few keys that Hopper's forward pass left to choose among."""
-        B, H, T, D = self.q.shape
+
+        def planned() -> PlannedLaunch:
+            B, H, T, D = self.q.shape
+            numbers = (
+                H, H // self.k.size(1), T, self.k.size(2), self._factors()[1], self.spans.shift_lo,
+                self.spans.shift_hi, *self.q.stride()[:3], *self.k.stride()[:3], *self.spans.strides(),
+            )  # fmt: skip
+            return PlannedLaunch(
+                general.argmax_indices, (triton.cdiv(T, 32), B * H), numbers,
+                D=D, BM=32, ENDS=self.spans.has_ends, CAPPED=self.cap > 0, num_warps=4,
+            )  # fmt: skip
+
         lo, hi, *_ = mask_tensors(self.spans, self.lse)
-        general.argmax_indices[(triton.cdiv(T, 32), B * H)](
-            self.q, self.k, indices, lo, hi, H, H // self.k.size(1), T, self.k.size(2), self._factors()[1],
-            self.spans.shift_lo, self.spans.shift_hi, *self.q.stride()[:3], *self.k.stride()[:3], *self.spans.strides(),
-            D=D, BM=32, ENDS=self.spans.has_ends, CAPPED=self.cap > 0, num_warps=4,
-        )  # fmt: skip
+        self._planned("argmax", planned)(self.q, self.k, indices, lo, hi)
 
     def hopper(
         self,
@@ -135,17 +165,19 @@ class StatisticsPass:
             lines = self.lse.numel()
             count = torch.empty(lines, dtype=torch.int32, device=self.q.device)
             threshold = torch.empty_like(self.lse)
-            general.topk_thresholds[(triton.cdiv(lines, 64),)](
-                class_maxima, self.lse, threshold, count, lines, self._factors()[0],
-                TOP=wanted.top, WEIGHTS=_needs_weights(wanted), BM=64, num_warps=4,
-            )  # fmt: skip
+            self._planned(
+                ("thresholds", wanted.top, _needs_weights(wanted)),
+                lambda: PlannedLaunch(
+                    general.topk_thresholds, (triton.cdiv(lines, 64),), (lines, self._factors()[0]),
+                    TOP=wanted.top, WEIGHTS=_needs_weights(wanted), BM=64, num_warps=4,
+                ),
+            )(class_maxima, self.lse, threshold, count)  # fmt: skip
             self._top_k_hopper(received, sums, values, indices, threshold, count, wanted)
             self.topk_by_scan(values, indices, wanted.top, count)
             return
         if wanted.received or wanted.rows:
-            heads, unread = self.q.size(0) * self.q.size(1), self.lse
-            unread_ints = unread.view(torch.int32)
-            self._hopper(received, sums, unread, unread, unread, unread_ints, unread_ints, 0, heads, wanted, False)
+            heads, unread, ints = self.q.size(0) * self.q.size(1), self.lse, unread_ints(self.q.device)
+            self._hopper(received, sums, unread, unread, unread, ints, ints, 0, heads, wanted, False)
         if wanted.top:
             self.topk_by_scan(values, indices, wanted.top)
 
@@ -164,47 +196,42 @@ class StatisticsPass:
         max_rows = max(inputs, 2**26) * 3 // 4 // (MAX_CANDIDATES * 8)  # of candidates of 8 bytes each
         step = max(1, min(B * H, max_rows // T))
         candidates = torch.empty(step * T * MAX_CANDIDATES, dtype=torch.int64, device=self.q.device)
+        warps = step * triton.cdiv(self.k.size(2), KEY_BLOCK) * 4
         slot_flags = torch.zeros(
-            min(step * triton.cdiv(self.k.size(2), KEY_BLOCK) * 4, sm_count(self.q.device) * RESIDENT_WARPS),
-            dtype=torch.int32, device=self.q.device,
-        )  # fmt: skip
+            min(warps, sm_count(self.q.device) * RESIDENT_WARPS), dtype=torch.int32, device=self.q.device
+        )
         buffers = candidates.new_empty(slot_flags.numel() * WARP_BUFFER_BYTES // 8)
         for head in range(0, B * H, step):
             heads = min(step, B * H - head)
             lines, at = heads * T, head * T
-            part = count[at : at + lines]
-            floor = threshold.flatten()[at:]
-            self._hopper(received, sums, floor, candidates, buffers, slot_flags, part, head, heads, wanted, True)
-            general.topk_select[(triton.cdiv(lines, 32),)](
-                candidates, part, self.lse.flatten()[at:], values.flatten()[at * wanted.top :],
-                indices.flatten()[at * wanted.top :], lines, self._factors()[0],
+            counts, floor, lse, largest, keys = count, threshold, self.lse, values, indices
+            if at:
+                counts, floor, lse = (x.flatten()[at:] for x in (counts, floor, lse))
+                largest, keys = (x.flatten()[at * wanted.top :] for x in (largest, keys))
+            self._hopper(received, sums, floor, candidates, buffers, slot_flags, counts, head, heads, wanted, True)
+            select = partial(
+                PlannedLaunch, general.topk_select, (triton.cdiv(lines, 32),), (lines, self._factors()[0]),
                 TOP=wanted.top, CAPACITY=MAX_CANDIDATES, WEIGHTS=_needs_weights(wanted), BM=32, num_warps=1,
             )  # fmt: skip
+            name = ("select", wanted.top, _needs_weights(wanted), heads, at % 4)  # the address of a part may be odd
+            self._planned(name, select)(candidates, counts, lse, largest, keys)
 
     def _hopper(
         self, received: Tensor, sums: Tensor, threshold: Tensor, candidates: Tensor, buffers: Tensor,
         slot_flags: Tensor, count: Tensor, head: int, heads: int, wanted: RequestedStatistics, with_top: bool,
     ) -> None:  # fmt: skip
-        from regard.attention.kernels.hopper.statistics import statistics as kernel
+        name = ("statistics", wanted, head, heads, with_top)
+        plan = self.launches.get(name) or self.launches.setdefault(
+            name, HopperStatistics(self, sums, slot_flags.numel(), head, heads, wanted, with_top)
+        )
+        plan.run(self, threshold, count, candidates, buffers, slot_flags, sums, received)
 
-        B, H, T, D = self.q.shape
-        S, unread_ints = self.k.size(2), self.lse.view(torch.int32)
-        R, C = sums.shape[2:] if wanted.rows else (1, 1)
-        cells, even, exclusive = _thumbnail_cells(T, S, R, C) if wanted.rows else (0, False, False)
-        lo, hi = (or_dummy(end, unread_ints) for end in (self.spans.lo, self.spans.hi))
-        bounds = or_dummy(self.spans.key_block_bounds(S, KEY_BLOCK, B, H), unread_ints)
-        blocks = triton.cdiv(S, KEY_BLOCK)
-        lse = self.lse.flatten()[head * T :] if with_top else self.lse
-        kernel[(blocks, heads)](
-            tma_descriptor(self.q, 64), tma_descriptor(self.k, KEY_BLOCK), lse, threshold, count, candidates, buffers,
-            slot_flags, sums, received, lo, hi, bounds,
-            H, H // self.k.size(1), T, S, R, C, max(T // R, 1), *self._factors(),
-            self.spans.shift_lo, self.spans.shift_hi, blocks, head, *self.spans.strides(), head * T if with_top else 0,
-            slot_flags.numel(),
-            D=D, BN=KEY_BLOCK, STAGES=PREFETCHED_TILES, CELLS=cells, EVEN=even, EXCLUSIVE=exclusive,
-            RECEIVED=wanted.received, TOP=with_top, CAPACITY=MAX_CANDIDATES, ENDS=self.spans.has_ends,
-            CAPPED=self.cap > 0, num_warps=4, maxnreg=_registers(wanted, with_top, self.cap > 0),
-        )  # fmt: skip
+    def _planned(self, name: Any, planned: Callable[[], PlannedLaunch]) -> PlannedLaunch:
+        """The launch of this name, planned when it is first wanted; one with a packed mask is not kept."""
+        if self.spans.bits is not None:
+            return planned()
+        found: PlannedLaunch = self.launches.get(name) or self.launches.setdefault(name, planned())
+        return found
 
     def _factors(self) -> tuple[float, float]:
         """What multiplies scores after the soft cap, times log2 e, and before it."""
@@ -216,6 +243,48 @@ class StatisticsPass:
 
     def _strides(self) -> tuple[int, ...]:
         return (*self.q.stride()[:3], *self.k.stride()[:3], *self.spans.strides(), *document_strides(self.spans))
+
+
+class HopperStatistics:
+    """Hopper's statistics pass, planned for one signature and request, over some of the heads."""
+
+    def __init__(
+        self, of: StatisticsPass, sums: Tensor, slots: int, head: int, heads: int, wanted: RequestedStatistics,
+        with_top: bool,
+    ) -> None:  # fmt: skip
+        from regard.attention.kernels.hopper.statistics import statistics as kernel
+
+        B, H, T, D = of.q.shape
+        S, spans = of.k.size(2), of.spans
+        R, C = sums.shape[2:] if wanted.rows else (1, 1)
+        cells, even, exclusive = _thumbnail_cells(T, S, R, C) if wanted.rows else (0, False, False)
+        blocks = triton.cdiv(S, KEY_BLOCK)
+        self.lines = head * T if with_top else 0  # before those of log-sum-exp that the pass is given
+        self.described = DescriptorPlan(of.q, 64), DescriptorPlan(of.k, KEY_BLOCK)
+        numbers = (
+            H, H // of.k.size(1), T, S, R, C, max(T // R, 1), *of._factors(), spans.shift_lo, spans.shift_hi, blocks,
+            head, *spans.strides(), self.lines, slots,
+        )  # fmt: skip
+        self.launch = PlannedLaunch(
+            kernel, (blocks, heads), numbers,
+            D=D, BN=KEY_BLOCK, STAGES=PREFETCHED_TILES, CELLS=cells, EVEN=even, EXCLUSIVE=exclusive,
+            RECEIVED=wanted.received, TOP=with_top, CAPACITY=MAX_CANDIDATES, ENDS=spans.has_ends,
+            CAPPED=of.cap > 0, num_warps=4, maxnreg=_registers(wanted, with_top, of.cap > 0),
+        )  # fmt: skip
+
+    def run(
+        self, of: StatisticsPass, threshold: Tensor, count: Tensor, candidates: Tensor, buffers: Tensor,
+        slot_flags: Tensor, sums: Tensor, received: Tensor,
+    ) -> None:  # fmt: skip
+        B, H, _, _ = of.q.shape
+        lse, unread = of.lse, unread_ints(of.q.device)
+        lo, hi = or_dummy(of.spans.lo, unread), or_dummy(of.spans.hi, unread)
+        bounds = or_dummy(of.spans.key_block_bounds(of.k.size(2), KEY_BLOCK, B, H), unread)
+        by_tma = (plan.of(x) for plan, x in zip(self.described, (of.q, of.k), strict=True))
+        self.launch(
+            *by_tma, lse.flatten()[self.lines :] if self.lines else lse, threshold, count, candidates, buffers,
+            slot_flags, sums, received, lo, hi, bounds,
+        )  # fmt: skip
 
 
 def _registers(wanted: RequestedStatistics, with_top: bool, capped: bool) -> int:

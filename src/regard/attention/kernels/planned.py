@@ -1,0 +1,141 @@
+"""Planned calls: what depends on shapes and kinds alone in a call of `attend` on a GPU is worked out once, and kept.
+
+At everyday lengths the host takes longer to check a request and to choose among kernels than the device to compute it.
+So the first call of a kind goes the whole way, and leaves a PlannedCall for those that are alike: the same shapes,
+strides, dtypes and alignment, an equal score, mask, backend and Observe. What has numbers on the device (lengths of a
+padding mask, documents, a bias, a sink) is not planned, nor is a call with a gradient or inside a transform.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.attention.inputs import AttentionInputs
+from regard.attention.kernels.devices import INTERPRETED
+from regard.attention.kernels.fused import HALF_DTYPES, Request
+from regard.attention.kernels.sdpa import SdpaRequest
+from regard.attention.kernels.spans import Spans
+from regard.attention.mask_analysis import every_row_and_column_live, is_trivial
+from regard.attention.masks import Causal, Everything, Window
+from regard.attention.normalise import Softmax
+from regard.attention.observe import Attended, Observe
+from regard.attention.scores import Dot, ScaledDot
+from regard.attention.transforms import is_plain_call
+
+Vendor = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+DTYPES = (*HALF_DTYPES, torch.float32) if INTERPRETED else HALF_DTYPES
+MAX_KEPT = 4096  # kinds of calls; a program that meets more of them begins anew
+
+_kept: dict[Any, PlannedCall] = {}
+
+
+class PlannedCall:
+    """What `attend` does with tensors of one kind: which kernels, with what."""
+
+    __slots__ = ("backend", "observe", "request", "vendor")
+
+    def __init__(self, backend: str, observe: Observe, request: Request, vendor: Vendor | None) -> None:
+        self.backend, self.observe, self.request, self.vendor = backend, observe, request, vendor
+
+    def run(self, q: Tensor, k: Tensor, v: Tensor) -> Attended:
+        """What `attend` returns for tensors of this kind."""
+        of = self.request
+        request = Request(q, k, v, of.spans, of.scale, of.lead, of.cap, None, of.launches)
+        if self.vendor is None:
+            return request.attend(self.observe)
+        output, lse = self.vendor(q, k, v)
+        found = request.statistics_of(lse, self.observe) if self.observe.statistics else {}
+        return Attended(output, lse, self.backend, **found)
+
+
+def kind_of(
+    q: Tensor, k: Tensor, v: Tensor, score: object, mask: object, observe: Observe, backend: str
+) -> tuple[Any, ...] | None:
+    """The kind of a call with nothing else than this, which finds its plan; None: it is not planned."""
+    if not (q.is_cuda or INTERPRETED) or not q.dim() == k.dim() == v.dim() == 4 or not is_plain_call(q, k, v):
+        return None
+    if q.dtype not in DTYPES or observe.weights or observe.prepared or observe.values:
+        return None
+    if mask is None:
+        hides = None
+    elif type(mask) in (Window, Causal):
+        hides = (mask.left, mask.right, mask.offset)  # type: ignore[attr-defined]
+        if isinstance(hides[2], Tensor):
+            return None
+    elif type(mask) is Everything:
+        hides = None
+    else:
+        return None
+    if score is None:
+        scores: tuple[Any, ...] | None = None
+    elif type(score) is ScaledDot:
+        scores = (score.fixed, score.cap)
+    elif type(score) is Dot:
+        scores = ()
+    else:
+        return None
+    shapes: tuple[Any, ...]
+    if q.shape[2] == 1 and (hides is None or hides == (None, 0, None)):  # of a cache that grows at every step
+        lengths = (k.shape[0], k.shape[1], k.shape[3], k.stride(3), v.shape[0], v.shape[1], v.shape[3], v.stride(3))
+        hides, shapes = None, (q.shape, q.stride(), lengths, v.shape[2] == k.shape[2] > 0, max(k.stride()) < 2**31)
+    else:
+        shapes = (q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride())
+    address = (q.data_ptr() | k.data_ptr() | v.data_ptr()) & 15
+    return (*shapes, q.dtype, k.dtype, v.dtype, q.device, k.device, v.device, address, hides, scores, observe, backend)
+
+
+def planned(kind: tuple[Any, ...]) -> PlannedCall | None:
+    """The plan of calls of this kind, if there was one before."""
+    return _kept.get(kind)
+
+
+def keep_plan(
+    kind: tuple[Any, ...], prepared: AttentionInputs, q: Tensor, k: Tensor, v: Tensor, backend: str, observe: Observe
+) -> None:
+    """Plan the calls of this kind, if all that they need is known: `prepared` and `backend` are what a call of it, with
+    these tensors, was served by."""
+    lead, grid = q.shape[:2], prepared.grid
+    is_whole = prepared.q is q and prepared.k is k and grid.lead == tuple(lead) and k.shape[0] == v.shape[0] == lead[0]
+    is_usual = k.size(1) == v.size(1) and all(x.stride(-1) == 1 for x in (q, k, v)) and q.dtype == k.dtype == v.dtype
+    is_usual = is_usual and every_row_and_column_live(prepared.mask, grid) and isinstance(prepared.normalise, Softmax)
+    if backend not in ("triton", "triton-fused") or not (is_whole and is_usual):
+        return
+    vendor = None
+    if backend == "triton" and (vendor := _vendor_of(prepared, v)) is None:
+        return
+    if len(_kept) >= MAX_KEPT:
+        _kept.clear()
+    request, nothing = Request.of(prepared, v), torch.empty(0)
+    # another cache may be longer: what sees all of this one sees all of that
+    spans = Spans() if grid.T == 1 and is_trivial(prepared.mask, grid) else request.spans
+    # no plan keeps a tensor alive
+    request = replace(request, q=nothing, k=nothing, v=nothing, spans=spans, launches={})
+    _kept[kind] = PlannedCall(backend, observe, request, vendor)
+
+
+def _vendor_of(prepared: AttentionInputs, v: Tensor) -> Vendor | None:
+    """The vendor's operator for such tensors, as the backend "sdpa" would call it."""
+    request = SdpaRequest.of(prepared, v)
+    causal, scale = request.causal, request.scale
+    if request.attn_mask is not None or not prepared.q.is_cuda:
+        return None
+    if request.suits_cudnn:
+
+        def by_cudnn(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+            found = torch._scaled_dot_product_cudnn_attention(q, k, v, None, True, 0.0, causal, False, scale=scale)
+            return found[0], found[1].squeeze(-1)
+
+        return by_cudnn
+    if request.suits_flash:
+
+        def by_flash(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+            found = torch._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False, scale=scale)
+            return found[0], found[1]
+
+        return by_flash
+    return None
