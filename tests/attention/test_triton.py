@@ -410,7 +410,7 @@ def test_hoppers_forward_pass_runs_on_tensor_cores_and_in_registers(
 
     constants = {"D": width, "BN": 128, "GROUPS": groups, "STAGES": 2, "ENTROPY": True, "TOP": top, "ENDS": False}
     constants |= {"DEFER": top == 1 and groups == 3, "SHARED": top <= 1 and groups == 2}
-    constants |= {"SINKS": more, "CAPPED": more}
+    constants |= {"SINKS": more, "CAPPED": more, "AVERAGE": True}
     kinds = {"*fp32": FLOATS, "*i32": NUMBERS, "*i64": ["ARGMAX"], "*bf16": ["OUT"], "fp32": ["c", "g"]}
     kinds |= described(width, Q=64, K=128, V=128)
     done = for_hopper(GluonASTSource(**signature(forward, constants, kinds)), num_warps=4)
@@ -445,7 +445,7 @@ def test_hoppers_statistics_pass_runs_on_tensor_cores(
     from regard.attention.kernels.hopper.statistics import statistics
 
     constants = {"D": width, "BN": 128, "STAGES": 2, "CELLS": cells, "EVEN": even, "RECEIVED": True, "TOP": collects}
-    constants |= {"EXCLUSIVE": even, "CAPACITY": 32, "ENDS": False, "CAPPED": capped}
+    constants |= {"EXCLUSIVE": even, "HIGH": 0, "CAPACITY": 32, "ENDS": False, "CAPPED": capped}
     kinds = {"*fp32": [*FLOATS, *(["THUMB"] if even else [])], "*i32": NUMBERS, "fp32": ["c", "g"]}
     kinds |= {"*i64": ["CANDIDATES", "BUFFERS", *([] if even else ["THUMB"])]} | described(width, Q=64, K=128)
     registers = 224 if capped else 168

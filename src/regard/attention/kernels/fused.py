@@ -174,7 +174,7 @@ class Request:
         nothing = lse.new_empty(0)
         flat, class_maxima, argmax, entropy = lse.detach().reshape(self.q.shape[:3]), nothing, nothing, nothing
         if observe.entropy or top:
-            _, flat, entropy, class_maxima, argmax, _ = replace(self, sink=None)._forward(observe.entropy, top)
+            _, flat, entropy, class_maxima, argmax, _ = replace(self, sink=None)._forward(observe.entropy, top, False)
         found = self.statistics(observe, flat, class_maxima, argmax)
         if observe.entropy:
             found["entropy"] = entropy.reshape(*self.lead, self.q.size(2))
@@ -210,15 +210,14 @@ class Request:
             found["top"] = Top(values.reshape(shape), indices.reshape(shape))
         return found
 
-    def _forward(self, entropy: bool, top: int) -> tuple[Tensor, ...]:
+    def _forward(self, entropy: bool, top: int, average: bool = True) -> tuple[Tensor, ...]:
         if not self._is_plain():
             return _forward(*self.tensors(), self.sink, *self.scalars(), entropy, top)
         from regard.attention.kernels.triton.dispatch import forward
 
+        numbers = self.scale, entropy, top, self.cap
         with on_device(self.q):
-            return forward(
-                self.q, self.k, self.v, self.spans, self.scale, entropy, top, self.cap, self.sink, self.launches
-            )
+            return forward(self.q, self.k, self.v, self.spans, *numbers, self.sink, self.launches, average)
 
     def _statistics(self, lse: Tensor, class_maxima: Tensor, wanted: tuple[bool, int, int, int]) -> tuple[Tensor, ...]:
         q, k = self.q.detach(), self.k.detach()

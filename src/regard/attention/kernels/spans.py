@@ -129,6 +129,11 @@ class Spans:
     def has_ends(self) -> bool:
         return self.lo is not None
 
+    def hides_nothing(self, T: int, S: int) -> bool:
+        """Whether T queries surely see all S keys."""
+        tensors = (self.lo, self.query_docs, self.bits)
+        return self.shift_lo <= 1 - T and self.shift_hi >= S and all(x is None for x in tensors)
+
     def signature(self) -> tuple[Any, ...]:
         """All that the launch of a kernel depends on, but the tensors themselves."""
         if self.lo is None and self.query_docs is None and self.bits is None:

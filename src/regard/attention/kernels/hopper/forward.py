@@ -115,15 +115,38 @@ def _key_blocks(
 
 
 @gluon.jit
-def _skip_blocks(i, until, n, k_ready, k_free, v_ready, v_free, STAGES: gl.constexpr):
+def _score_blocks(
+    i, until, n, mc, total, e, maxima, argmax, q, lo, hi, last_block, c, g, k_smem, k_ready, k_free,
+    D: gl.constexpr, BN: gl.constexpr, STAGES: gl.constexpr, ENTROPY: gl.constexpr, TOP: gl.constexpr,
+    DEFER: gl.constexpr, CAPPED: gl.constexpr, MASKED: gl.constexpr, SCORES: gl.constexpr,
+):  # fmt: skip
+    """Blocks i to `until` where another kernel averages the values: while a group computes its softmax, the tensor
+    cores work for the others."""
+    for at in range(i, until):
+        stage = (n + at) % STAGES
+        mbarrier.wait(k_ready.index(stage), ((n + at) // STAGES) & 1)
+        s = warpgroup_mma(
+            q, k_smem.index(stage).reshape([BN, D]).permute((1, 0)), gl.zeros([64, BN], gl.float32, SCORES),
+            use_acc=False, is_async=True)  # fmt: skip
+        s = warpgroup_mma_wait(0, deps=(s,))
+        mbarrier.arrive(k_free.index(stage), count=1)
+        weights, mc, total, e, maxima, argmax, alpha = _softmax(
+            s, mc, total, e, maxima, argmax, lo, hi, (last_block - at) * BN, c, g,
+            BN, ENTROPY, TOP, DEFER, CAPPED, MASKED, SCORES)  # fmt: skip
+    return mc, total, e, maxima, argmax
+
+
+@gluon.jit
+def _skip_blocks(i, until, n, k_ready, k_free, v_ready, v_free, STAGES: gl.constexpr, AVERAGE: gl.constexpr):
     """Release blocks that other groups need and this one does not."""
     for at in range(i, until):
         stage = (n + at) % STAGES
         phase = ((n + at) // STAGES) & 1
         mbarrier.wait(k_ready.index(stage), phase)
         mbarrier.arrive(k_free.index(stage), count=1)
-        mbarrier.wait(v_ready.index(stage), phase)
-        mbarrier.arrive(v_free.index(stage), count=1)
+        if AVERAGE:
+            mbarrier.wait(v_ready.index(stage), phase)
+            mbarrier.arrive(v_free.index(stage), count=1)
 
 
 @gluon.jit
@@ -134,7 +157,7 @@ def _attend(
     q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
     D: gl.constexpr, BN: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr,
     ENTROPY: gl.constexpr, TOP: gl.constexpr, DEFER: gl.constexpr, ENDS: gl.constexpr, SHARED: gl.constexpr,
-    SINKS: gl.constexpr, CAPPED: gl.constexpr,
+    SINKS: gl.constexpr, CAPPED: gl.constexpr, AVERAGE: gl.constexpr,
 ):  # fmt: skip
     """One group of warps: 64 queries of each job against all blocks that they see."""
     SCORES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
@@ -190,8 +213,18 @@ def _attend(
         q = q_smem.index(buffer * GROUPS + group).reshape([64, D])
         if not SHARED:
             mbarrier.wait(q_ready.index(buffer), (turn // 2) & 1)
-        _skip_blocks(0, skip, n, k_ready, k_free, v_ready, v_free, STAGES)
-        if stop > skip:
+        _skip_blocks(0, skip, n, k_ready, k_free, v_ready, v_free, STAGES, AVERAGE)
+        if not AVERAGE:
+            mc, total, e, maxima, argmax = _score_blocks(
+                skip, right, n, mc, total, e, maxima, argmax, q, lo, hi, last_block, c, g, k_smem, k_ready, k_free,
+                D, BN, STAGES, ENTROPY, TOP, DEFER, CAPPED, True, SCORES)  # fmt: skip
+            mc, total, e, maxima, argmax = _score_blocks(
+                right, left, n, mc, total, e, maxima, argmax, q, lo, hi, last_block, c, g, k_smem, k_ready, k_free,
+                D, BN, STAGES, ENTROPY, TOP, DEFER, CAPPED, False, SCORES)  # fmt: skip
+            mc, total, e, maxima, argmax = _score_blocks(
+                left, stop, n, mc, total, e, maxima, argmax, q, lo, hi, last_block, c, g, k_smem, k_ready, k_free,
+                D, BN, STAGES, ENTROPY, TOP, DEFER, CAPPED, True, SCORES)  # fmt: skip
+        elif stop > skip:
             stage = (n + skip) % STAGES
             mbarrier.wait(k_ready.index(stage), ((n + skip) // STAGES) & 1)
             s = warpgroup_mma(
@@ -222,7 +255,7 @@ def _attend(
             acc = warpgroup_mma_wait(0, deps=(acc,))
             mbarrier.arrive(v_free.index(stage), count=1)
         mbarrier.arrive(q_free.index(buffer), count=1)
-        _skip_blocks(stop, blocks, n, k_ready, k_free, v_ready, v_free, STAGES)
+        _skip_blocks(stop, blocks, n, k_ready, k_free, v_ready, v_free, STAGES, AVERAGE)
         n += blocks
 
         empty = mc <= EMPTY_MAX
@@ -265,12 +298,13 @@ def _attend(
             weight = gl.minimum(gl.exp2(most * c - gl.convert_layout(peak + logs, most.type.layout)), 1.0)
             gl.store(MAXIMA + place, gl.where(found >= 0, weight, 0.0), mask=line < T)
             gl.store(ARGMAX + place, found.to(gl.int64), mask=line < T)
-        share = gl.convert_layout(part, gl.SliceLayout(1, OUTPUT))
-        line = row + gl.arange(0, 64, layout=gl.SliceLayout(1, OUTPUT))
-        dims = gl.arange(0, D, layout=gl.SliceLayout(0, OUTPUT))
-        base = OUT + b.to(gl.int64) * stride_ob + h.to(gl.int64) * stride_oh
-        spot = line.to(gl.int64)[:, None] * stride_om + dims[None, :]
-        gl.store(base + spot, (acc * share[:, None]).to(OUT.dtype.element_ty), mask=(line < T)[:, None])
+        if AVERAGE:
+            share = gl.convert_layout(part, gl.SliceLayout(1, OUTPUT))
+            line = row + gl.arange(0, 64, layout=gl.SliceLayout(1, OUTPUT))
+            dims = gl.arange(0, D, layout=gl.SliceLayout(0, OUTPUT))
+            base = OUT + b.to(gl.int64) * stride_ob + h.to(gl.int64) * stride_oh
+            spot = line.to(gl.int64)[:, None] * stride_om + dims[None, :]
+            gl.store(base + spot, (acc * share[:, None]).to(OUT.dtype.element_ty), mask=(line < T)[:, None])
         turn += 1
         if SHARED:
             mbarrier.wait(q_ready.index(turn % 2), (turn // 2) & 1)
@@ -292,16 +326,19 @@ def forward(
     stride_ob, stride_oh, stride_om, stride_eb, stride_eh, stride_zb, stride_zh,
     D: gl.constexpr, BN: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr,
     ENTROPY: gl.constexpr, TOP: gl.constexpr, DEFER: gl.constexpr, ENDS: gl.constexpr, SHARED: gl.constexpr,
-    SINKS: gl.constexpr, CAPPED: gl.constexpr,
+    SINKS: gl.constexpr, CAPPED: gl.constexpr, AVERAGE: gl.constexpr,
 ):  # fmt: skip
     """All jobs, GROUPS x 64 queries of one head each. Q, K, V describe (B, H, length, D); c = scale x log2 e > 0;
     CAPPED: cap x log2 e, and g is scale / cap. SINKS: TAKEN is what the sink takes of each query.
     TOP 1: the largest weight of each row and its key, with DEFER the code of `candidate_keys` for it; more: the maxima
-    of classes of keys. SHARED: a program takes the next job that no other has, counted by NEXT_JOB."""
+    of classes of keys. SHARED: a program takes the next job that no other has, counted by NEXT_JOB. AVERAGE: whether
+    there is an output; without, values are not read."""
     dtype: gl.constexpr = K.dtype
     q_smem = gl.allocate_shared_memory(dtype, [2 * GROUPS, 1, 1, 64, D], Q.layout)
     k_smem = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BN, D], K.layout)
-    v_smem = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BN, D], V.layout)
+    v_smem = k_smem
+    if AVERAGE:
+        v_smem = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BN, D], V.layout)
     job_smem = gl.allocate_shared_memory(gl.int32, [2, 1], gl.SwizzledSharedLayout(1, 1, 1, [0]))
     q_ready = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
     q_free = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())
@@ -323,16 +360,16 @@ def forward(
                 0, OUT, LSE, ENT, MAXIMA, ARGMAX, SINK, TAKEN, LO, HI, BOUNDS, H, T, S, c, g, shift_lo, shift_hi,
                 BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh, stride_zb, stride_zh,
                 q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED, SINKS, CAPPED)),
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED, SINKS, CAPPED, AVERAGE)),
             (_attend, (
                 1, OUT, LSE, ENT, MAXIMA, ARGMAX, SINK, TAKEN, LO, HI, BOUNDS, H, T, S, c, g, shift_lo, shift_hi,
                 BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh, stride_zb, stride_zh,
                 q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED, SINKS, CAPPED)),
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED, SINKS, CAPPED, AVERAGE)),
             (fetch, (
                 Q, K, V, NEXT_JOB, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS,
-                STAGES, ENDS, SHARED)),
+                STAGES, ENDS, SHARED, AVERAGE)),
         ], [4, 1], [240, 24])  # fmt: skip
     else:
         gl.warp_specialize([
@@ -340,19 +377,19 @@ def forward(
                 0, OUT, LSE, ENT, MAXIMA, ARGMAX, SINK, TAKEN, LO, HI, BOUNDS, H, T, S, c, g, shift_lo, shift_hi,
                 BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh, stride_zb, stride_zh,
                 q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED, SINKS, CAPPED)),
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED, SINKS, CAPPED, AVERAGE)),
             (_attend, (
                 1, OUT, LSE, ENT, MAXIMA, ARGMAX, SINK, TAKEN, LO, HI, BOUNDS, H, T, S, c, g, shift_lo, shift_hi,
                 BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh, stride_zb, stride_zh,
                 q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED, SINKS, CAPPED)),
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED, SINKS, CAPPED, AVERAGE)),
             (_attend, (
                 2, OUT, LSE, ENT, MAXIMA, ARGMAX, SINK, TAKEN, LO, HI, BOUNDS, H, T, S, c, g, shift_lo, shift_hi,
                 BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh, stride_zb, stride_zh,
                 q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
-                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED, SINKS, CAPPED)),
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED, SINKS, CAPPED, AVERAGE)),
             (fetch, (
                 Q, K, V, NEXT_JOB, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
                 q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS,
-                STAGES, ENDS, SHARED)),
+                STAGES, ENDS, SHARED, AVERAGE)),
         ], [4, 4, 1], [160, 160, 32])  # fmt: skip

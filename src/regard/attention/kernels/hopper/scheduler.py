@@ -73,6 +73,7 @@ def fetch(
     Q, K, V, NEXT_JOB, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
     q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
     BN: gl.constexpr, GROUPS: gl.constexpr, STAGES: gl.constexpr, ENDS: gl.constexpr, SHARED: gl.constexpr,
+    AVERAGE: gl.constexpr,
 ):  # fmt: skip
     """The producer warp: it fetches queries, and their blocks of keys and values from the last to the first."""
     n = 0
@@ -105,9 +106,10 @@ def fetch(
             mbarrier.wait(k_free.index(stage), phase)
             mbarrier.expect(k_ready.index(stage), K.block_type.nbytes)
             tma.async_copy_global_to_shared(K, [b, hk, start, 0], k_ready.index(stage), k_smem.index(stage))
-            mbarrier.wait(v_free.index(stage), phase)
-            mbarrier.expect(v_ready.index(stage), V.block_type.nbytes)
-            tma.async_copy_global_to_shared(V, [b, hk, start, 0], v_ready.index(stage), v_smem.index(stage))
+            if AVERAGE:
+                mbarrier.wait(v_free.index(stage), phase)
+                mbarrier.expect(v_ready.index(stage), V.block_type.nbytes)
+                tma.async_copy_global_to_shared(V, [b, hk, start, 0], v_ready.index(stage), v_smem.index(stage))
             if SHARED:  # noqa: SIM102 (what is not shared is not compiled)
                 if i == asks:
                     w = next_job(w, NEXT_JOB, jobs, SHARED)

@@ -74,8 +74,8 @@ def _tiles(
     first, last, all_from, all_to, acc, counts, buffers, k, cells, Q, LSE, THRESHOLD, COUNT, CANDIDATES, THUMB, LO, HI,
     b, h, line_base, ends_base, thumb_base, T, S, R, C, height, c, g, shift_lo, shift_hi, start, cell, q_smem, q_ready,
     D: gl.constexpr, BN: gl.constexpr, STAGES: gl.constexpr, CELLS: gl.constexpr,
-    EVEN: gl.constexpr, EXCLUSIVE: gl.constexpr, RECEIVED: gl.constexpr, TOP: gl.constexpr, CAPACITY: gl.constexpr,
-    ENDS: gl.constexpr, CAPPED: gl.constexpr, SCORES: gl.constexpr,
+    EVEN: gl.constexpr, EXCLUSIVE: gl.constexpr, HIGH: gl.constexpr, RECEIVED: gl.constexpr, TOP: gl.constexpr,
+    CAPACITY: gl.constexpr, ENDS: gl.constexpr, CAPPED: gl.constexpr, SCORES: gl.constexpr,
 ):  # fmt: skip
     """Tiles of queries from `first` to `last`; those from `all_from` to `all_to` see all keys."""
     ROWS: gl.constexpr = gl.SliceLayout(1, SCORES)
@@ -103,12 +103,14 @@ def _tiles(
             base = gl.where(lse == float("-inf"), FAR, lse * LOG2E - WEIGHT_SHIFT)
             p = gl.exp2(gl.fma(here, c, -base[:, None]))
             values = p
-            if EVEN or RECEIVED:
+            if (EVEN and HIGH == 0) or RECEIVED:
                 pairs = gl.sum(p.reshape([4, 2, 8, BN]), axis=1)  # (warp, lane row, key): nothing crosses lanes
             if RECEIVED:
                 acc += pairs
             if CELLS > 0:
-                if EVEN:
+                if HIGH > 0:
+                    _store_small_cells(p, at * 64, start, thumb_base, THUMB, T, S, C, HIGH, BN // CELLS)
+                elif EVEN:
                     _add_even_thumbnail(pairs, at * 64, cell, thumb_base, THUMB, T, C, height, BN, CELLS, EXCLUSIVE)
                 else:
                     _add_thumbnail(p, cells, at * 64, cell, thumb_base, THUMB, T, R, C, CELLS)
@@ -188,6 +190,21 @@ def _add_even_thumbnail(
 
 
 @gluon.jit
+def _store_small_cells(
+    p, row, start, thumb_base, THUMB, T, S, C, HIGH: gl.constexpr, WIDE: gl.constexpr,
+):  # fmt: skip
+    """Cells of HIGH queries and WIDE keys that all lie within a tile: their means are written directly."""
+    BN: gl.constexpr = p.shape[1]
+    cells = gl.sum(gl.sum(p.reshape([64 // HIGH, HIGH, BN // WIDE, WIDE]), axis=3), axis=1)
+    LAY: gl.constexpr = cells.type.layout
+    line = row // HIGH + gl.arange(0, 64 // HIGH, layout=gl.SliceLayout(1, LAY))
+    col = start // WIDE + gl.arange(0, BN // WIDE, layout=gl.SliceLayout(0, LAY))
+    real = (line * HIGH < T)[:, None] & (col * WIDE < S)[None, :]
+    at = thumb_base + line[:, None] * C + col[None, :]
+    gl.store(THUMB + at, cells * (2.0**-WEIGHT_SHIFT / (HIGH * WIDE)), mask=real)
+
+
+@gluon.jit
 def _add_eight_cells(mine, row, cell, thumb_base, THUMB, T, C, height, WIDE: gl.constexpr, EXCLUSIVE: gl.constexpr):
     """Eight cells of each warp's 16 queries."""
     cell_sum = reduce_lanes(mine)  # (warp, cell, lane), alike in the last
@@ -242,8 +259,8 @@ def statistics(
     Q, K, LSE, THRESHOLD, COUNT, CANDIDATES, BUFFERS, SLOT_FLAGS, THUMB, COLUMN_SUM, LO, HI, BOUNDS,
     H, GROUP, T, S, R, C, height, c, g, shift_lo, shift_hi, BLOCKS, head, stride_eb, stride_eh, line_from, SLOTS,
     D: gl.constexpr, BN: gl.constexpr, STAGES: gl.constexpr, CELLS: gl.constexpr, EVEN: gl.constexpr,
-    EXCLUSIVE: gl.constexpr, RECEIVED: gl.constexpr, TOP: gl.constexpr, CAPACITY: gl.constexpr, ENDS: gl.constexpr,
-    CAPPED: gl.constexpr,
+    EXCLUSIVE: gl.constexpr, HIGH: gl.constexpr, RECEIVED: gl.constexpr, TOP: gl.constexpr, CAPACITY: gl.constexpr,
+    ENDS: gl.constexpr, CAPPED: gl.constexpr,
 ):  # fmt: skip
     """The statistics of BN keys of one head, counted from `head` on. Q, K are descriptors of (B, H, length, D)."""
     SCORES: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, BN, 16])
@@ -294,7 +311,7 @@ def statistics(
     acc, counts = _tiles(
         first, last, all_from, all_to, acc, counts, buffers, k, cells, Q, LSE, THRESHOLD, COUNT, CANDIDATES, THUMB, LO,
         HI, b, h, line_base, ends_base, thumb_base, T, S, R, C, height, c, g, shift_lo, shift_hi, start, cell,
-        q_smem, q_ready, D, BN, STAGES, CELLS, EVEN, EXCLUSIVE, RECEIVED, TOP, CAPACITY, ENDS, CAPPED,
+        q_smem, q_ready, D, BN, STAGES, CELLS, EVEN, EXCLUSIVE, HIGH, RECEIVED, TOP, CAPACITY, ENDS, CAPPED,
         SCORES)  # fmt: skip
     if TOP:
         _flush_candidates(counts, 1, line_base, start, COUNT, CANDIDATES, buffers, CAPACITY)

@@ -35,13 +35,14 @@ L2_BUDGET = 24 * 2**20  # bytes of keys and values of the heads worked on togeth
 
 def forward(
     q: Tensor, k: Tensor, v: Tensor, spans: Spans, scale: float, entropy: bool, top: int,
-    cap: float = 0.0, sink: Tensor | None = None, launches: Launches | None = None,
+    cap: float = 0.0, sink: Tensor | None = None, launches: Launches | None = None, average: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """output (B, H, T, D), lse, entropy, what a sink (B, H) takes (B, H, T). top 1: the largest weight of each
     row and its key, both (B, H, T, 1); more: maxima of 16 classes of keys (B, H, T, 16), which Hopper's kernel alone
-    writes. `launches`: those of this signature."""
+    writes. `launches`: those of this signature. `average`: whether the output is wanted; without, it may be left as
+    it was."""
     B, H, T, D = q.shape
-    output = q.new_empty(B, T, H, D).transpose(1, 2)
+    output = q.new_empty(B, T if average else 0, H, D).transpose(1, 2)
     lse = torch.empty((B, H, T), dtype=torch.float32, device=q.device)
     row_entropy = torch.empty_like(lse) if entropy else lse.new_empty(0)
     class_maxima = lse.new_empty((B, H, T, 16 if top > 1 else 1) if top else (0,))
@@ -51,14 +52,16 @@ def forward(
     if is_hopper_supported(q, k, spans):
         if launches is None:
             launches = launches_of((q, k, v), spans, scale, cap, sink)
-        name = "forward", entropy, top
+        name = "forward", entropy, top, average
         plan = launches.get(name) or launches.setdefault(
-            name, HopperForward(q, k, v, output, spans, scale, entropy, top, cap, sink)
+            name, HopperForward(q, k, v, output, spans, scale, entropy, top, cap, sink, average)
         )
         plan.run(q, k, v, spans, sink, found)
         if plan.defers:
             StatisticsPass(q, k, lse, spans, scale, cap, launches).argmax_indices(argmax)
         return found
+    if not average:
+        output = q.new_empty(B, T, H, D).transpose(1, 2)
     k, v = (x if x.size(2) * x.stride(2) < 2**31 else x.contiguous() for x in (k, v))
     tile, (after, before) = dot_tiling(D, q.dtype), factors(scale, cap)
     packed = spans.bits is not None
@@ -82,12 +85,12 @@ class HopperForward:
 
     def __init__(
         self, q: Tensor, k: Tensor, v: Tensor, output: Tensor, spans: Spans, scale: float, entropy: bool, top: int,
-        cap: float, sink: Tensor | None,
+        cap: float, sink: Tensor | None, average: bool,
     ) -> None:  # fmt: skip
         from regard.attention.kernels.hopper.forward import forward as kernel
 
         B, H, T, D = q.shape
-        groups = _warp_groups(D, T)
+        groups = _warp_groups(D, T) if average else 3
         rows, (after, before) = 64 * groups, factors(scale, cap)
         blocks = triton.cdiv(T, rows)
         jobs = blocks * B * H
@@ -104,7 +107,7 @@ class HopperForward:
         self.launch = PlannedLaunch(
             kernel, (programs,), numbers,
             D=D, BN=KEY_BLOCK, GROUPS=groups, STAGES=2, ENTROPY=entropy, TOP=top, DEFER=self.defers,
-            ENDS=spans.has_ends, SHARED=shared, SINKS=sink is not None, CAPPED=cap > 0, num_warps=4,
+            ENDS=spans.has_ends, SHARED=shared, SINKS=sink is not None, CAPPED=cap > 0, AVERAGE=average, num_warps=4,
         )  # fmt: skip
 
     def run(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton  # type: ignore[import-untyped]
@@ -28,6 +28,7 @@ from regard.attention.kernels.triton.descriptors import (
 from regard.attention.kernels.triton.launch import DescriptorPlan, Launches, PlannedLaunch, launches_of
 from regard.attention.kernels.triton.soft_cap import factors
 
+QUERY_BLOCK = 64  # queries of a tile of Hopper's statistics pass
 MAX_CANDIDATES = 32  # top-k candidates kept of a row: 10.6 on average, of random rows
 WARP_BUFFER_BYTES = 32 * 16 * 48  # what a warp buffers before it writes candidates to the rows' lists
 RESIDENT_WARPS = 16  # that may run on a multiprocessor at a time, each with a buffer of its own
@@ -66,8 +67,10 @@ def statistics(
     values, indices = lse.new_empty(shape_top), lse.new_empty(shape_top, dtype=torch.int64)
     launch = StatisticsPass(q, k, lse, spans, scale, cap, launches)
     hopper = is_hopper_supported(q, k, spans)
-    exclusive = hopper and wanted.rows > 0 and _thumbnail_cells(T, S, *cells[2:])[2]
-    sums = torch.zeros(cells, dtype=torch.float32 if exclusive else torch.int64, device=q.device)
+    exclusive = hopper and wanted.rows > 0 and ThumbnailTiling.of(T, S, *cells[2:]).exclusive
+    # a tile that nobody looks into is not visited
+    empty = torch.empty if exclusive and spans.hides_nothing(T, S) else torch.zeros
+    sums = empty(cells, dtype=torch.float32 if exclusive else torch.int64, device=q.device)
     if hopper:
         launch.hopper(received, sums, values, indices, class_maxima, wanted)
     else:
@@ -257,7 +260,7 @@ class HopperStatistics:
         B, H, T, D = of.q.shape
         S, spans = of.k.size(2), of.spans
         R, C = sums.shape[2:] if wanted.rows else (1, 1)
-        cells, even, exclusive = _thumbnail_cells(T, S, R, C) if wanted.rows else (0, False, False)
+        cells = ThumbnailTiling.of(T, S, R, C) if wanted.rows else ThumbnailTiling()
         blocks = triton.cdiv(S, KEY_BLOCK)
         self.lines = head * T if with_top else 0  # before those of log-sum-exp that the pass is given
         self.described = DescriptorPlan(of.q, 64), DescriptorPlan(of.k, KEY_BLOCK)
@@ -267,9 +270,10 @@ class HopperStatistics:
         )  # fmt: skip
         self.launch = PlannedLaunch(
             kernel, (blocks, heads), numbers,
-            D=D, BN=KEY_BLOCK, STAGES=PREFETCHED_TILES, CELLS=cells, EVEN=even, EXCLUSIVE=exclusive,
-            RECEIVED=wanted.received, TOP=with_top, CAPACITY=MAX_CANDIDATES, ENDS=spans.has_ends,
-            CAPPED=of.cap > 0, num_warps=4, maxnreg=_registers(wanted, with_top, of.cap > 0),
+            D=D, BN=KEY_BLOCK, STAGES=PREFETCHED_TILES, CELLS=cells.columns, EVEN=cells.even,
+            EXCLUSIVE=cells.exclusive, HIGH=cells.high, RECEIVED=wanted.received, TOP=with_top,
+            CAPACITY=MAX_CANDIDATES, ENDS=spans.has_ends, CAPPED=of.cap > 0, num_warps=4,
+            maxnreg=_registers(wanted, with_top, of.cap > 0),
         )  # fmt: skip
 
     def run(
@@ -298,20 +302,30 @@ def _needs_weights(wanted: RequestedStatistics) -> bool:
     return wanted.received or wanted.rows > 0
 
 
-def _thumbnail_cells(T: int, S: int, R: int, C: int) -> tuple[int, bool, bool]:
-    """How many columns of cells a block of keys may touch; whether cells are whole multiples of what a lane holds; and
-    whether a cell is no more than 16 queries of one warp and keys of one block."""
-    cell_width = S // C
-    if (
-        S % C == 0
-        and T % R == 0
-        and (T // R) % 16 == 0
-        and cell_width % 8 == 0
-        and (KEY_BLOCK % cell_width == 0 or cell_width % KEY_BLOCK == 0)
-    ):
-        return max(1, KEY_BLOCK // cell_width), True, T // R == 16 and cell_width <= KEY_BLOCK
-    touched = KEY_BLOCK * C // S if KEY_BLOCK * C % S == 0 else min(-(-KEY_BLOCK * C // S) + 1, KEY_BLOCK)
-    return max(8, triton.next_power_of_2(touched)), False, False
+class ThumbnailTiling(NamedTuple):
+    """How the statistics pass sums the cells of a thumbnail.
+
+    columns    how many columns of cells a block of keys may touch; 0: there is no thumbnail
+    even       whether cells are whole multiples of what a lane holds
+    exclusive  whether each cell lies in one program's tile, which writes its mean; else programs add up sums
+    high       the queries of a cell, of which several fit in a tile side by side; 0: cells of 16 queries or more
+    """
+
+    columns: int = 0
+    even: bool = False
+    exclusive: bool = False
+    high: int = 0
+
+    @classmethod
+    def of(cls, T: int, S: int, R: int, C: int) -> ThumbnailTiling:
+        high, wide = T // R, S // C
+        if T % R == 0 and S % C == 0:
+            if high % 16 == 0 and wide % 8 == 0 and (KEY_BLOCK % wide == 0 or wide % KEY_BLOCK == 0):
+                return cls(max(1, KEY_BLOCK // wide), True, high == 16 and wide <= KEY_BLOCK)
+            if QUERY_BLOCK % high == 0 and KEY_BLOCK % wide == 0:
+                return cls(KEY_BLOCK // wide, True, True, high)
+        touched = KEY_BLOCK * C // S if KEY_BLOCK * C % S == 0 else min(-(-KEY_BLOCK * C // S) + 1, KEY_BLOCK)
+        return cls(max(8, triton.next_power_of_2(touched)))
 
 
 def _thumbnail_means(sums: Tensor, T: int, S: int) -> Tensor:
