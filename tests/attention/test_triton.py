@@ -263,8 +263,13 @@ def check_candidates_are_put_in_order() -> None:
     found = torch.stack([keys, scores.view(torch.int32)], -1).view(torch.int64)
     for weights in (False, True):
         values, places = torch.full((lines, top), torch.nan), torch.full((lines, top), -7)
-        how = {"TOP": top, "CAPACITY": room, "WEIGHTS": weights, "BM": 16}
-        kernels.topk_select[(3,)](found, count, torch.zeros(lines), values, places, lines, 1.0, **how)
+        how = {"FEW": False, "TOP": top, "CAPACITY": room, "WEIGHTS": weights, "BM": 16}
+        sizes = lines, lines, 999, -(2**30), 1
+        kernels.topk_select[(3,)](found, count, torch.zeros(lines), values, places, *sizes, 1.0, **how)
+        told = count.clone()  # a causal row that lacks keys is left for `topk_by_scan` too
+        kernels.topk_select[(3,)](found, told, torch.zeros(lines), values, places, *sizes, 1.0, **how | {"FEW": True})
+        lacks = count < torch.arange(1, lines + 1).clamp(max=top)
+        assert lacks.any() and torch.equal(told[~lacks], count[~lacks]) and (told[lacks] > room).all()
         for line, some in enumerate(count.tolist()):
             if some > room:  # left for `topk_by_scan`
                 assert values[line].isnan().all()
@@ -312,9 +317,9 @@ def check_floors_are_what_the_last_of_the_largest_reach() -> None:
     lse[7], lse[8] = 300.0, -torch.inf  # all weights too small for float32; a row that sees nothing
     want = strips.sort(-1, descending=True).values[:, 7]
     floor, count = torch.full((70,), torch.nan), torch.full((70,), -7, dtype=torch.int32)
-    kernels.topk_thresholds[(2,)](strips, lse, floor, count, 70, 1.0, TOP=8, WEIGHTS=False, BM=64)
+    kernels.topk_thresholds[(2,)](strips, lse, floor, count, 70, 1.0, FEW=False, TOP=8, WEIGHTS=False, BM=64)
     assert torch.equal(floor, want.clamp(min=-5e33)) and not count.any()
-    kernels.topk_thresholds[(2,)](strips, lse, floor, count, 70, 1 / math.log(2), TOP=8, WEIGHTS=True, BM=64)
+    kernels.topk_thresholds[(2,)](strips, lse, floor, count, 70, 1 / math.log(2), FEW=False, TOP=8, WEIGHTS=True, BM=64)
     odd = [5, 7, 8]
     assert floor[odd].isinf().all() and count[odd].tolist() == [kernels.OVERFLOW.value, kernels.OVERFLOW.value, 0]
     usual = [row for row in range(70) if row not in odd]
@@ -322,6 +327,8 @@ def check_floors_are_what_the_last_of_the_largest_reach() -> None:
     worth = (want - lse).exp()[usual] * 2**14
     torch.testing.assert_close(floor[usual], worth, rtol=1e-4, atol=0)
     assert (floor[usual] < worth).all()  # a key of that very weight is not missed for a rounding
+    kernels.topk_thresholds[(2,)](strips, lse, floor, count, 70, 1 / math.log(2), FEW=True, TOP=8, WEIGHTS=True, BM=64)
+    assert 0 < floor[5] < 1e-20 and count[odd].tolist() == [0, kernels.OVERFLOW.value, 0]
 
 
 @checks

@@ -204,8 +204,6 @@ BACKENDS = MappingProxyType(
 PLAIN_LIMIT = 2**22  # numbers: a map up to this size is faster at once than in blocks
 LIMIT = f"at most {PLAIN_LIMIT:,} numbers"
 MASK_LIMIT = 2**24  # numbers: a mask up to this size may be materialised for a fused kernel
-FUSED_MIN_LENGTH = 8192  # queries and keys from which on our kernel is as fast as the vendor's, on an H200;
-FUSED_MIN_LENGTH_64 = 4096  # the same for vectors of 64
 
 
 def _select_backend(prepared: AttentionInputs, v: Tensor, dropout: float, backend: str, step: bool) -> tuple[str, str]:
@@ -225,8 +223,7 @@ def _select_backend(prepared: AttentionInputs, v: Tensor, dropout: float, backen
         return "plain", "the definition is the only other one that takes prepared keys step by step"
     grid = prepared.grid
     if prepared.q.device.type == "cuda":
-        enough = FUSED_MIN_LENGTH_64 if prepared.k.size(-1) == 64 else FUSED_MIN_LENGTH
-        long = min(grid.T, grid.S) >= enough and serves("triton-fused")
+        long = fused.is_worth_it(prepared) and serves("triton-fused")
         if not long and serves("triton"):
             return "triton", "a score and a mask that have kernels"
         table = needs_bits(prepared.mask) and not _has_keys(prepared.mask)  # one that sdpa is made for, if it is small

@@ -117,13 +117,20 @@ class Attended:
 
     __repr__ = short_repr
 
+    @classmethod
+    def of_fields(cls, output: Tensor, lse: Tensor, backend: str, found: Mapping[str, Any]) -> Attended:
+        """The same as by its constructor, which sets each field of a frozen dataclass by a call of its own."""
+        made = object.__new__(cls)
+        made.__dict__.update(found, output=output, lse=lse, backend=backend)
+        return made
+
     def restrict(self, observe: Observe) -> Attended:
         """The same, without what `observe` does not request."""
         top = self.top
         if top is not None:
             top = Top(top.values[..., : observe.top], top.indices[..., : observe.top]) if observe.top else None
         kept: dict[str, Any] = {name: getattr(self, name) for name in OBSERVED if getattr(observe, name)}
-        return Attended(self.output, self.lse, self.backend, top, sink=self.sink, **kept)
+        return Attended.of_fields(self.output, self.lse, self.backend, kept | {"top": top, "sink": self.sink})
 
     def with_inputs(self, inputs: AttentionInputs, v: Tensor, observe: Observe) -> Attended:
         """The same, with the inputs and values that `observe` requests."""

@@ -17,11 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.inputs import AttentionInputs
+from regard.attention.inputs import AttentionInputs, is_grouped
 from regard.attention.kernels import sdpa, spans
 from regard.attention.kernels.devices import INTERPRETED, on_device, triton_unsupported_reason
 from regard.attention.kernels.shapes import as_bhtd
 from regard.attention.kernels.spans import Spans
+from regard.attention.mask_analysis import is_trivial
 from regard.attention.normalise import Sink, Softmax
 from regard.attention.observe import Attended, Observe, Top, attention_statistics
 from regard.attention.scores import Dot
@@ -32,8 +33,19 @@ MAX_WIDTH = 256
 MAX_HEADS = 65535  # the largest grid of programs
 MAX_TRACED_TOP = 8  # up to this k, the forward pass leaves the class maxima that the top-k search starts from
 FEW_QUERIES, MANY_KEYS = 64, 512  # of the heads that share keys: then the keys are divided among programs
+MIN_LENGTH, MIN_LENGTHS = 8192, {64: 4096, 128: 4096}  # queries and keys from which on it is, by width
 CAP_RANGE = (1e-2, 1e4)  # as of the scale
 SCALE_RANGE = (1e-4, 1e4)  # a hidden key's score, scaled by these, is still finite and hidden
+
+
+def is_worth_it(prepared: AttentionInputs) -> bool:
+    """Whether the output by our own pass takes at most a tenth longer than the vendor's, as measured on an H200
+    (benchmarks/h200/everyday.py, part "choice"): it reports statistics for less than a pass of their own would take."""
+    grid, width = prepared.grid, prepared.k.size(-1)
+    enough = MIN_LENGTHS.get(width, MIN_LENGTH)
+    if (width == 64 and is_trivial(prepared.mask, grid)) or (width == 128 and is_grouped(prepared.k, grid)):
+        enough //= 2
+    return min(grid.T, grid.S) >= enough
 
 
 def unsupported_reason(prepared: AttentionInputs, v: Tensor, dropout: float) -> str | None:
@@ -140,6 +152,7 @@ class Request:
     cap: float = 0.0
     sink: Tensor | None = None
     launches: dict[Any, Any] | None = None  # that were planned for these shapes, where they are known already
+    is_plain: bool = False  # whether the call is known to be watched by nothing
 
     @classmethod
     def of(cls, prepared: AttentionInputs, v: Tensor) -> Request:
@@ -171,10 +184,10 @@ class Request:
         if self._is_one_query(observe):
             return self._decode_statistics(lse, observe)
         top = observe.top if observe.top <= MAX_TRACED_TOP else 0
-        nothing = lse.new_empty(0)
-        flat, class_maxima, argmax, entropy = lse.detach().reshape(self.q.shape[:3]), nothing, nothing, nothing
+        flat = lse.detach().reshape(self.q.shape[:3]).contiguous()
+        entropy, class_maxima, argmax = flat, flat.new_empty(0) if not (observe.entropy or top) else flat, flat
         if observe.entropy or top:
-            _, flat, entropy, class_maxima, argmax, _ = replace(self, sink=None)._forward(observe.entropy, top, False)
+            _, flat, entropy, class_maxima, argmax, _ = replace(self, sink=None)._forward(observe.entropy, top, flat)
         found = self.statistics(observe, flat, class_maxima, argmax)
         if observe.entropy:
             found["entropy"] = entropy.reshape(*self.lead, self.q.size(2))
@@ -210,14 +223,14 @@ class Request:
             found["top"] = Top(values.reshape(shape), indices.reshape(shape))
         return found
 
-    def _forward(self, entropy: bool, top: int, average: bool = True) -> tuple[Tensor, ...]:
+    def _forward(self, entropy: bool, top: int, known: Tensor | None = None) -> tuple[Tensor, ...]:
         if not self._is_plain():
             return _forward(*self.tensors(), self.sink, *self.scalars(), entropy, top)
         from regard.attention.kernels.triton.dispatch import forward
 
         numbers = self.scale, entropy, top, self.cap
         with on_device(self.q):
-            return forward(self.q, self.k, self.v, self.spans, *numbers, self.sink, self.launches, average)
+            return forward(self.q, self.k, self.v, self.spans, *numbers, self.sink, self.launches, known)
 
     def _statistics(self, lse: Tensor, class_maxima: Tensor, wanted: tuple[bool, int, int, int]) -> tuple[Tensor, ...]:
         q, k = self.q.detach(), self.k.detach()
@@ -230,7 +243,7 @@ class Request:
             return statistics(q, k, lse, class_maxima, self.spans, self.scale, requested, self.cap, self.launches)
 
     def _is_plain(self) -> bool:
-        return is_plain_call(self.q, self.k, self.v, *(() if self.sink is None else (self.sink,)))
+        return self.is_plain or is_plain_call(self.q, self.k, self.v, *(() if self.sink is None else (self.sink,)))
 
     @property
     def is_decoding(self) -> bool:
@@ -286,6 +299,11 @@ class Request:
         return found
 
 
+def _own(found: tuple[Tensor, ...]) -> Any:
+    """The results of an operator, which must not share what stands for those that were not requested."""
+    return tuple(x if x.numel() else torch.empty_like(x) for x in found)
+
+
 @torch.library.custom_op("regard::attend", mutates_args=())
 def _forward(
     q: Tensor, k: Tensor, v: Tensor,
@@ -299,7 +317,7 @@ def _forward(
 
     seen = Spans(shift_lo, shift_hi, lo, hi, query_docs, key_docs, bits, tiles, unit)
     with on_device(q):
-        return launch.forward(q, k, v, seen, scale, entropy, top, cap, sink)
+        return _own(launch.forward(q, k, v, seen, scale, entropy, top, cap, sink))
 
 
 @_forward.register_fake
@@ -413,7 +431,7 @@ def _statistics(
     seen = Spans(shift_lo, shift_hi, lo, hi, query_docs, key_docs, bits, tiles, unit)
     with on_device(q):
         wanted = launch.RequestedStatistics(received, rows, cols, top)
-        return launch.statistics(q, k, lse, class_maxima, seen, scale, wanted, cap)
+        return _own(launch.statistics(q, k, lse, class_maxima, seen, scale, wanted, cap))
 
 
 @_statistics.register_fake

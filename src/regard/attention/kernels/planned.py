@@ -44,13 +44,15 @@ class PlannedCall:
 
     def run(self, q: Tensor, k: Tensor, v: Tensor) -> Attended:
         """What `attend` returns for tensors of this kind."""
-        of = self.request
-        request = Request(q, k, v, of.spans, of.scale, of.lead, of.cap, None, of.launches)
         if self.vendor is None:
-            return request.attend(self.observe)
+            return self._request(q, k, v).attend(self.observe)
         output, lse = self.vendor(q, k, v)
-        found = request.statistics_of(lse, self.observe) if self.observe.statistics else {}
-        return Attended(output, lse, self.backend, **found)
+        found = self._request(q, k, v).statistics_of(lse, self.observe) if self.observe.statistics else {}
+        return Attended.of_fields(output, lse, self.backend, found)
+
+    def _request(self, q: Tensor, k: Tensor, v: Tensor) -> Request:
+        of = self.request
+        return Request(q, k, v, of.spans, of.scale, of.lead, of.cap, None, of.launches, True)
 
 
 def kind_of(

@@ -39,6 +39,7 @@ from regard.attention.kernels.hopper.ptx import (
 from regard.attention.kernels.hopper.scheduler import fetch, job_of, read_job, visible_keys
 
 EMPTY_MAX = gl.constexpr(-1.0e28)  # the initial maximum: far above NEG_INF, so that masked keys weigh 0
+FAR = gl.constexpr(1.0e30)  # the log-sum-exp of a query that sees nothing: all its weights are 0
 LN2 = gl.constexpr(0.6931471805599453)
 LOG2E = gl.constexpr(1.4426950408889634)
 
@@ -115,13 +116,21 @@ def _key_blocks(
 
 
 @gluon.jit
+def _lane_sums(x):
+    """The sum of what each lane holds of a row (64, BN): (64, LANES)."""
+    SMALL: gl.constexpr = x.shape[1] // (8 * SUBCLASSES)
+    return gl.sum(gl.sum(gl.sum(x.reshape([64, SMALL, SUBCLASSES, LANES, 2]), axis=4), axis=2), axis=1)
+
+
+@gluon.jit
 def _score_blocks(
-    i, until, n, mc, total, e, maxima, argmax, q, lo, hi, last_block, c, g, k_smem, k_ready, k_free,
+    i, until, n, base, mc, total, e, maxima, argmax, q, lo, hi, last_block, c, g, k_smem, k_ready, k_free,
     D: gl.constexpr, BN: gl.constexpr, STAGES: gl.constexpr, ENTROPY: gl.constexpr, TOP: gl.constexpr,
-    DEFER: gl.constexpr, CAPPED: gl.constexpr, MASKED: gl.constexpr, SCORES: gl.constexpr,
+    CAPPED: gl.constexpr, MASKED: gl.constexpr, SCORES: gl.constexpr,
 ):  # fmt: skip
-    """Blocks i to `until` where another kernel averages the values: while a group computes its softmax, the tensor
-    cores work for the others."""
+    """Blocks i to `until` where another kernel averages the values, and its log-sum-exp is known, `base` in powers of
+    two: weights come out final, and a block waits for no other. While a group computes them, the tensor cores work for
+    the others. `total` and `e`: sums of the weights and of their w log2 w, still by lanes."""
     for at in range(i, until):
         stage = (n + at) % STAGES
         mbarrier.wait(k_ready.index(stage), ((n + at) // STAGES) & 1)
@@ -130,9 +139,26 @@ def _score_blocks(
             use_acc=False, is_async=True)  # fmt: skip
         s = warpgroup_mma_wait(0, deps=(s,))
         mbarrier.arrive(k_free.index(stage), count=1)
-        weights, mc, total, e, maxima, argmax, alpha = _softmax(
-            s, mc, total, e, maxima, argmax, lo, hi, (last_block - at) * BN, c, g,
-            BN, ENTROPY, TOP, DEFER, CAPPED, MASKED, SCORES)  # fmt: skip
+        if CAPPED:
+            s = cap_scores(s, g)
+        if MASKED:
+            s = mask_scores(s, (last_block - at) * BN, lo, hi - lo)
+        if TOP == 1:
+            TWO: gl.constexpr = maxima.type.layout
+            limit = gl.convert_layout(mc, gl.SliceLayout(1, TWO))[:, None] + gl.zeros([64, LANES], gl.float32, TWO)
+            lane = 2 * gl.arange(0, LANES, layout=gl.SliceLayout(0, TWO))[None, :] + gl.zeros_like(argmax)
+            start = (last_block - at) * BN + lane
+            here, maxima, argmax = update_argmax(
+                split_strips(s), maxima, argmax, c + gl.zeros_like(limit), limit, start
+            )
+            mc = gl.maximum(mc, gl.convert_layout(gl.max(here, axis=1), gl.SliceLayout(1, SCORES)) * c)
+        if TOP > 1:
+            maxima = gl.maximum(maxima, class_maxima(s))
+        if ENTROPY:
+            x = gl.fma(s, c, -base[:, None])
+            p = gl.exp2(x)
+            total += _lane_sums(p)
+            e += _lane_sums(p * x)
     return mc, total, e, maxima, argmax
 
 
@@ -215,15 +241,21 @@ def _attend(
             mbarrier.wait(q_ready.index(buffer), (turn // 2) & 1)
         _skip_blocks(0, skip, n, k_ready, k_free, v_ready, v_free, STAGES, AVERAGE)
         if not AVERAGE:
-            mc, total, e, maxima, argmax = _score_blocks(
-                skip, right, n, mc, total, e, maxima, argmax, q, lo, hi, last_block, c, g, k_smem, k_ready, k_free,
-                D, BN, STAGES, ENTROPY, TOP, DEFER, CAPPED, True, SCORES)  # fmt: skip
-            mc, total, e, maxima, argmax = _score_blocks(
-                right, left, n, mc, total, e, maxima, argmax, q, lo, hi, last_block, c, g, k_smem, k_ready, k_free,
-                D, BN, STAGES, ENTROPY, TOP, DEFER, CAPPED, False, SCORES)  # fmt: skip
-            mc, total, e, maxima, argmax = _score_blocks(
-                left, stop, n, mc, total, e, maxima, argmax, q, lo, hi, last_block, c, g, k_smem, k_ready, k_free,
-                D, BN, STAGES, ENTROPY, TOP, DEFER, CAPPED, True, SCORES)  # fmt: skip
+            seen = gl.load(LSE + bh.to(gl.int64) * T + rows, mask=inside, other=float("-inf"))
+            base = gl.where(seen == float("-inf"), FAR, seen * LOG2E)
+            by_lanes = _lane_sums(gl.zeros([64, BN], gl.float32, SCORES))
+            e_by_lanes = by_lanes
+            mc, by_lanes, e_by_lanes, maxima, argmax = _score_blocks(
+                skip, right, n, base, mc, by_lanes, e_by_lanes, maxima, argmax, q, lo, hi, last_block, c, g, k_smem,
+                k_ready, k_free, D, BN, STAGES, ENTROPY, TOP, CAPPED, True, SCORES)  # fmt: skip
+            mc, by_lanes, e_by_lanes, maxima, argmax = _score_blocks(
+                right, left, n, base, mc, by_lanes, e_by_lanes, maxima, argmax, q, lo, hi, last_block, c, g, k_smem,
+                k_ready, k_free, D, BN, STAGES, ENTROPY, TOP, CAPPED, False, SCORES)  # fmt: skip
+            mc, by_lanes, e_by_lanes, maxima, argmax = _score_blocks(
+                left, stop, n, base, mc, by_lanes, e_by_lanes, maxima, argmax, q, lo, hi, last_block, c, g, k_smem,
+                k_ready, k_free, D, BN, STAGES, ENTROPY, TOP, CAPPED, True, SCORES)  # fmt: skip
+            total = gl.convert_layout(gl.sum(by_lanes, axis=1), ROWS)
+            e = gl.convert_layout(gl.sum(e_by_lanes, axis=1), ROWS)
         elif stop > skip:
             stage = (n + skip) % STAGES
             mbarrier.wait(k_ready.index(stage), ((n + skip) // STAGES) & 1)
@@ -259,9 +291,14 @@ def _attend(
         n += blocks
 
         empty = mc <= EMPTY_MAX
+        peak = mc
+        if not AVERAGE:
+            empty = base >= FAR
+            peak = base  # the weights that were summed are final, but for the rounding of the log-sum-exp
         at = bh.to(gl.int64) * T + rows
         whole = gl.where(empty, 1.0, total)  # what weights are divided by, counted from the maximum `peak`
-        peak = mc
+        if not ENTROPY and not AVERAGE:
+            whole = gl.where(empty, 1.0, 1.0)
         if SINKS:
             sink = gl.load(SINK + b * stride_zb + h * stride_zh).to(gl.float32) * LOG2E
             peak = gl.maximum(mc, sink)
@@ -269,7 +306,8 @@ def _attend(
             whole = gl.where(empty, 1.0, total * gl.exp2(mc - peak) + taken)
             gl.store(TAKEN + at, gl.where(empty, 0.0, taken / whole), mask=inside)
         logs = gl.log2(whole)
-        gl.store(LSE + at, gl.where(empty, float("-inf"), (peak + logs) * LN2), mask=inside)
+        if AVERAGE:
+            gl.store(LSE + at, gl.where(empty, float("-inf"), (peak + logs) * LN2), mask=inside)
         part = gl.where(empty, 0.0, 1.0 / whole)
         if SINKS:
             part = part * gl.exp2(mc - peak)
@@ -332,7 +370,7 @@ def forward(
     CAPPED: cap x log2 e, and g is scale / cap. SINKS: TAKEN is what the sink takes of each query.
     TOP 1: the largest weight of each row and its key, with DEFER the code of `candidate_keys` for it; more: the maxima
     of classes of keys. SHARED: a program takes the next job that no other has, counted by NEXT_JOB. AVERAGE: whether
-    there is an output; without, values are not read."""
+    there is an output; without, values are not read, and LSE is known."""
     dtype: gl.constexpr = K.dtype
     q_smem = gl.allocate_shared_memory(dtype, [2 * GROUPS, 1, 1, 64, D], Q.layout)
     k_smem = gl.allocate_shared_memory(dtype, [STAGES, 1, 1, BN, D], K.layout)

@@ -21,6 +21,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (  # type: ignore[i
 )
 
 from regard.attention.kernels.hopper.ptx import KEY_BLOCK, LANES, cap_scores, mask_scores
+from regard.attention.kernels.hopper.thumbnail import store_small_cells
 from regard.attention.kernels.hopper.topk import (
     BUFFER_STRIPS,
     STRIP_BYTES,
@@ -108,8 +109,11 @@ def _tiles(
             if RECEIVED:
                 acc += pairs
             if CELLS > 0:
-                if HIGH > 0:
-                    _store_small_cells(p, at * 64, start, thumb_base, THUMB, T, S, C, HIGH, BN // CELLS)
+                FACTOR: gl.constexpr = 2.0**-WEIGHT_SHIFT / (HIGH * (BN // CELLS)) if HIGH > 0 else 0.0
+                if (HIGH > 0) & (HIGH <= 8) & (BN // CELLS >= 2) & (BN // CELLS <= 8):
+                    store_small_cells(p, at * 64, start, thumb_base, THUMB, T, S, C, FACTOR, HIGH, BN // CELLS)
+                elif HIGH > 0:
+                    _store_cells(p, at * 64, start, thumb_base, THUMB, T, S, C, FACTOR, HIGH, BN // CELLS)
                 elif EVEN:
                     _add_even_thumbnail(pairs, at * 64, cell, thumb_base, THUMB, T, C, height, BN, CELLS, EXCLUSIVE)
                 else:
@@ -190,18 +194,15 @@ def _add_even_thumbnail(
 
 
 @gluon.jit
-def _store_small_cells(
-    p, row, start, thumb_base, THUMB, T, S, C, HIGH: gl.constexpr, WIDE: gl.constexpr,
-):  # fmt: skip
-    """Cells of HIGH queries and WIDE keys that all lie within a tile: their means are written directly."""
+def _store_cells(p, row, start, thumb_base, THUMB, T, S, C, factor, HIGH: gl.constexpr, WIDE: gl.constexpr):
+    """The means of cells of HIGH queries and WIDE keys that all lie within a tile, of any other size."""
     BN: gl.constexpr = p.shape[1]
     cells = gl.sum(gl.sum(p.reshape([64 // HIGH, HIGH, BN // WIDE, WIDE]), axis=3), axis=1)
     LAY: gl.constexpr = cells.type.layout
     line = row // HIGH + gl.arange(0, 64 // HIGH, layout=gl.SliceLayout(1, LAY))
     col = start // WIDE + gl.arange(0, BN // WIDE, layout=gl.SliceLayout(0, LAY))
     real = (line * HIGH < T)[:, None] & (col * WIDE < S)[None, :]
-    at = thumb_base + line[:, None] * C + col[None, :]
-    gl.store(THUMB + at, cells * (2.0**-WEIGHT_SHIFT / (HIGH * WIDE)), mask=real)
+    gl.store(THUMB + thumb_base + line[:, None] * C + col[None, :], cells * factor, mask=real)
 
 
 @gluon.jit

@@ -47,7 +47,7 @@ def decode_statistics(
                 num_warps=4,
             )  # fmt: skip
         sizes = S, q.stride(0), q.stride(1), *k.stride()[:3], lse.stride(0)
-        write.at((triton.cdiv(S, KEYS), B * HK), (q, k, lse, weights), sizes)
+        write(q, k, lse, weights, grid=(triton.cdiv(S, KEYS), B * HK), sizes=sizes)
         if entropy or top or cells:
             name = "decode rows", entropy, top, cells > 0
             if (read := launches.get(name)) is None:
@@ -56,7 +56,7 @@ def decode_statistics(
                     ENTROPY=entropy, TOP=top, BT=triton.next_power_of_2(max(top, 1)), THUMBNAIL=cells > 0, BLOCK=ROW,
                     CELLS=CELLS, num_warps=4,
                 )  # fmt: skip
-            read.at((B * H,), (weights, entropies, values, indices, thumbnail), (S, cells))
+            read(weights, entropies, values, indices, thumbnail, grid=(B * H,), sizes=(S, cells))
     return weights, entropies, values, indices, thumbnail
 
 
@@ -102,11 +102,13 @@ def row_statistics(
     best = tl.full((BT,), -1.0, tl.float32)
     keys = tl.full((BT,), -1, tl.int32)
     total = 0.0
+    whole = 0.0
     for start in range(0, S, BLOCK):
         cols = start + inner
         w = tl.load(row + cols, mask=cols < S, other=-1.0)
         if ENTROPY:
             total += tl.sum(tl.where(w > 0, -w * tl.log(tl.where(w > 0, w, 1.0)), 0.0), 0)
+            whole += tl.sum(tl.where(w > 0, w, 0.0), 0)
         if TOP:
             last = tl.min(tl.where(places < TOP, best, 2.0), 0)  # the least of the largest so far
             largest = tl.max(w, 0)
@@ -121,7 +123,7 @@ def row_statistics(
                 last = tl.min(tl.where(places < TOP, best, 2.0), 0)
                 largest = tl.max(w, 0)
     if ENTROPY:
-        tl.store(ENT + line, total)
+        tl.store(ENT + line, total / whole + tl.log(whole))  # the log-sum-exp was rounded, and with it all weights
     if TOP:
         tl.store(VALUES + line * TOP + places, tl.maximum(best, 0.0), mask=places < TOP)
         tl.store(INDICES + line * TOP + places, keys.to(tl.int64), mask=places < TOP)

@@ -81,6 +81,12 @@ def unread_ints(device: torch.device) -> Tensor:
     return torch.zeros(4, dtype=torch.int32, device=device)
 
 
+@cache
+def absent(device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
+    """What stands for a result that was not requested."""
+    return torch.empty(0, dtype=dtype, device=device)
+
+
 def document_strides(spans: Spans) -> tuple[int, int]:
     """The batch stride of the documents of queries and of keys; 0 where all rows share them."""
     query_stride, key_stride = (

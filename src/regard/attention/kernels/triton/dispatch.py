@@ -16,17 +16,17 @@ from regard.attention.kernels.triton.backward import gradients as general_gradie
 from regard.attention.kernels.triton.descriptors import (
     KEY_BLOCK,
     LOG2E,
+    absent,
     document_strides,
     dot_tiling,
     has_hopper,
-    is_hopper_supported,
     mask_tensors,
     or_dummy,
     sm_count,
     unread_ints,
 )
 from regard.attention.kernels.triton.forward import forward as general_forward
-from regard.attention.kernels.triton.launch import DescriptorPlan, Launches, PlannedLaunch, launches_of
+from regard.attention.kernels.triton.launch import DescriptorPlan, Launches, PlannedLaunch, launches_of, runs_on_hopper
 from regard.attention.kernels.triton.soft_cap import factors
 from regard.attention.kernels.triton.statistics_pass import StatisticsPass
 
@@ -35,23 +35,24 @@ L2_BUDGET = 24 * 2**20  # bytes of keys and values of the heads worked on togeth
 
 def forward(
     q: Tensor, k: Tensor, v: Tensor, spans: Spans, scale: float, entropy: bool, top: int,
-    cap: float = 0.0, sink: Tensor | None = None, launches: Launches | None = None, average: bool = True,
+    cap: float = 0.0, sink: Tensor | None = None, launches: Launches | None = None, known: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """output (B, H, T, D), lse, entropy, what a sink (B, H) takes (B, H, T). top 1: the largest weight of each
     row and its key, both (B, H, T, 1); more: maxima of 16 classes of keys (B, H, T, 16), which Hopper's kernel alone
-    writes. `launches`: those of this signature. `average`: whether the output is wanted; without, it may be left as
-    it was."""
+    writes. `launches`: those of this signature. `known`: the log-sum-exp, where another kernel has computed the output
+    with it, which then may be left out here."""
     B, H, T, D = q.shape
-    output = q.new_empty(B, T if average else 0, H, D).transpose(1, 2)
-    lse = torch.empty((B, H, T), dtype=torch.float32, device=q.device)
-    row_entropy = torch.empty_like(lse) if entropy else lse.new_empty(0)
-    class_maxima = lse.new_empty((B, H, T, 16 if top > 1 else 1) if top else (0,))
-    argmax = lse.new_empty((B, H, T, 1) if top == 1 else (0,), dtype=torch.int64)
-    taken = lse.new_empty(0) if sink is None else torch.empty_like(lse)
+    nothing, average = absent(q.device), known is None
+    output = q.new_empty(B, T, H, D).transpose(1, 2) if average else absent(q.device, q.dtype)
+    lse = torch.empty((B, H, T), dtype=torch.float32, device=q.device) if known is None else known
+    row_entropy = torch.empty_like(lse) if entropy else nothing
+    class_maxima = lse.new_empty((B, H, T, 16 if top > 1 else 1)) if top else nothing
+    argmax = lse.new_empty((B, H, T, 1), dtype=torch.int64) if top == 1 else absent(q.device, torch.int64)
+    taken = nothing if sink is None else torch.empty_like(lse)
     found = output, lse, row_entropy, class_maxima, argmax, taken
-    if is_hopper_supported(q, k, spans):
-        if launches is None:
-            launches = launches_of((q, k, v), spans, scale, cap, sink)
+    if launches is None:
+        launches = launches_of((q, k, v), spans, scale, cap, sink)
+    if runs_on_hopper(launches, q, k, spans):
         name = "forward", entropy, top, average
         plan = launches.get(name) or launches.setdefault(
             name, HopperForward(q, k, v, output, spans, scale, entropy, top, cap, sink, average)
@@ -61,7 +62,7 @@ def forward(
             StatisticsPass(q, k, lse, spans, scale, cap, launches).argmax_indices(argmax)
         return found
     if not average:
-        output = q.new_empty(B, T, H, D).transpose(1, 2)
+        output, lse = q.new_empty(B, T, H, D).transpose(1, 2), torch.empty_like(lse)
     k, v = (x if x.size(2) * x.stride(2) < 2**31 else x.contiguous() for x in (k, v))
     tile, (after, before) = dot_tiling(D, q.dtype), factors(scale, cap)
     packed = spans.bits is not None
@@ -77,7 +78,7 @@ def forward(
     )  # fmt: skip
     if top == 1:
         StatisticsPass(q, k, lse, spans, scale, cap, launches).topk_by_scan(class_maxima, argmax, 1)
-    return found
+    return output, lse, row_entropy, class_maxima, argmax, taken
 
 
 class HopperForward:
@@ -98,14 +99,15 @@ class HopperForward:
         shared = groups == 2 and top <= 1  # else the code for it is slower by as much as there is to win
         self.rows, self.counts_jobs = rows, shared and programs < jobs
         # to search for the place costs more than products hide where keys are narrow
-        self.defers = top == 1 and groups == 3
-        self.described = DescriptorPlan(q, 64), DescriptorPlan(k, KEY_BLOCK), DescriptorPlan(v, KEY_BLOCK)
+        self.defers = average and top == 1 and groups == 3
+        described = DescriptorPlan(q, 64), DescriptorPlan(k, KEY_BLOCK), DescriptorPlan(v, KEY_BLOCK)
+        strides = (*(output.stride()[:3] if average else (0, 0, 0)), *spans.strides(), *sink_strides(sink))
         numbers = (
             H, H // k.size(1), T, k.size(2), after * LOG2E, before, spans.shift_lo, spans.shift_hi, blocks,
-            _heads_per_chunk(B * H, k), jobs, *output.stride()[:3], *spans.strides(), *sink_strides(sink),
+            _heads_per_chunk(B * H, k), jobs, *strides,
         )  # fmt: skip
         self.launch = PlannedLaunch(
-            kernel, (programs,), numbers,
+            kernel, (programs,), numbers, described,
             D=D, BN=KEY_BLOCK, GROUPS=groups, STAGES=2, ENTROPY=entropy, TOP=top, DEFER=self.defers,
             ENDS=spans.has_ends, SHARED=shared, SINKS=sink is not None, CAPPED=cap > 0, AVERAGE=average, num_warps=4,
         )  # fmt: skip
@@ -119,9 +121,8 @@ class HopperForward:
         next_job = torch.zeros(1, dtype=torch.int32, device=q.device) if self.counts_jobs else unread
         lo, hi = or_dummy(spans.lo, unread), or_dummy(spans.hi, unread)
         bounds = or_dummy(spans.query_block_bounds(k.size(2), self.rows, *q.shape[:2]), unread)
-        by_tma = (plan.of(x) for plan, x in zip(self.described, (q, k, v), strict=True))
         self.launch(
-            *by_tma, output, lse, row_entropy, class_maxima, argmax, or_dummy(sink, lse), taken, next_job, lo, hi,
+            q, k, v, output, lse, row_entropy, class_maxima, argmax, or_dummy(sink, lse), taken, next_job, lo, hi,
             bounds,
         )  # fmt: skip
 

@@ -10,70 +10,97 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from regard.attention.kernels.spans import Spans
+from regard.attention.kernels.triton.descriptors import is_hopper_supported, tma_descriptor
+from regard.attention.kernels.triton.driver_launch import DriverLaunch, current_stream, device_of, driver_launch
 
 ALIGNMENT = 16  # bytes: a compiled kernel may rely on it where the first tensors had it
 
 
 class PlannedLaunch:
-    """One launch of `kernel` whose tensors come first among its parameters; `numbers` and `constants` are the rest."""
+    """One launch of `kernel` whose tensors come first among its parameters; `numbers` and `constants` are the rest.
 
-    __slots__ = ("compiled", "grid", "kernel", "options", "rest", "runner")
+    `described`: the plans of tensors, the first ones, that are passed by descriptor."""
 
-    def __init__(self, kernel: Any, grid: tuple[int, ...], numbers: Sequence[Any], **constants: Any) -> None:
+    __slots__ = ("by_driver", "compiled", "copies", "described", "device", "grid", "kernel", "options", "rest")
+
+    def __init__(
+        self, kernel: Any, grid: tuple[int, ...], numbers: Sequence[Any], described: Sequence[DescriptorPlan] = (),
+        **constants: Any,
+    ) -> None:  # fmt: skip
         names = list(kernel.arg_names)
-        self.kernel, self.grid = kernel, (*grid, 1, 1)[:3]
+        self.kernel, self.grid, self.described = kernel, (*grid, 1, 1)[:3], described
+        self.copies = [at for at, plan in enumerate(described) if plan.is_copied]
         self.options = {name: value for name, value in constants.items() if name not in names}
         given = [constants[name] for name in names if name in constants]
         self.rest = (*numbers, *given)
         self.compiled: Any = None
-        self.runner: Any = None
+        self.by_driver: DriverLaunch | None = None
+        self.device = 0
 
-    def __call__(self, *tensors: Any) -> None:
-        if self.runner is not None:
-            self.runner(*tensors, *self.rest)
+    def __call__(self, *tensors: Tensor | Part, grid: tuple[int, ...] = (), sizes: Sequence[int] = ()) -> None:
+        """`grid`: another one than planned; `sizes`: numbers between tensors and the rest, which change."""
+        grid = (*grid, 1, 1)[:3] if grid else self.grid
+        if self.by_driver is not None:
+            if self.copies:
+                tensors = tuple(x.contiguous() if at in self.copies else x for at, x in enumerate(tensors))  # type: ignore[union-attr]
+            self.by_driver(grid, tensors, current_stream(self.device), sizes)
             return
-        self._first(self.grid, *tensors, *self.rest)
-        self.runner = None if self.compiled is None else self.compiled[self.grid]
-
-    def at(self, grid: tuple[int, ...], tensors: Sequence[Any], sizes: Sequence[int]) -> None:
-        """A launch on another grid, with sizes between tensors and numbers that the kernel is not specialised on."""
-        grid = (*grid, 1, 1)[:3]
-        if self.compiled is None:
-            self._first(grid, *tensors, *sizes, *self.rest)
-        else:
-            self.compiled[grid](*tensors, *sizes, *self.rest)
-
-    def _first(self, grid: tuple[int, ...], *args: Any) -> None:
+        whole = [x.tensor() if isinstance(x, Part) else x for x in tensors]
+        first = [plan.of(x) for plan, x in zip(self.described, whole, strict=False)]
+        args = (*first, *whole[len(first) :], *sizes, *self.rest)
+        if self.compiled is not None:
+            self.compiled[grid](*args)
+            return
         compiled = self.kernel[grid](*args, **self.options)
         if hasattr(compiled, "packed_metadata"):  # nothing is compiled for the interpreter
-            self.compiled = compiled
+            self.compiled, self.device = compiled, device_of(args)
+            self.by_driver = driver_launch(compiled, args, len(tensors), len(sizes))
+
+
+class Part:
+    """Some numbers of a scratch tensor, from byte `start` on: no tensor is made of them until one must be."""
+
+    __slots__ = ("dtype", "numel", "scratch", "start")
+
+    def __init__(self, scratch: Tensor, start: int, numel: int, dtype: torch.dtype) -> None:
+        self.scratch, self.start, self.numel, self.dtype = scratch, start, numel, dtype
+
+    def data_ptr(self) -> int:
+        return self.scratch.data_ptr() + self.start
+
+    def tensor(self) -> Tensor:
+        return self.scratch[self.start : self.start + self.numel * self.dtype.itemsize].view(self.dtype)
 
 
 class DescriptorPlan:
     """A tensor (B, H, n, D) for the tensor memory accelerator, `rows` of a head at a time: all but its address."""
 
-    __slots__ = ("fields", "is_copied", "kind")
+    __slots__ = ("is_copied", "rows")
 
     def __init__(self, x: Tensor, rows: int) -> None:
-        from regard.attention.kernels.triton.descriptors import tma_descriptor
-
-        found = tma_descriptor(x, rows)
-        self.kind, self.is_copied = type(found), found.base is not x
-        self.fields = dict(vars(found))
+        self.rows = rows
+        self.is_copied = self.of(x).base is not x
 
     def of(self, x: Tensor) -> Any:
-        """The descriptor of a tensor with the same shape, strides and dtype."""
-        found = object.__new__(self.kind)  # its checks were made when it was planned
-        found.__dict__.update(self.fields)
-        found.__dict__["base"] = x.contiguous() if self.is_copied else x
-        return found
+        """The descriptor of a tensor."""
+        return tma_descriptor(x, self.rows)
 
 
 Launches = dict[Any, Any]
 """The planned launches of one signature, by what they compute."""
+
+
+def runs_on_hopper(launches: Launches, q: Tensor, k: Tensor, spans: Spans) -> bool:
+    """Whether Hopper's kernels take such tensors and masks."""
+    found: bool | None = launches.get("hopper")
+    if found is None:
+        found = launches["hopper"] = is_hopper_supported(q, k, spans)
+    return found
+
 
 _kept: dict[tuple[Any, ...], Launches] = {}
 MAX_KEPT = 4096  # signatures; a program that meets more of them begins anew

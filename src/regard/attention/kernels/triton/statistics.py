@@ -177,11 +177,13 @@ def topk_by_scan(
 
 @triton.jit
 def topk_thresholds(
-    MAXIMA, LSE, THRESHOLD, COUNT, lines, c, TOP: tl.constexpr, WEIGHTS: tl.constexpr, BM: tl.constexpr
+    MAXIMA, LSE, THRESHOLD, COUNT, lines, c,
+    FEW: tl.constexpr, TOP: tl.constexpr, WEIGHTS: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
     """The threshold of each row: the TOP-th largest of the maxima of its classes of keys, which is at most its TOP-th
     largest score; and a COUNT of 0 candidates. WEIGHTS: the weight of that score instead, times 2^WEIGHT_SHIFT; where
-    there is none, since the row sees fewer keys or the weight is too small for float32, COUNT is OVERFLOW."""
+    there is none, since the weight is too small for float32 or the row sees fewer keys, COUNT is OVERFLOW. FEW: a row
+    of fewer keys takes all of them, two of each class at most; `topk_select` sees whether all were found."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     inside = rows < lines
     at = rows[:, None].to(tl.int64) * CLASSES + tl.arange(0, CLASSES)[None, :]
@@ -192,8 +194,14 @@ def topk_thresholds(
         lse = tl.load(LSE + rows, mask=inside, other=float("-inf"))
         weight = threshold * c + (WEIGHT_SHIFT - lse * LOG2E)
         usual = (threshold > NEG_INF * 0.5) & (weight > -120.0)
-        count = tl.where(usual | (lse == float("-inf")), 0, OVERFLOW)
-        threshold = tl.where(usual, tl.exp2(weight) * (1 - 2.0**-16), float("inf"))
+        known = usual | (lse == float("-inf"))
+        other = tl.full((BM,), float("inf"), tl.float32)
+        if FEW:
+            few = threshold <= NEG_INF * 0.5
+            known = known | few
+            other = tl.where(few & (lse != float("-inf")), 2.0**-100, other)
+        count = tl.where(known, 0, OVERFLOW)
+        threshold = tl.where(usual, tl.exp2(weight) * (1 - 2.0**-16), other)
     else:
         threshold = tl.maximum(threshold, NEG_INF * 0.5)
     tl.store(THRESHOLD + rows, threshold, mask=inside)
@@ -202,8 +210,8 @@ def topk_thresholds(
 
 @triton.jit
 def topk_select(
-    CANDIDATES, COUNT, LSE, VALUES, INDICES, lines, c,
-    TOP: tl.constexpr, CAPACITY: tl.constexpr, WEIGHTS: tl.constexpr, BM: tl.constexpr,
+    CANDIDATES, COUNT, LSE, VALUES, INDICES, lines, T, S, shift_lo, shift_hi, c,
+    FEW: tl.constexpr, TOP: tl.constexpr, CAPACITY: tl.constexpr, WEIGHTS: tl.constexpr, BM: tl.constexpr,
 ):  # fmt: skip
     """The TOP largest of a row's list of candidates. A candidate is 64 bits: its score, or weight times 2^WEIGHT_SHIFT,
     above its key, so that integers of 64 bits are in the order of the scores, ties by key. One lane a row: an insertion
@@ -211,6 +219,12 @@ def topk_select(
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     inside = rows < lines
     count = tl.load(COUNT + rows, mask=inside, other=0)
+    if FEW:  # weights too small for a candidate were left out of a row of few keys: it is gone through again
+        place = rows % T
+        visible = tl.minimum(place + shift_hi, S) - tl.maximum(place + shift_lo, 0)
+        lacks = inside & (count < tl.minimum(visible, TOP))
+        count = tl.where(lacks, OVERFLOW, count)
+        tl.store(COUNT + rows, count, mask=lacks)
     fits = inside & (count <= CAPACITY)  # the others are left to `topk_by_scan`
     line = CANDIDATES + rows.to(tl.int64) * CAPACITY
     LOWEST: tl.constexpr = -(2**63)

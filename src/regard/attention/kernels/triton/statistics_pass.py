@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -17,15 +17,22 @@ from regard.attention.kernels.triton import statistics as general
 from regard.attention.kernels.triton.descriptors import (
     KEY_BLOCK,
     LOG2E,
+    absent,
     document_strides,
     dot_tiling,
-    is_hopper_supported,
     mask_tensors,
     or_dummy,
     sm_count,
     unread_ints,
 )
-from regard.attention.kernels.triton.launch import DescriptorPlan, Launches, PlannedLaunch, launches_of
+from regard.attention.kernels.triton.launch import (
+    DescriptorPlan,
+    Launches,
+    Part,
+    PlannedLaunch,
+    launches_of,
+    runs_on_hopper,
+)
 from regard.attention.kernels.triton.soft_cap import factors
 
 QUERY_BLOCK = 64  # queries of a tile of Hopper's statistics pass
@@ -61,16 +68,20 @@ def statistics(
     B, H, T, _ = q.shape
     S = k.size(2)
     lse = lse.contiguous()
-    received = lse.new_empty((B, H, S) if wanted.received else (0,))
+    nothing = absent(q.device)
+    received = lse.new_empty((B, H, S)) if wanted.received else nothing
     cells = (B, H, min(wanted.rows, T), min(wanted.cols, S)) if wanted.rows else (0,)
-    shape_top = (B, H, T, wanted.top) if wanted.top else (0,)
-    values, indices = lse.new_empty(shape_top), lse.new_empty(shape_top, dtype=torch.int64)
+    values, indices = nothing, absent(q.device, torch.int64)
+    if wanted.top:
+        values = lse.new_empty((B, H, T, wanted.top))
+        indices = lse.new_empty((B, H, T, wanted.top), dtype=torch.int64)
     launch = StatisticsPass(q, k, lse, spans, scale, cap, launches)
-    hopper = is_hopper_supported(q, k, spans)
+    hopper = runs_on_hopper(launch.launches, q, k, spans)
     exclusive = hopper and wanted.rows > 0 and ThumbnailTiling.of(T, S, *cells[2:]).exclusive
     # a tile that nobody looks into is not visited
     empty = torch.empty if exclusive and spans.hides_nothing(T, S) else torch.zeros
-    sums = empty(cells, dtype=torch.float32 if exclusive else torch.int64, device=q.device)
+    dtype = torch.float32 if exclusive else torch.int64
+    sums = empty(cells, dtype=dtype, device=q.device) if wanted.rows else absent(q.device, torch.int64)
     if hopper:
         launch.hopper(received, sums, values, indices, class_maxima, wanted)
     else:
@@ -113,7 +124,7 @@ class StatisticsPass:
             DOCUMENTS=self.spans.query_docs is not None, CAPPED=self.cap > 0, num_warps=tile.warps,
         )  # fmt: skip
 
-    def topk_by_scan(self, values: Tensor, indices: Tensor, top: int, count: Tensor | None = None) -> None:
+    def topk_by_scan(self, values: Tensor, indices: Tensor, top: int, count: Tensor | Part | None = None) -> None:
         """The top-k weights by k scans of the keys; with `count`, only of rows that had too many candidates."""
 
         def planned() -> PlannedLaunch:
@@ -165,69 +176,20 @@ class StatisticsPass:
     ) -> None:
         """All statistics by Hopper's kernel, some heads at a time where candidates need memory."""
         if wanted.top and class_maxima.numel():
-            lines = self.lse.numel()
-            count = torch.empty(lines, dtype=torch.int32, device=self.q.device)
-            threshold = torch.empty_like(self.lse)
-            self._planned(
-                ("thresholds", wanted.top, _needs_weights(wanted)),
-                lambda: PlannedLaunch(
-                    general.topk_thresholds, (triton.cdiv(lines, 64),), (lines, self._factors()[0]),
-                    TOP=wanted.top, WEIGHTS=_needs_weights(wanted), BM=64, num_warps=4,
-                ),
-            )(class_maxima, self.lse, threshold, count)  # fmt: skip
-            self._top_k_hopper(received, sums, values, indices, threshold, count, wanted)
+            name = "top-k", wanted
+            plan = self.launches.get(name) or self.launches.setdefault(name, HopperTopK(self, sums, wanted))
+            count = plan.run(self, received, sums, values, indices, class_maxima)
             self.topk_by_scan(values, indices, wanted.top, count)
             return
         if wanted.received or wanted.rows:
+            name = "sums", wanted
             heads, unread, ints = self.q.size(0) * self.q.size(1), self.lse, unread_ints(self.q.device)
-            self._hopper(received, sums, unread, unread, unread, ints, ints, 0, heads, wanted, False)
+            sums_alone = self.launches.get(name) or self.launches.setdefault(
+                name, HopperStatistics(self, sums, 1, 0, heads, wanted, False)
+            )
+            sums_alone.run(self, (unread, ints, unread, unread, ints), sums, received)
         if wanted.top:
             self.topk_by_scan(values, indices, wanted.top)
-
-    def _top_k_hopper(
-        self,
-        received: Tensor,
-        sums: Tensor,
-        values: Tensor,
-        indices: Tensor,
-        threshold: Tensor,
-        count: Tensor,
-        wanted: RequestedStatistics,
-    ) -> None:
-        B, H, T, _ = self.q.shape
-        inputs = 2 * (self.q.numel() + 2 * self.k.numel())
-        max_rows = max(inputs, 2**26) * 3 // 4 // (MAX_CANDIDATES * 8)  # of candidates of 8 bytes each
-        step = max(1, min(B * H, max_rows // T))
-        candidates = torch.empty(step * T * MAX_CANDIDATES, dtype=torch.int64, device=self.q.device)
-        warps = step * triton.cdiv(self.k.size(2), KEY_BLOCK) * 4
-        slot_flags = torch.zeros(
-            min(warps, sm_count(self.q.device) * RESIDENT_WARPS), dtype=torch.int32, device=self.q.device
-        )
-        buffers = candidates.new_empty(slot_flags.numel() * WARP_BUFFER_BYTES // 8)
-        for head in range(0, B * H, step):
-            heads = min(step, B * H - head)
-            lines, at = heads * T, head * T
-            counts, floor, lse, largest, keys = count, threshold, self.lse, values, indices
-            if at:
-                counts, floor, lse = (x.flatten()[at:] for x in (counts, floor, lse))
-                largest, keys = (x.flatten()[at * wanted.top :] for x in (largest, keys))
-            self._hopper(received, sums, floor, candidates, buffers, slot_flags, counts, head, heads, wanted, True)
-            select = partial(
-                PlannedLaunch, general.topk_select, (triton.cdiv(lines, 32),), (lines, self._factors()[0]),
-                TOP=wanted.top, CAPACITY=MAX_CANDIDATES, WEIGHTS=_needs_weights(wanted), BM=32, num_warps=1,
-            )  # fmt: skip
-            name = ("select", wanted.top, _needs_weights(wanted), heads, at % 4)  # the address of a part may be odd
-            self._planned(name, select)(candidates, counts, lse, largest, keys)
-
-    def _hopper(
-        self, received: Tensor, sums: Tensor, threshold: Tensor, candidates: Tensor, buffers: Tensor,
-        slot_flags: Tensor, count: Tensor, head: int, heads: int, wanted: RequestedStatistics, with_top: bool,
-    ) -> None:  # fmt: skip
-        name = ("statistics", wanted, head, heads, with_top)
-        plan = self.launches.get(name) or self.launches.setdefault(
-            name, HopperStatistics(self, sums, slot_flags.numel(), head, heads, wanted, with_top)
-        )
-        plan.run(self, threshold, count, candidates, buffers, slot_flags, sums, received)
 
     def _planned(self, name: Any, planned: Callable[[], PlannedLaunch]) -> PlannedLaunch:
         """The launch of this name, planned when it is first wanted; one with a packed mask is not kept."""
@@ -248,6 +210,20 @@ class StatisticsPass:
         return (*self.q.stride()[:3], *self.k.stride()[:3], *self.spans.strides(), *document_strides(self.spans))
 
 
+_flags: dict[torch.device, Tensor] = {}
+
+
+def _slot_flags(device: torch.device, slots: int) -> Tensor:
+    """Zeros that mark free buffers: a kernel leaves them as it found them, so all calls share them. A CUDA graph has
+    its own, which it clears at every replay."""
+    if torch.cuda.is_current_stream_capturing():
+        return torch.zeros(slots, dtype=torch.int32, device=device)
+    if device not in _flags:
+        _flags[device] = torch.zeros(sm_count(device) * RESIDENT_WARPS, dtype=torch.int32, device=device)
+        torch.cuda.current_stream(device).synchronize()  # once: other streams may use them next
+    return _flags[device]
+
+
 class HopperStatistics:
     """Hopper's statistics pass, planned for one signature and request, over some of the heads."""
 
@@ -263,32 +239,84 @@ class HopperStatistics:
         cells = ThumbnailTiling.of(T, S, R, C) if wanted.rows else ThumbnailTiling()
         blocks = triton.cdiv(S, KEY_BLOCK)
         self.lines = head * T if with_top else 0  # before those of log-sum-exp that the pass is given
-        self.described = DescriptorPlan(of.q, 64), DescriptorPlan(of.k, KEY_BLOCK)
+        described = DescriptorPlan(of.q, QUERY_BLOCK), DescriptorPlan(of.k, KEY_BLOCK)
         numbers = (
             H, H // of.k.size(1), T, S, R, C, max(T // R, 1), *of._factors(), spans.shift_lo, spans.shift_hi, blocks,
             head, *spans.strides(), self.lines, slots,
         )  # fmt: skip
         self.launch = PlannedLaunch(
-            kernel, (blocks, heads), numbers,
+            kernel, (blocks, heads), numbers, described,
             D=D, BN=KEY_BLOCK, STAGES=PREFETCHED_TILES, CELLS=cells.columns, EVEN=cells.even,
             EXCLUSIVE=cells.exclusive, HIGH=cells.high, RECEIVED=wanted.received, TOP=with_top,
             CAPACITY=MAX_CANDIDATES, ENDS=spans.has_ends, CAPPED=of.cap > 0, num_warps=4,
             maxnreg=_registers(wanted, with_top, of.cap > 0),
         )  # fmt: skip
 
-    def run(
-        self, of: StatisticsPass, threshold: Tensor, count: Tensor, candidates: Tensor, buffers: Tensor,
-        slot_flags: Tensor, sums: Tensor, received: Tensor,
-    ) -> None:  # fmt: skip
+    def run(self, of: StatisticsPass, listed: tuple[Any, ...], sums: Tensor, received: Tensor) -> None:
+        """`listed`: thresholds, counts, candidates, buffers and flags."""
         B, H, _, _ = of.q.shape
         lse, unread = of.lse, unread_ints(of.q.device)
         lo, hi = or_dummy(of.spans.lo, unread), or_dummy(of.spans.hi, unread)
         bounds = or_dummy(of.spans.key_block_bounds(of.k.size(2), KEY_BLOCK, B, H), unread)
-        by_tma = (plan.of(x) for plan, x in zip(self.described, (of.q, of.k), strict=True))
-        self.launch(
-            *by_tma, lse.flatten()[self.lines :] if self.lines else lse, threshold, count, candidates, buffers,
-            slot_flags, sums, received, lo, hi, bounds,
-        )  # fmt: skip
+        lse = lse.flatten()[self.lines :] if self.lines else lse
+        self.launch(of.q, of.k, lse, *listed, sums, received, lo, hi, bounds)
+
+
+class HopperTopK:
+    """Hopper's statistics pass with top-k, planned for one signature and request: thresholds from the class maxima,
+    candidates, and the largest of these, some heads at a time."""
+
+    def __init__(self, of: StatisticsPass, sums: Tensor, wanted: RequestedStatistics) -> None:
+        (B, H, T, _), S = of.q.shape, of.k.size(2)
+        device, all_lines = of.q.device, B * H * T
+        inputs = 2 * (of.q.numel() + 2 * of.k.numel())
+        max_rows = max(inputs, 2**26) * 3 // 4 // (MAX_CANDIDATES * 8)  # of candidates of 8 bytes each
+        step = max(1, min(B * H, max_rows // T))
+        self.top, self.lines = wanted.top, all_lines
+        self.slots = min(step * triton.cdiv(S, KEY_BLOCK) * 4, sm_count(device) * RESIDENT_WARPS)
+        sizes = (all_lines * 4, all_lines * 4, step * T * MAX_CANDIDATES * 8, self.slots * WARP_BUFFER_BYTES)
+        self.starts = [0]
+        for size in sizes:
+            self.starts.append(self.starts[-1] + -(-size // 256) * 256)
+        settings: dict[str, Any] = {"FEW": not of.spans.has_ends, "TOP": wanted.top, "WEIGHTS": _needs_weights(wanted)}
+        factor = of._factors()[0]
+        self.thresholds = PlannedLaunch(
+            general.topk_thresholds, (triton.cdiv(all_lines, 64),), (all_lines, factor), **settings, BM=64, num_warps=4
+        )
+        self.steps = []
+        for head in range(0, B * H, step):
+            heads = min(step, B * H - head)
+            lines = heads * T
+            numbers = lines, T, S, of.spans.shift_lo, of.spans.shift_hi, factor
+            select = PlannedLaunch(
+                general.topk_select, (triton.cdiv(lines, 32),), numbers, **settings, CAPACITY=MAX_CANDIDATES, BM=32,
+                num_warps=1,
+            )  # fmt: skip
+            found = HopperStatistics(of, sums, self.slots, head, heads, wanted, True)
+            self.steps.append((head * T, lines, found, select))
+
+    def run(
+        self, of: StatisticsPass, received: Tensor, sums: Tensor, values: Tensor, indices: Tensor, class_maxima: Tensor
+    ) -> Part:
+        """Fill in what was requested; how many candidates each row had."""
+        device = of.q.device
+        scratch = torch.empty(self.starts[-1], dtype=torch.uint8, device=device)
+        count = Part(scratch, 0, self.lines, torch.int32)
+        threshold = Part(scratch, self.starts[1], self.lines, torch.float32)
+        candidates = Part(scratch, self.starts[2], (self.starts[3] - self.starts[2]) // 8, torch.int64)
+        buffers = Part(scratch, self.starts[3], (self.starts[4] - self.starts[3]) // 8, torch.int64)
+        flags = _slot_flags(device, self.slots)
+        self.thresholds(class_maxima, of.lse, threshold, count)
+        for at, lines, found, select in self.steps:
+            counts, floor, lse, largest, keys = count, threshold, of.lse, values, indices
+            if at:
+                counts = Part(scratch, 4 * at, lines, torch.int32)
+                floor = Part(scratch, self.starts[1] + 4 * at, lines, torch.float32)
+                lse = lse.flatten()[at:]
+                largest, keys = (x.flatten()[at * self.top :] for x in (largest, keys))
+            found.run(of, (floor, counts, candidates, buffers, flags), sums, received)
+            select(candidates, counts, lse, largest, keys)
+        return count
 
 
 def _registers(wanted: RequestedStatistics, with_top: bool, capped: bool) -> int:
@@ -330,8 +358,9 @@ class ThumbnailTiling(NamedTuple):
 
 def _thumbnail_means(sums: Tensor, T: int, S: int) -> Tensor:
     """Means of the thumbnail's cells from their sums in units of 2^-40."""
-    means = torch.empty_like(sums, dtype=torch.float32)
+    means = absent(sums.device)
     if cells := sums.numel():
+        means = torch.empty_like(sums, dtype=torch.float32)
         R, C = sums.shape[2:]
         general.thumbnail_means[(triton.cdiv(cells, 1024),)](sums, means, T, S, R, C, cells, BLOCK=1024, num_warps=4)
     return means
