@@ -184,14 +184,21 @@ class Request:
         if self._is_one_query(observe):
             return self._decode_statistics(lse, observe)
         top = observe.top if observe.top <= MAX_TRACED_TOP else 0
-        flat = lse.detach().reshape(self.q.shape[:3]).contiguous()
-        entropy, class_maxima, argmax = flat, flat.new_empty(0) if not (observe.entropy or top) else flat, flat
+        flat = lse if self.is_plain else lse.detach().reshape(self.q.shape[:3])
+        flat = flat.contiguous()
+        of = self if self.sink is None else replace(self, sink=None)
         if observe.entropy or top:
-            _, flat, entropy, class_maxima, argmax, _ = replace(self, sink=None)._forward(observe.entropy, top, flat)
-        found = self.statistics(observe, flat, class_maxima, argmax)
+            _, flat, entropy, class_maxima, argmax, _ = of._forward(observe.entropy, top, flat)
+            found = of.statistics(observe, flat, class_maxima, argmax)
+        else:
+            found, entropy = of.statistics(observe, flat, None, None), flat
         if observe.entropy:
-            found["entropy"] = entropy.reshape(*self.lead, self.q.size(2))
+            found["entropy"] = self._as_lead(entropy)
         return found
+
+    def _as_lead(self, x: Tensor) -> Tensor:
+        """(B, H, ...) with the leading dimensions of the request."""
+        return x if len(self.lead) == 2 else x.reshape(*self.lead, *x.shape[2:])
 
     def _is_one_query(self, observe: Observe) -> bool:
         """Whether one query a head sees the whole KV cache: a decoding step."""
@@ -232,15 +239,19 @@ class Request:
         with on_device(self.q):
             return forward(self.q, self.k, self.v, self.spans, *numbers, self.sink, self.launches, known)
 
-    def _statistics(self, lse: Tensor, class_maxima: Tensor, wanted: tuple[bool, int, int, int]) -> tuple[Tensor, ...]:
-        q, k = self.q.detach(), self.k.detach()
+    def _statistics(
+        self, lse: Tensor, class_maxima: Tensor | None, wanted: tuple[bool, int, int, int]
+    ) -> tuple[Tensor, ...]:
         if not self._is_plain():
-            return _statistics(q, k, lse, class_maxima, *self.tensors()[3:], *self.scalars(), *wanted)
-        from regard.attention.kernels.triton.statistics_pass import RequestedStatistics, statistics
+            maxima = lse.new_empty(0) if class_maxima is None else class_maxima
+            q, k = self.q.detach(), self.k.detach()
+            return _statistics(q, k, lse, maxima, *self.tensors()[3:], *self.scalars(), *wanted)
+        from regard.attention.kernels.triton.statistics_pass import requested, statistics
 
-        with on_device(q):
-            requested = RequestedStatistics(*wanted)
-            return statistics(q, k, lse, class_maxima, self.spans, self.scale, requested, self.cap, self.launches)
+        with on_device(self.q):
+            return statistics(
+                self.q, self.k, lse, class_maxima, self.spans, self.scale, requested(*wanted), self.cap, self.launches
+            )
 
     def _is_plain(self) -> bool:
         return self.is_plain or is_plain_call(self.q, self.k, self.v, *(() if self.sink is None else (self.sink,)))
@@ -275,7 +286,9 @@ class Request:
     def scalars(self) -> tuple[int, int, int, float, float]:
         return self.spans.shift_lo, self.spans.shift_hi, self.spans.unit, self.scale, self.cap
 
-    def statistics(self, observe: Observe, lse: Tensor, class_maxima: Tensor, argmax: Tensor) -> dict[str, Any]:
+    def statistics(
+        self, observe: Observe, lse: Tensor, class_maxima: Tensor | None, argmax: Tensor | None
+    ) -> dict[str, Any]:
         """The fields of an Attended that the second pass computes; lse (B, H, T)."""
         if not (observe.top or observe.received or observe.thumbnail):
             return {}
@@ -287,15 +300,14 @@ class Request:
                 lse, class_maxima, (observe.received, R, C, top)
             )
             values, indices = (top_values, top_keys) if top else (values, indices)
-        T, S = self.q.size(2), self.k.size(2)
         found: dict[str, Any] = {}
         if observe.received:
-            found["received"] = received.reshape(*self.lead, S)
+            found["received"] = self._as_lead(received)
         if observe.thumbnail:
-            found["thumbnail"] = thumbnail.reshape(*self.lead, *thumbnail.shape[2:])
+            found["thumbnail"] = self._as_lead(thumbnail)
         if observe.top:
-            shape = (*self.lead, T, observe.top)
-            found["top"] = Top(values.reshape(shape), indices.reshape(shape))
+            assert values is not None and indices is not None
+            found["top"] = Top(self._as_lead(values), self._as_lead(indices))
         return found
 
 

@@ -46,8 +46,11 @@ def forward(
     output = q.new_empty(B, T, H, D).transpose(1, 2) if average else absent(q.device, q.dtype)
     lse = torch.empty((B, H, T), dtype=torch.float32, device=q.device) if known is None else known
     row_entropy = torch.empty_like(lse) if entropy else nothing
-    class_maxima = lse.new_empty((B, H, T, 16 if top > 1 else 1)) if top else nothing
-    argmax = lse.new_empty((B, H, T, 1), dtype=torch.int64) if top == 1 else absent(q.device, torch.int64)
+    class_maxima, argmax = nothing, absent(q.device, torch.int64)
+    if top:
+        class_maxima = torch.empty((B, H, T, 16 if top > 1 else 1), dtype=torch.float32, device=q.device)
+    if top == 1:
+        argmax = torch.empty((B, H, T, 1), dtype=torch.int64, device=q.device)
     taken = nothing if sink is None else torch.empty_like(lse)
     found = output, lse, row_entropy, class_maxima, argmax, taken
     if launches is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -52,11 +52,17 @@ class RequestedStatistics:
     top: int
 
 
+@lru_cache(maxsize=256)
+def requested(received: bool, rows: int, cols: int, top: int) -> RequestedStatistics:
+    """One value for all equal requests."""
+    return RequestedStatistics(received, rows, cols, top)
+
+
 def statistics(
     q: Tensor,
     k: Tensor,
     lse: Tensor,
-    class_maxima: Tensor,
+    class_maxima: Tensor | None,
     spans: Spans,
     scale: float,
     wanted: RequestedStatistics,
@@ -69,12 +75,12 @@ def statistics(
     S = k.size(2)
     lse = lse.contiguous()
     nothing = absent(q.device)
-    received = lse.new_empty((B, H, S)) if wanted.received else nothing
+    received = torch.empty((B, H, S), dtype=torch.float32, device=q.device) if wanted.received else nothing
     cells = (B, H, min(wanted.rows, T), min(wanted.cols, S)) if wanted.rows else (0,)
     values, indices = nothing, absent(q.device, torch.int64)
     if wanted.top:
-        values = lse.new_empty((B, H, T, wanted.top))
-        indices = lse.new_empty((B, H, T, wanted.top), dtype=torch.int64)
+        values = torch.empty((B, H, T, wanted.top), dtype=torch.float32, device=q.device)
+        indices = torch.empty((B, H, T, wanted.top), dtype=torch.int64, device=q.device)
     launch = StatisticsPass(q, k, lse, spans, scale, cap, launches)
     hopper = runs_on_hopper(launch.launches, q, k, spans)
     exclusive = hopper and wanted.rows > 0 and ThumbnailTiling.of(T, S, *cells[2:]).exclusive
@@ -171,11 +177,11 @@ class StatisticsPass:
         sums: Tensor,
         values: Tensor,
         indices: Tensor,
-        class_maxima: Tensor,
+        class_maxima: Tensor | None,
         wanted: RequestedStatistics,
     ) -> None:
         """All statistics by Hopper's kernel, some heads at a time where candidates need memory."""
-        if wanted.top and class_maxima.numel():
+        if wanted.top and class_maxima is not None and class_maxima.numel():
             name = "top-k", wanted
             plan = self.launches.get(name) or self.launches.setdefault(name, HopperTopK(self, sums, wanted))
             count = plan.run(self, received, sums, values, indices, class_maxima)
