@@ -132,14 +132,17 @@ def _capturing(
     model: nn.Module, chosen: Mapping[nn.Module, str], observe: Observe, heard: Captured, in_graph: bool = False
 ) -> Iterator[None]:
     has_taps = _has_taps(chosen)
-    hooks: AbstractContextManager[Interception | None] = nullcontext() if has_taps else intercept_attention(model)
+    innermost = {} if has_taps else attention_modules(model)
+    hooks: AbstractContextManager[Interception | None] = nullcontext()
+    if not has_taps:
+        hooks = intercept_attention(model, innermost)
     listener = TapListener(chosen, observe, heard.add, replaces=in_graph, in_graph=in_graph)
     with listen(listener), hooks as seen:
         yield
     if seen is not None:
-        _note_unheard(heard, seen, chosen, attention_modules(model))
+        _note_unheard(heard, seen, chosen, innermost)
     elif not has_taps:
-        _note_switched(heard, model, chosen)
+        _note_switched(heard, model, chosen, innermost)
 
 
 def _has_taps(chosen: Mapping[nn.Module, str]) -> bool:
@@ -170,10 +173,12 @@ def _note_unheard(
         )
 
 
-def _note_switched(heard: Captured, model: nn.Module, chosen: Mapping[nn.Module, str]) -> None:
+def _note_switched(
+    heard: Captured, model: nn.Module, chosen: Mapping[nn.Module, str], innermost: Iterable[nn.Module]
+) -> None:
     """Put down the attention modules that stopped reporting inside the block: the model, or its generation, chose
     another attention implementation for them."""
-    left = {module: how for module in attention_modules(model) if (how := implementation_of(module, model)) != REGARD}
+    left = {module: how for module in innermost if (how := implementation_of(module, model)) != REGARD}
     heard.unheard |= {chosen[module]: type(module).__name__ for module in left if module in chosen}
     if heard.unheard:
         warnings.warn(

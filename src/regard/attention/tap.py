@@ -192,6 +192,8 @@ def places_of(model: nn.Module, places: str | Sequence[str] = "*") -> dict[nn.Mo
     patterns = [places] if isinstance(places, str) else list(places)
     named = modules_of(model)
     everywhere = _taps_among(named) or named
+    if patterns == ["*"]:
+        return everywhere
     for pattern in patterns:
         if not any(fnmatchcase(place, pattern) for place in everywhere.values()):
             raise _unmatched(pattern, list(everywhere.values()))

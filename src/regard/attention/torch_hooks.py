@@ -113,13 +113,13 @@ class Interception:
 
 
 @contextmanager
-def intercept_attention(model: nn.Module) -> Iterator[Interception | None]:
+def intercept_attention(model: nn.Module, modules: Iterable[nn.Module] | None = None) -> Iterator[Interception | None]:
     """Report the attention that a module of this model computes by torch, or by a softmax of its own, to the listeners
-    of that module.
+    of that module. `modules`: its attention modules, where they are known.
 
     A transformers model that attends through "regard" everywhere reports by itself, so nothing is installed (None).
     """
-    if reports_itself(model):
+    if reports_itself(model, modules):
         yield None
         return
     if any(hasattr(module, "_orig_mod") for module in model.modules()):
@@ -157,15 +157,14 @@ def attention_modules(model: nn.Module) -> dict[nn.Module, str]:
     return {module: path for module, path in named.items() if path not in outer}
 
 
-def reports_itself(model: nn.Module) -> bool:
-    """Whether every attention module of a transformers model attends through "regard"."""
+def reports_itself(model: nn.Module, modules: Iterable[nn.Module] | None = None) -> bool:
+    """Whether every attention module of a transformers model (these, if they are known) attends through "regard"."""
     own = getattr(model, "config", None)
     if getattr(own, "_attn_implementation", None) != REGARD:
         return False
-    kinds: dict[Any, list[nn.Module]] = {}
-    for module in attention_modules(model):
-        kinds.setdefault(type(module), []).append(module)
-    through = all(implementation_of(module, model) == REGARD for modules in kinds.values() for module in modules)
+    innermost = list(attention_modules(model) if modules is None else modules)
+    kinds: set[Any] = {type(module) for module in innermost}
+    through = all(implementation_of(module, model) == REGARD for module in innermost)
     return bool(kinds) and through and all(map(_calls_interface, kinds))
 
 
