@@ -407,23 +407,31 @@ FLOATS, NUMBERS = (
 
 
 @pytest.mark.parametrize("more", [False, True], ids=["", "sink and cap"])
-@pytest.mark.parametrize(("width", "groups", "top"), [(64, 2, 8), (64, 3, 0), (64, 3, 1), (128, 2, 8), (128, 2, 1)])
+@pytest.mark.parametrize(
+    ("width", "groups", "top", "average"),
+    [
+        *((64, 2, 8, True), (64, 3, 0, True), (64, 3, 1, True), (128, 2, 8, True), (128, 2, 1, True)),
+        *((64, 3, 1, False), (64, 4, 8, False), (128, 4, 1, False)),
+    ],
+)
 def test_hoppers_forward_pass_runs_on_tensor_cores_and_in_registers(
-    width: int, groups: int, top: int, more: bool
+    width: int, groups: int, top: int, average: bool, more: bool
 ) -> None:
+    if more and not average:
+        pytest.skip("the vendor's kernel has neither sink nor cap")
     from triton.experimental.gluon._runtime import GluonASTSource  # type: ignore[import-untyped]
 
     from regard.attention.kernels.hopper.forward import forward
 
     constants = {"D": width, "BN": 128, "GROUPS": groups, "STAGES": 2, "ENTROPY": True, "TOP": top, "ENDS": False}
-    constants |= {"DEFER": top == 1 and groups == 3, "SHARED": top <= 1 and groups == 2}
-    constants |= {"SINKS": more, "CAPPED": more, "AVERAGE": True}
+    constants |= {"DEFER": average and top == 1 and groups == 3, "SHARED": top <= 1 and groups == 2}
+    constants |= {"SINKS": more, "CAPPED": more, "AVERAGE": average}
     kinds = {"*fp32": FLOATS, "*i32": NUMBERS, "*i64": ["ARGMAX"], "*bf16": ["OUT"], "fp32": ["c", "g"]}
     kinds |= described(width, Q=64, K=128, V=128)
     done = for_hopper(GluonASTSource(**signature(forward, constants, kinds)), num_warps=4)
     assert done.instructions["HGMMA"] and done.instructions["UTMALDG"] and not done.instructions["HMMA"]
     # of thousands of live numbers; where the argmax is deferred, Triton 3.8 spills four of them in the inner loop
-    assert done.spilled <= (64 if constants["DEFER"] or more else 32)
+    assert done.spilled <= (64 if constants["DEFER"] or more or groups == 4 else 32)
 
 
 def test_hoppers_passes_and_their_launches_agree_on_sizes() -> None:

@@ -409,7 +409,7 @@ def forward(
                 q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS,
                 STAGES, ENDS, SHARED, AVERAGE)),
         ], [4, 1], [240, 24])  # fmt: skip
-    else:
+    elif GROUPS == 3:
         gl.warp_specialize([
             (_attend, (
                 0, OUT, LSE, ENT, MAXIMA, ARGMAX, SINK, TAKEN, LO, HI, BOUNDS, H, T, S, c, g, shift_lo, shift_hi,
@@ -431,3 +431,30 @@ def forward(
                 q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS,
                 STAGES, ENDS, SHARED, AVERAGE)),
         ], [4, 4, 1], [160, 160, 32])  # fmt: skip
+    else:  # without an average there is room for a fourth
+        gl.warp_specialize([
+            (_attend, (
+                0, OUT, LSE, ENT, MAXIMA, ARGMAX, SINK, TAKEN, LO, HI, BOUNDS, H, T, S, c, g, shift_lo, shift_hi,
+                BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh, stride_zb, stride_zh,
+                q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED, SINKS, CAPPED, AVERAGE)),
+            (_attend, (
+                1, OUT, LSE, ENT, MAXIMA, ARGMAX, SINK, TAKEN, LO, HI, BOUNDS, H, T, S, c, g, shift_lo, shift_hi,
+                BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh, stride_zb, stride_zh,
+                q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED, SINKS, CAPPED, AVERAGE)),
+            (_attend, (
+                2, OUT, LSE, ENT, MAXIMA, ARGMAX, SINK, TAKEN, LO, HI, BOUNDS, H, T, S, c, g, shift_lo, shift_hi,
+                BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh, stride_zb, stride_zh,
+                q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED, SINKS, CAPPED, AVERAGE)),
+            (_attend, (
+                3, OUT, LSE, ENT, MAXIMA, ARGMAX, SINK, TAKEN, LO, HI, BOUNDS, H, T, S, c, g, shift_lo, shift_hi,
+                BLOCKS, CHUNK, jobs, stride_ob, stride_oh, stride_om, stride_eb, stride_eh, stride_zb, stride_zh,
+                q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free,
+                D, BN, GROUPS, STAGES, ENTROPY, TOP, DEFER, ENDS, SHARED, SINKS, CAPPED, AVERAGE)),
+            (fetch, (
+                Q, K, V, NEXT_JOB, BOUNDS, H, GROUP, T, S, shift_lo, shift_hi, BLOCKS, CHUNK, jobs,
+                q_smem, k_smem, v_smem, job_smem, q_ready, q_free, k_ready, k_free, v_ready, v_free, BN, GROUPS,
+                STAGES, ENDS, SHARED, AVERAGE)),
+        ], [4, 4, 4, 1], [120, 120, 120, 24])  # fmt: skip

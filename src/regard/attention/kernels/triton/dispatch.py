@@ -94,7 +94,7 @@ class HopperForward:
         from regard.attention.kernels.hopper.forward import forward as kernel
 
         B, H, T, D = q.shape
-        groups = _warp_groups(D, T) if average else 3
+        groups = _warp_groups(D, T) if average else _score_groups(T)
         rows, (after, before) = 64 * groups, factors(scale, cap)
         blocks = triton.cdiv(T, rows)
         jobs = blocks * B * H
@@ -111,7 +111,7 @@ class HopperForward:
         )  # fmt: skip
         self.launch = PlannedLaunch(
             kernel, (programs,), numbers, described,
-            D=D, BN=KEY_BLOCK, GROUPS=groups, STAGES=2, ENTROPY=entropy, TOP=top, DEFER=self.defers,
+            D=D, BN=KEY_BLOCK, GROUPS=groups, STAGES=2 if average or D > 64 else 4, ENTROPY=entropy, TOP=top, DEFER=self.defers,
             ENDS=spans.has_ends, SHARED=shared, SINKS=sink is not None, CAPPED=cap > 0, AVERAGE=average, num_warps=4,
         )  # fmt: skip
 
@@ -133,6 +133,11 @@ class HopperForward:
 def _warp_groups(width: int, length: int) -> int:
     """How many groups of 64 queries work together: more groups leave fewer registers to each."""
     return 3 if width == 64 and length >= 1024 else 2
+
+
+def _score_groups(length: int) -> int:
+    """The same where nothing is averaged, which leaves registers for a fourth: as leaves fewer of them without work."""
+    return min((4, 3), key=lambda groups: triton.cdiv(length, 64 * groups) * groups)
 
 
 def _heads_per_chunk(heads: int, k: Tensor) -> int:
