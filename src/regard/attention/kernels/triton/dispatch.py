@@ -98,6 +98,7 @@ class HopperForward:
         rows, (after, before) = 64 * groups, factors(scale, cap)
         blocks = triton.cdiv(T, rows)
         jobs = blocks * B * H
+        stages = 2 if average or D > 64 else 4  # without values there is room
         programs = min(sm_count(q.device), jobs)
         shared = groups == 2 and top <= 1  # else the code for it is slower by as much as there is to win
         self.rows, self.counts_jobs = rows, shared and programs < jobs
@@ -111,7 +112,7 @@ class HopperForward:
         )  # fmt: skip
         self.launch = PlannedLaunch(
             kernel, (programs,), numbers, described,
-            D=D, BN=KEY_BLOCK, GROUPS=groups, STAGES=2 if average or D > 64 else 4, ENTROPY=entropy, TOP=top, DEFER=self.defers,
+            D=D, BN=KEY_BLOCK, GROUPS=groups, STAGES=stages, ENTROPY=entropy, TOP=top, DEFER=self.defers,
             ENDS=spans.has_ends, SHARED=shared, SINKS=sink is not None, CAPPED=cap > 0, AVERAGE=average, num_warps=4,
         )  # fmt: skip
 
