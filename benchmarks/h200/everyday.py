@@ -1,10 +1,10 @@
-"""What users get on a GPU at everyday lengths: `attend(...)` with backend "auto", and Hugging Face's Llama of 1.2 billion
-weights, unheard and heard, beside PyTorch alone.
+"""What users get on a GPU at everyday lengths: `attend(...)` with backend "auto", and Hugging Face's Llama of 1.2
+billion weights, unheard and heard, beside PyTorch alone.
 
-    PYTHONPATH=src python3 benchmarks/h200/everyday.py [--parts attend host forward generate compiled choice] [--out FILE]
+    PYTHONPATH=src python3 benchmarks/h200/everyday.py [--parts attend host ...] [--compile] [--out FILE]
 
-    attend    multiples of cuDNN's output alone: bare output, row statistics (entropy and largest weight), entropy and top
-              8, received, everything (these and a thumbnail of 256 x 256)
+    attend    multiples of cuDNN's output alone: bare output, row statistics (entropy and largest weight), entropy and
+              top 8, received, everything (these and a thumbnail of 256 x 256)
     host      microseconds of the host for one call
     forward   a forward pass of the Llama, multiples of its own sdpa
     generate  64 tokens after 1,024, greedy
@@ -288,8 +288,6 @@ def forward_rows() -> list[Row]:
                 f"{'no bit changed' if same else 'BITS CHANGED'}",
                 flush=True,
             )
-        del model
-        torch.cuda.empty_cache()
     return rows
 
 
@@ -319,8 +317,6 @@ def generate_rows() -> list[Row]:
         rows.append({"what": "generate", "width": width, "wall": found})
         told = "  ".join(f"{name} {one['ratio']:.2f}" for name, one in found.items())
         print(f"Llama D={width}, 64 tokens after 1024: sdpa {found['sdpa']['ms']:.0f} ms; {told}", flush=True)
-        del model
-        torch.cuda.empty_cache()
     return rows
 
 
@@ -357,8 +353,6 @@ def compiled_rows() -> list[Row]:
         rows.append(row | {"outputs apart": float((output.float() - plain.float()).abs().max())})
         told = "  ".join(f"{name} {ms / found['sdpa']:.2f}" for name, ms in found.items())
         print(f"compiled Llama D={width}, 2048: sdpa {found['sdpa']:.1f} ms; {told}; entropies {apart:.2g} apart")
-        del model
-        torch.cuda.empty_cache()
     return rows
 
 
