@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_triton_cuda import ALL, CAPPED_FLOOR, FIELDS, agrees, drawn, fresh_memory_is_poison
+from test_triton_cuda import ALL, FIELDS, agrees, drawn, fresh_memory_is_poison
 from torch import Tensor
 
 from regard.attention import Observe, Sink, attend, choose, masks, scores
@@ -77,7 +77,8 @@ def test_scores_far_beyond_and_far_below_their_cap() -> None:
         for name in ("output", "lse", "entropy", "received"):
             exact = getattr(truth, name)
             off, allowed = (float((getattr(x, name).double() - exact).abs().max()) for x in (got, near))
-            floor = (2**-7 if name == "output" else CAPPED_FLOOR) * max(1.0, float(exact.abs().max()))
+            # the GPU's tanh is off by up to 2^-11 of a score, and these scores are as large as their cap
+            floor = (2**-7 if name == "output" else 2**-11) * max(1.0, float(exact.abs().max()))
             assert off <= 2 * allowed + floor, f"{name} is off by {off:.1e}, PyTorch's by {allowed:.1e}"
 
 

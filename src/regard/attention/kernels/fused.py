@@ -20,7 +20,7 @@ from torch import Tensor
 from regard.attention.inputs import AttentionInputs, is_grouped
 from regard.attention.kernels import sdpa, spans
 from regard.attention.kernels.devices import INTERPRETED, on_device, triton_unsupported_reason
-from regard.attention.kernels.shapes import as_bhtd
+from regard.attention.kernels.shapes import aligned, as_bhtd
 from regard.attention.kernels.spans import Spans
 from regard.attention.mask_analysis import is_trivial
 from regard.attention.normalise import Sink, Softmax
@@ -211,7 +211,7 @@ class Request:
         from regard.attention.kernels.triton.decode_statistics import decode_statistics
         from regard.attention.kernels.triton.launch import launches_of
 
-        q, k, (B, H), S = self.q, self.k, self.q.shape[:2], self.k.size(2)
+        q, k, (B, H), S = aligned(self.q), aligned(self.k), self.q.shape[:2], self.k.size(2)
         if (launches := self.launches) is None:
             launches = launches_of((q, k[:, :, :1]), Spans(), self.scale, self.cap)
         cells = min(observe.thumbnail[1], S) if observe.thumbnail else 0
@@ -236,8 +236,11 @@ class Request:
         from regard.attention.kernels.triton.dispatch import forward
 
         numbers = self.scale, entropy, top, self.cap
-        with on_device(self.q):
-            return forward(self.q, self.k, self.v, self.spans, *numbers, self.sink, self.launches, known)
+        q, k, v = self.q, self.k, self.v
+        if not self.is_plain:
+            q, k, v = aligned(q), aligned(k), aligned(v)
+        with on_device(q):
+            return forward(q, k, v, self.spans, *numbers, self.sink, self.launches, known)
 
     def _statistics(
         self, lse: Tensor, class_maxima: Tensor | None, wanted: tuple[bool, int, int, int]
@@ -248,10 +251,10 @@ class Request:
             return _statistics(q, k, lse, maxima, *self.tensors()[3:], *self.scalars(), *wanted)
         from regard.attention.kernels.triton.statistics_pass import requested, statistics
 
-        with on_device(self.q):
-            return statistics(
-                self.q, self.k, lse, class_maxima, self.spans, self.scale, requested(*wanted), self.cap, self.launches
-            )
+        q, k = (self.q, self.k) if self.is_plain else (aligned(self.q), aligned(self.k))
+        with on_device(q):
+            numbers = self.scale, requested(*wanted), self.cap
+            return statistics(q, k, lse, class_maxima, self.spans, *numbers, self.launches)
 
     def _is_plain(self) -> bool:
         return self.is_plain or is_plain_call(self.q, self.k, self.v, *(() if self.sink is None else (self.sink,)))
@@ -329,7 +332,7 @@ def _forward(
 
     seen = Spans(shift_lo, shift_hi, lo, hi, query_docs, key_docs, bits, tiles, unit)
     with on_device(q):
-        return _own(launch.forward(q, k, v, seen, scale, entropy, top, cap, sink))
+        return _own(launch.forward(aligned(q), aligned(k), aligned(v), seen, scale, entropy, top, cap, sink))
 
 
 @_forward.register_fake
@@ -443,7 +446,7 @@ def _statistics(
     seen = Spans(shift_lo, shift_hi, lo, hi, query_docs, key_docs, bits, tiles, unit)
     with on_device(q):
         wanted = launch.RequestedStatistics(received, rows, cols, top)
-        return _own(launch.statistics(q, k, lse, class_maxima, seen, scale, wanted, cap))
+        return _own(launch.statistics(aligned(q), aligned(k), lse, class_maxima, seen, scale, wanted, cap))
 
 
 @_statistics.register_fake

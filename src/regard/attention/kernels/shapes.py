@@ -9,6 +9,8 @@ from torch import Tensor
 
 from regard.attention.inputs import AttentionInputs
 
+ALIGNMENT = 16  # bytes
+
 
 class Tiling(NamedTuple):
     """The queries and keys of a tile, the warps of its program, and the tiles fetched ahead."""
@@ -47,6 +49,11 @@ def _bhtd(x: Tensor, lead: tuple[int, ...], heads: int) -> Tensor:
 def _unit_stride(x: Tensor) -> Tensor:
     """The kernels assume that the last dimension has stride 1."""
     return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def aligned(x: Tensor) -> Tensor:
+    """x at an address that copies of 16 bytes can begin at, as a part of another tensor may not be."""
+    return x.clone(memory_format=torch.contiguous_format) if x.data_ptr() % ALIGNMENT else x
 
 
 def tile_width(width: int) -> int:
