@@ -113,7 +113,7 @@ class Sink(Normaliser):
         return (self.logits,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Entmax(Normaliser):
     """w = [(alpha - 1) s - tau]+ ^ (1 / (alpha - 1)): sparse weights that sum to 1; alpha 1 is softmax, 2 sparsemax.
 
@@ -121,6 +121,8 @@ class Entmax(Normaliser):
     """
 
     alpha: float = 1.5
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         if isinstance(self.alpha, bool) or not isinstance(self.alpha, int | float) or not 1 < self.alpha <= MAX_ALPHA:
