@@ -51,7 +51,7 @@ MASKS: dict[str, Callable[[Tensor, Tensor], Mask | None]] = {  # of lengths (B,)
         torch.arange(table.size(-1)) // 3, torch.arange(table.size(-2)) // 3
     ),
     "table": lambda lengths, table: masks.Dense(table),
-    "not the table": lambda lengths, table: ~masks.Dense(table) | masks.Causal(),
+    "not the table": lambda lengths, table: masks.Not(masks.Dense(table)) | masks.Causal(),
     "keys": lambda lengths, table: masks.Keys(table.size(-1) - lengths.reshape(B, 1, 1, 1) - 1),
     "blocks": lambda lengths, table: masks.Blocks((lengths.reshape(B, 1, 1, 1) - 1) // 2, 2),
 }

@@ -21,9 +21,9 @@ def is_trivial(mask: Mask, grid: Grid) -> bool:
         return all(is_trivial(inner, grid) for inner in mask.masks)
     if isinstance(mask, Window) and not isinstance(mask.offset, Tensor):
         first = grid.S - grid.T if mask.offset is None else mask.offset
-        return (mask.left is None or first + grid.T - 1 - mask.left <= 0) and (
-            mask.right is None or first + mask.right + 1 >= grid.S
-        )
+        from_first = mask.left is None or first + grid.T - 1 - mask.left <= 0
+        to_last = mask.right is None or first + mask.right + 1 >= grid.S
+        return bool(from_first & to_last)
     return isinstance(mask, Everything)
 
 
@@ -35,7 +35,8 @@ def every_row_and_column_live(mask: Mask, grid: Grid) -> bool:
         first = grid.S - grid.T if mask.offset is None else mask.offset
         start, stop = mask.key_bounds(first, grid.S)  # of the first query
         begin, end = mask.key_bounds(first + grid.T - 1, grid.S)  # of the last one
-        return bool(start <= 0 < stop and begin < grid.S <= end)
+        # joined by &, which is one condition in a compiled graph, where `and` would be four
+        return bool((start <= 0) & (stop > 0) & (begin < grid.S) & (end >= grid.S))
     return isinstance(mask, Everything)
 
 
@@ -46,7 +47,8 @@ def live_queries_and_keys(
 
     `more(rows, cols)`: booleans of anything else that hides keys, such as a predicted window.
     """
-    if isinstance(mask, Window) and not isinstance(mask.offset, Tensor) and more is None:
+    numbers = isinstance(mask, Window) and not isinstance(mask.offset, Tensor) and not torch.compiler.is_compiling()
+    if numbers and more is None:  # in a compiled graph, every comparison of these numbers would be a graph of its own
         return _of_window(mask, grid)
     if mask.contiguous and more is None:
         return _from_spans(*mask.span(grid), grid)

@@ -100,7 +100,7 @@ class Sink(Normaliser):
 
     def check(self, grid: Grid, like: Tensor) -> None:
         sizes = list(zip(reversed(self.logits.shape), reversed(grid.lead), strict=False))
-        if self.logits.dim() > len(grid.lead) or any(given not in (1, size) for given, size in sizes):
+        if self.logits.dim() > len(grid.lead) or any(given != 1 and given != size for given, size in sizes):
             raise ShapeError(
                 f"logits of shape {tuple(self.logits.shape)}",
                 f"a shape that broadcasts to the leading dimensions {grid.lead}",

@@ -48,7 +48,7 @@ Streamed = tuple[Tensor, Tensor, Mapping[str, Any]]
 
 
 @uncompiled(
-    "The backend 'stream' calls this score, bias or normaliser, which is Python code of its own, block by block, and a "
+    "The backend 'stream' calls this score or normaliser, which is Python code of its own, block by block, and a "
     "graph would be one for each length. Compile without fullgraph, or pass backend='plain', which holds the whole map."
 )
 def _uncompiled(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Observe) -> Streamed:
@@ -141,6 +141,8 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> N
     tensors, *ctx.numbers, ctx.value_name, ctx.form, _, ctx.dropout, seed = inputs
     ctx.save_for_backward(*tensors, *([] if seed is None else [seed]))
     ctx.count = len(tensors)
+    # an empty list passes for one of tensors, whose gradients are an empty list
+    ctx.rest = [[] if isinstance(one, list) and not one else None for one in inputs[1:]]
 
 
 def _backward(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
@@ -151,7 +153,7 @@ def _backward(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
     how = tensors, *ctx.numbers, ctx.value_name, ctx.form, ctx.dropout, seed
     for n, grad in zip(wanted, _gradients(grads[0], grads[1], wanted, *how), strict=True):
         found[n] = grad
-    return found, *(None,) * 8
+    return found, *ctx.rest
 
 
 _operator.register_autograd(_backward, setup_context=_setup_context)
