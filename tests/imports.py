@@ -42,6 +42,7 @@ ATTENTION = (
     "kernels",
     "attend",
     "copy_attention",
+    "compiled_capture",
     "tap",
     "eager_hooks",
     "torch_hooks",

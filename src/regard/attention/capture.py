@@ -124,8 +124,9 @@ def capture_into(
     them can be taken; a loop with a derivative of its own then runs step by step.
     """
     chosen = places_of(model, places)
+    hooked = not taps_of(model) and not reports_itself(model)
     hooks: AbstractContextManager[Interception | None] = nullcontext() if taps_of(model) else intercept_attention(model)
-    listener = TapListener(chosen, observe, heard.add, replaces=in_graph, in_graph=in_graph)
+    listener = TapListener(chosen, observe, heard.add, replaces=in_graph, in_graph=in_graph, hooked=hooked)
     with listen(listener), hooks as seen:
         yield
     if seen is not None:

@@ -75,6 +75,9 @@ class Observe:
         return bool(self.top or self.entropy or self.received or self.thumbnail)
 
 
+_BESIDE_TOP = [one.name for one in fields(Observe) if one.name != "top"]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Top:
     """The k largest weights of each query, (..., T, k), largest first, and their keys; missing ones are 0 and -1."""
@@ -111,9 +114,7 @@ class Attended:
         top = self.top
         if top is not None:
             top = Top(top.values[..., : observe.top], top.indices[..., : observe.top]) if observe.top else None
-        unwanted: dict[str, Any] = {
-            f.name: None for f in fields(Observe) if f.name != "top" and not getattr(observe, f.name)
-        }
+        unwanted: dict[str, Any] = {name: None for name in _BESIDE_TOP if not getattr(observe, name)}
         return replace(self, top=top, **unwanted)
 
     def with_inputs(self, inputs: AttentionInputs, v: Tensor, observe: Observe) -> Attended:

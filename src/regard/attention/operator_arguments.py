@@ -1,6 +1,6 @@
-"""Masks, biases and normalisers as arguments of a torch.library operator, so that a compiled graph calls a loop over
-blocks as one node: all tensors, all whole numbers (which may differ from call to call), all floats, and a text that says
-what these belong to, in prefix notation. Causal() & Padding(lengths) is
+"""Masks, biases and normalisers as arguments of a torch.library operator, so that a graph calls a loop over blocks as
+one node: all tensors, all whole numbers (which may differ from call to call), all floats, and a text that says what
+these belong to, in prefix notation. Causal() & Padding(lengths) is
 
     All (2 Window None i0 None Padding t3 None 'right'
 
@@ -82,7 +82,7 @@ class OperatorArguments:
 def has_form(value: object) -> bool:
     """Whether a text can name this value: it is not of a class of a user's own."""
     if isinstance(value, masks.Joined):
-        return type(value) in _FORMS and all([has_form(inner) for inner in value.masks])
+        return type(value) in _FORMS and all(has_form(inner) for inner in value.masks)
     return type(value) in _FORMS and (not isinstance(value, masks.Not) or has_form(value.mask))
 
 

@@ -30,7 +30,15 @@ from regard.attention.eager_hooks import FOLLOWED, EagerHooks, Frame
 from regard.attention.masks import Dense, Everything, Mask, Window
 from regard.attention.observe import Attended, Observe
 from regard.attention.scores import ScaledDot
-from regard.attention.tap import any_listeners, dispatch, dispatching, has_listeners, is_dispatching, is_in_graph
+from regard.attention.tap import (
+    any_listeners,
+    dispatch,
+    dispatching,
+    has_listeners,
+    is_dispatching,
+    is_in_graph,
+    named_parts,
+)
 from regard.errors import BackendError
 
 ATTENTION_NAME = re.compile(r"(Attention|Attn)(?!\w*Output$)")  # in the names of classes, those of attention modules
@@ -110,16 +118,11 @@ def intercept_attention(model: nn.Module) -> Iterator[Interception | None]:
     of that module.
 
     A transformers model that attends through "regard" everywhere reports by itself, so nothing is installed (None).
+    Compiled code runs uncompiled meanwhile: see `TapListener.hooked`.
     """
     if reports_itself(model):
         yield None
         return
-    if any(hasattr(module, "_orig_mod") for module in model.modules()):
-        raise BackendError(
-            "A compiled model cannot be intercepted",
-            where="capture",
-            advice="Capture the model itself, before torch.compile.",
-        )
     seen = Interception(model)
     _interceptions.set((*_interceptions.get(), seen))
     try:
@@ -136,7 +139,7 @@ def is_attention(module: nn.Module) -> bool:
 
 def attention_modules(model: nn.Module) -> dict[nn.Module, str]:
     """The innermost attention modules of a model, by the names of their classes, with their paths."""
-    named = {module: path for path, module in model.named_modules() if is_attention(module)}
+    named = {module: path for path, module in named_parts(model) if is_attention(module)}
     outer = {path.rpartition(".")[0] for path in named.values()}
     outer |= {path[:at] for path in outer for at, sign in enumerate(path) if sign == "."}
     return {module: path for module, path in named.items() if path not in outer}

@@ -34,7 +34,7 @@ _REQUESTED = ("top", "entropy", "received", "thumbnail")
 
 
 def tensors_of(found: Mapping[str, Any]) -> list[Tensor]:
-    """The statistics of `StreamingStatistics.found` as an operator returns them: those that there are, in this order."""
+    """The statistics of `StreamingStatistics.found` as an operator returns them: those that there are."""
     top = found["top"]
     parts = [] if top is None else [top.values, top.indices]
     return [*parts, *[found[name] for name in _SINGLE if found[name] is not None]]

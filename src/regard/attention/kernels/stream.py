@@ -123,8 +123,9 @@ def _gradients(
     with autograd_inside_operator(), seeded_dropout(seed, grad_output):
         v, prepared = packed.value(value_name), from_arguments(packed, form)
         output, lse, _ = in_blocks(prepared, v, dropout, Observe(), needs_grad=True)
-        leaves = [inputs[n] for n in wanted]
-        found = torch.autograd.grad((output, lse), leaves, (grad_output, grad_lse), allow_unused=True)
+        leaves, results = [inputs[n] for n in wanted], [(output, grad_output), (lse, grad_lse)]
+        roots, grads = zip(*(pair for pair in results if pair[0].requires_grad), strict=True)
+        found = torch.autograd.grad(roots, leaves, grads, allow_unused=True)
     return [torch.zeros_like(x) if one is None else one.contiguous() for x, one in zip(leaves, found, strict=True)]
 
 
