@@ -7,6 +7,7 @@ from math import prod
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from regard.attention.grid import Grid
 from regard.attention.masks import All, Everything, Mask, Window
@@ -47,12 +48,12 @@ def live_queries_and_keys(
 
     `more(rows, cols)`: booleans of anything else that hides keys, such as a predicted window.
     """
-    numbers = isinstance(mask, Window) and not isinstance(mask.offset, Tensor) and not torch.compiler.is_compiling()
-    if numbers and more is None:  # in a compiled graph, every comparison of these numbers would be a graph of its own
+    # in a compiled graph, every comparison of the ends of a window would be a graph of its own
+    if isinstance(mask, Window) and not isinstance(mask.offset, Tensor) and more is None and not is_compiling():
         return _of_window(mask, grid)
     if mask.contiguous and more is None:
         return _from_spans(*mask.span(grid), grid)
-    if torch.compiler.is_compiling() and grid.T and grid.S:  # a loop would be one graph for each length
+    if is_compiling() and grid.T and grid.S:  # a loop would be one graph for each length
         return _in_graph(mask, grid, more)
     live_queries, live_keys = [], torch.zeros(grid.S, dtype=torch.bool, device=grid.device)
     cols = torch.arange(grid.S, device=grid.device)

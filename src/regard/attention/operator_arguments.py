@@ -1,8 +1,8 @@
 """Masks, biases and normalisers as arguments of a torch.library operator, so that a graph calls a loop over blocks as
 one node: all tensors, all whole numbers (which may differ from call to call), all floats, and a text that says what
-these belong to, in prefix notation. Causal() & Padding(lengths) is
+these belong to, in prefix notation. Window(2, 0) & Padding(lengths) is
 
-    All (2 Window None i0 None Padding t3 None 'right'
+    All (2 Window i0 i1 None Padding t3 None 'right'
 
 where t3 is the fourth tensor, i0 the first whole number, and (2 opens a tuple of two values.
 """

@@ -183,8 +183,8 @@ def _dispatch_compiled(
 
 
 @uncompiled(
-    "A listener may replace the weights of this attention or go on with its tensors, and torch.compile was called "
-    "inside its block. Compile the model before the block: it then runs uncompiled there"
+    "Listeners replace the weights of this attention, go on with its tensors or request thumbnails of several sizes, "
+    "and torch.compile was called inside their block. Compile the model before the block: it then runs uncompiled there"
 )
 def _dispatch_uncompiled(*call: Any) -> Attended:
     return dispatch(*call)
@@ -223,7 +223,8 @@ def _tell_compiler(changed: TapListener) -> None:
     _any_listeners = bool(_active)
     for module in () if changed.hooked else changed.places:
         _request(module, [one for one in _active if not one.hooked and module in one.places])
-    eager = any(one.eager for one in _active)
+    sizes = {one.observe.thumbnail for one in _active} - {None}  # each context may ask for one, a graph has one
+    eager = any(one.eager for one in _active) or len(sizes) > 1
     if eager and _stance is None and "torch._dynamo" in sys.modules:  # whoever compiles has imported it
         _stance = torch.compiler.set_stance("force_eager")
     elif not eager and _stance is not None:
@@ -238,7 +239,7 @@ def _request(module: nn.Module, listeners: list[TapListener]) -> None:
     eager = any(one.eager for one in listeners)
     try:
         observe = reduce(or_, (one.observe for one in listeners))
-    except SettingError:  # thumbnails of several sizes: each context may ask for one, a graph has one
+    except SettingError:  # thumbnails of several sizes
         observe, eager = Observe(), True
     set_request(module, observe, eager, _hear_compiled)
 

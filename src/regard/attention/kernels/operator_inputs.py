@@ -34,8 +34,8 @@ def from_arguments(packed: OperatorArguments, text: str) -> AttentionInputs:
     """The inputs of a text."""
     (score, *values), mask, bias, half_width, predicted, normalise, live = packed.value(text)
     window = None if half_width is None else _without_init(LocalP, half_width=half_width)
-    terms = mask, bias, window, predicted
-    return AttentionInputs(_SCORES[score](*values), *packed.tensors[:2], *terms, packed.grid, normalise, live=live)
+    q, k, grid = packed.tensors[0], packed.tensors[1], packed.grid
+    return AttentionInputs(_SCORES[score](*values), q, k, mask, bias, window, predicted, grid, normalise, live=live)
 
 
 def unsupported_reason(prepared: AttentionInputs) -> str | None:
