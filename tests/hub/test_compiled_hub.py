@@ -65,18 +65,11 @@ def test_a_compiled_model_is_heard_as_an_uncompiled_one(name: str) -> None:
         assert list(heard) == list(want) and len(heard) == 2 and not heard.unheard
         for place in want:
             one, other = heard[place], want[place]
-            for got, expected in zip(
-                (one.output, one.lse, one.entropy, one.top and one.top.values, one.top and one.top.indices),
-                (
-                    other.output,
-                    other.lse,
-                    other.entropy,
-                    other.top and other.top.values,
-                    other.top and other.top.indices,
-                ),
-                strict=True,
-            ):
-                torch.testing.assert_close(got, expected)
+            assert one.top is not None and other.top is not None
+            for field in ("output", "lse", "entropy"):
+                torch.testing.assert_close(getattr(one, field), getattr(other, field))
+            torch.testing.assert_close(one.top.values, other.top.values)
+            assert torch.equal(one.top.indices, other.top.indices)
         if length == 12:
             assert torch.equal(found, alone)
     run(compiled, 12)
