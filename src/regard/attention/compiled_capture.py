@@ -39,6 +39,13 @@ class AttentionRequest:
     eager: bool
     number: Tensor
 
+    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
+        return _no_request, ()  # nobody listens to a copy of the module
+
+
+def _no_request() -> None:
+    return None
+
 
 def set_request(module: nn.Module, observe: Observe, eager: bool, on_call: OnCall) -> None:
     """From now on compiled code computes this for the module, and calls `on_call` with it."""

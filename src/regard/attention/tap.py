@@ -204,8 +204,9 @@ def listen(listener: TapListener) -> Iterator[None]:
     _listeners.set((*_listeners.get(), listener))
     with _lock:
         _active.append(listener)
-        _tell_compiler(listener)
     try:
+        with _lock:
+            _tell_compiler(listener)
         yield
     finally:
         listener.ended = True
