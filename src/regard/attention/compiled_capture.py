@@ -28,16 +28,18 @@ _numbers = count()
 _receivers: dict[int, tuple[ref[nn.Module], OnCall]] = {}  # by the number of a request
 
 
-@dataclass
+@dataclass(eq=False)
 class AttentionRequest:
     """What is requested of a module by all its listeners together.
 
-    `eager`: no graph can serve them, so the module runs uncompiled. `number`: an integer tensor, the module's own.
+    `eager`: no graph can serve them, so the module runs uncompiled. `number`: an integer tensor, the module's own, which
+    graphs read; `key`: the same number, which they do not.
     """
 
     observe: Observe
     eager: bool
     number: Tensor
+    key: int
 
     def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
         return _no_request, ()  # nobody listens to a copy of the module
@@ -52,13 +54,13 @@ def set_request(module: nn.Module, observe: Observe, eager: bool, on_call: OnCal
     clear_request(module)
     number = next(_numbers)
     _receivers[number] = ref(module), on_call
-    setattr(module, _ATTRIBUTE, AttentionRequest(observe, eager, torch.tensor(number, device="cpu")))
+    setattr(module, _ATTRIBUTE, AttentionRequest(observe, eager, torch.tensor(number, device="cpu"), number))
 
 
 def clear_request(module: nn.Module) -> None:
     """Nobody listens to this module any more."""
     if (before := request_of(module)) is not None:
-        _receivers.pop(int(before.number), None)
+        _receivers.pop(before.key, None)
         delattr(module, _ATTRIBUTE)
 
 
