@@ -32,7 +32,7 @@ _receivers: dict[int, tuple[ref[nn.Module], OnCall]] = {}  # by the number of a 
 class AttentionRequest:
     """What is requested of a module by all its listeners together.
 
-    `eager`: no graph can serve them, so the module runs uncompiled. `number`: an integer tensor, the module's own, which
+    `eager`: no graph can serve them, so the module runs uncompiled. `number`: an integer tensor, the module's own, that
     graphs read; `key`: the same number, which they do not.
     """
 
