@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from regard.attention import Attended, Observe, capture
 from regard.attention.tap import TapListener, listen, places_of
 from regard.attention.torch_hooks import intercept_attention
-from regard.errors import BackendError, PlaceError
+from regard.errors import PlaceError
 
 ALL = Observe(top=3, entropy=True, received=True, thumbnail=(4, 4), weights=True, prepared=True, values=True)
 
@@ -191,9 +191,3 @@ def test_replaced_weights_change_the_output() -> None:
     with listen(TapListener(places_of(model, "h.0.attn"), Observe(weights=True), even)), intercept_attention(model):
         changed = model(ids)
     assert not torch.allclose(alone, changed)
-
-
-def test_a_compiled_model_is_refused() -> None:
-    model = torch.compile(SmallGPT())
-    with pytest.raises(BackendError, match=r"A compiled model.*before torch.compile"), capture(model):
-        pass

@@ -107,7 +107,7 @@ def attend(
     if kind is not None and isinstance(k, Tensor):
         keep_plan(kind, prepared, q, k, v, name, observe)
     with autocast_disabled(v):
-        got = BACKENDS[name].compute(prepared, v, dropout, observe)
+        got = _BACKENDS[name].compute(prepared, v, dropout, observe)
         if isinstance(prepared.normalise, Sink) and got.sink is None:
             got = replace(got, sink=prepared.normalise.sink(got.lse))
         if observe.weights and got.weights is None:
@@ -190,16 +190,15 @@ def _triton_unsupported_reason(prepared: AttentionInputs, v: Tensor, dropout: fl
     return (triton_additive.unsupported_reason if additive else fused.vendor_unsupported_reason)(prepared, v, dropout)
 
 
-BACKENDS = MappingProxyType(
-    {
-        "plain": Backend(plain),
-        "sdpa": Backend(sdpa.compute, sdpa.unsupported_reason),
-        "stream": Backend(stream.compute),
-        "recurrent": Backend(recurrent.compute, recurrent.unsupported_reason),
-        "triton": Backend(_by_triton, _triton_unsupported_reason),
-        "triton-fused": Backend(fused.compute, fused.unsupported_reason),
-    }
-)
+_BACKENDS = {  # read here: torch.compile does not trace a MappingProxyType where some dict is changed
+    "plain": Backend(plain),
+    "sdpa": Backend(sdpa.compute, sdpa.unsupported_reason),
+    "stream": Backend(stream.compute),
+    "recurrent": Backend(recurrent.compute, recurrent.unsupported_reason),
+    "triton": Backend(_by_triton, _triton_unsupported_reason),
+    "triton-fused": Backend(fused.compute, fused.unsupported_reason),
+}
+BACKENDS = MappingProxyType(_BACKENDS)
 
 PLAIN_LIMIT = 2**22  # numbers: a map up to this size is faster at once than in blocks
 LIMIT = f"at most {PLAIN_LIMIT:,} numbers"
@@ -266,7 +265,7 @@ def _unsupported_reason(name: str, prepared: AttentionInputs, v: Tensor, dropout
     transforms = active_transforms()
     if transforms and name != "plain" and not (name == "sdpa" and set(transforms) == {"vmap"}):
         return f"it is not made for transforms of torch.func, and this is inside {' of '.join(transforms)}"
-    return BACKENDS[name].unsupported_reason(prepared, v, dropout)
+    return _BACKENDS[name].unsupported_reason(prepared, v, dropout)
 
 
 def _unsupported_reasons(prepared: AttentionInputs, v: Tensor, dropout: float) -> dict[str, str]:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields
+from typing import Any
 
 from torch import nn
 
@@ -17,6 +18,7 @@ from regard.attention.torch_hooks import (
     attention_modules,
     implementation_of,
     intercept_attention,
+    reports_itself,
 )
 from regard.errors import CaptureWarning, PlaceError, unknown
 
@@ -133,10 +135,14 @@ def _capturing(
 ) -> Iterator[None]:
     has_taps = _has_taps(chosen)
     innermost = {} if has_taps else attention_modules(model)
+    hooked = not has_taps and not reports_itself(model, innermost)
     hooks: AbstractContextManager[Interception | None] = nullcontext()
-    if not has_taps:
+    if hooked:
         hooks = intercept_attention(model, innermost)
-    listener = TapListener(chosen, observe, heard.add, replaces=in_graph, in_graph=in_graph)
+    how: dict[str, Any] = {"replaces": in_graph, "in_graph": in_graph, "hooked": hooked}
+    if not has_taps:
+        how["attending"] = innermost
+    listener = TapListener(chosen, observe, heard.add, **how)
     with listen(listener), hooks as seen:
         yield
     if seen is not None:

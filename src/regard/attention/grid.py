@@ -47,7 +47,7 @@ def check_table(table: Tensor, grid: Grid, where: str) -> None:
     """Raise ShapeError unless the table broadcasts to (*lead, T, S) without growing it."""
     full = (*grid.lead, grid.T, grid.S)
     sizes = list(zip(reversed(table.shape), reversed(full), strict=False))
-    if not 2 <= table.dim() <= len(full) or any(given not in (1, size) for given, size in sizes):
+    if not 2 <= table.dim() <= len(full) or any(given != 1 and given != size for given, size in sizes):
         raise ShapeError(f"shape {tuple(table.shape)}", f"one that broadcasts to {full}", where=where)
 
 

@@ -149,7 +149,9 @@ class AttentionInputs:
         """The same queries or keys as an index tensor."""
         if isinstance(where, Tensor):
             return where.to(self.grid.device)
-        return torch.arange(*where.indices(size), device=self.grid.device)
+        # slice.indices would put the length itself into a compiled graph
+        bounds = (size,) if where == slice(None) else where.indices(size)
+        return torch.arange(*bounds, device=self.grid.device)
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -286,8 +288,8 @@ def substitute_masked(x: Tensor, live: Tensor, grid: Grid) -> Tensor:
     if not live.size(-1):
         return zero_masked(x, live, grid)
     lead = torch.broadcast_shapes(x.shape[:-2], live.shape[:-1])
-    first = live.byte().argmax(-1)[..., None, None].expand(*lead, 1, 1)
-    stand_in = x.detach().expand(*lead, *x.shape[-2:]).take_along_dim(first, -2)
+    first = live.byte().argmax(-1)[..., None, None].expand(*lead, 1, x.size(-1))
+    stand_in = x.detach().expand(*lead, *x.shape[-2:]).gather(-2, first)
     found = torch.where(live.any(-1)[..., None, None], stand_in, 0.0)
     return torch.where(live.unsqueeze(-1), x, found)
 
@@ -322,7 +324,7 @@ def _broadcast_lead(q: Tensor, k: Tensor, v: Tensor) -> tuple[int, ...]:
     queries, *others = (x.size(-3) if x.dim() >= 3 else 1 for x in (q, k, v))
     heads = queries if queries > 1 else max(others)
     for name, count in zip(("key", "value"), others, strict=True):
-        if count < 1 or heads % count or (queries == 1 and count not in (1, heads)):
+        if count < 1 or heads % count or (queries == 1 and count != 1 and count != heads):
             raise ShapeError(
                 f"{queries} query heads and {count} {name} heads ({shapes})",
                 f"a number of {name} heads that divides {heads}",
@@ -339,7 +341,8 @@ def _score_lead(q: Tensor, k: Tensor, grid: Grid) -> tuple[int, ...]:
 
 def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that all of these broadcast to; equal ones, the usual case, take a fast path."""
-    return tuple(shapes[0] if len(set(map(tuple, shapes))) == 1 else torch.broadcast_shapes(*shapes))
+    first, *others = shapes  # compared, not hashed: a hash would put the sizes into a compiled graph
+    return tuple(first if all(other == first for other in others) else torch.broadcast_shapes(*shapes))
 
 
 def check_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:

@@ -7,9 +7,11 @@ from math import prod
 
 import torch
 from torch import Tensor
+from torch.compiler import is_compiling
 
 from regard.attention.grid import Grid
 from regard.attention.masks import All, Everything, Mask, Window
+from regard.attention.operator_arguments import OperatorArguments, has_form
 
 GPU_NUMBERS = 2**27  # booleans of a mask that are held at a time on a GPU
 
@@ -20,9 +22,9 @@ def is_trivial(mask: Mask, grid: Grid) -> bool:
         return all(is_trivial(inner, grid) for inner in mask.masks)
     if isinstance(mask, Window) and not isinstance(mask.offset, Tensor):
         first = grid.S - grid.T if mask.offset is None else mask.offset
-        return (mask.left is None or first + grid.T - 1 - mask.left <= 0) and (
-            mask.right is None or first + mask.right + 1 >= grid.S
-        )
+        from_first = mask.left is None or first + grid.T - 1 - mask.left <= 0
+        to_last = mask.right is None or first + mask.right + 1 >= grid.S
+        return bool(from_first & to_last)
     return isinstance(mask, Everything)
 
 
@@ -34,7 +36,8 @@ def every_row_and_column_live(mask: Mask, grid: Grid) -> bool:
         first = grid.S - grid.T if mask.offset is None else mask.offset
         start, stop = mask.key_bounds(first, grid.S)  # of the first query
         begin, end = mask.key_bounds(first + grid.T - 1, grid.S)  # of the last one
-        return bool(start <= 0 < stop and begin < grid.S <= end)
+        # joined by &, which is one condition in a compiled graph, where `and` would be four
+        return bool((start <= 0) & (stop > 0) & (begin < grid.S) & (end >= grid.S))
     return isinstance(mask, Everything)
 
 
@@ -45,10 +48,13 @@ def live_queries_and_keys(
 
     `more(rows, cols)`: booleans of anything else that hides keys, such as a predicted window.
     """
-    if isinstance(mask, Window) and not isinstance(mask.offset, Tensor) and more is None:
+    # in a compiled graph, every comparison of the ends of a window would be a graph of its own
+    if isinstance(mask, Window) and not isinstance(mask.offset, Tensor) and more is None and not is_compiling():
         return _of_window(mask, grid)
     if mask.contiguous and more is None:
         return _from_spans(*mask.span(grid), grid)
+    if is_compiling() and grid.T and grid.S:  # a loop would be one graph for each length
+        return _in_graph(mask, grid, more)
     live_queries, live_keys = [], torch.zeros(grid.S, dtype=torch.bool, device=grid.device)
     cols = torch.arange(grid.S, device=grid.device)
     # a GPU would wait for many small pieces
@@ -60,6 +66,38 @@ def live_queries_and_keys(
         live_queries.append(tile.any(-1))
         live_keys = live_keys | tile.any(-2)
     return torch.cat(live_queries, -1), live_keys
+
+
+def _in_graph(mask: Mask, grid: Grid, more: Callable[[Tensor, Tensor], Tensor] | None) -> tuple[Tensor, Tensor]:
+    """The same in a compiled graph: an operator for a known mask, the whole map at once for anything else."""
+    if more is not None or not has_form(mask):
+        rows, cols = (torch.arange(size, device=grid.device) for size in (grid.T, grid.S))
+        tile = mask.allowed(rows, cols, grid)
+        tile = tile if more is None else tile & more(rows, cols)
+        tile = tile.expand(*tile.shape[:-2], grid.T, grid.S)
+        return tile.any(-1), tile.any(-2)
+    first = torch.zeros(1, dtype=torch.long, device=grid.device)
+    lead = list(mask.allowed(first, first, grid).shape[:-2])
+    packed = OperatorArguments([*grid.lead, grid.T, grid.S], [first])
+    form = packed.text(mask)
+    return _live_operator(*packed.all(), form, lead)
+
+
+@torch.library.custom_op("regard::live_queries_and_keys", mutates_args=())
+def _live_operator(
+    tensors: list[Tensor], shape: list[int], sizes: list[int], numbers: list[float], form: str, lead: list[int]
+) -> tuple[Tensor, Tensor]:
+    packed = OperatorArguments(shape, tensors, sizes, numbers)
+    queries, keys = live_queries_and_keys(packed.value(form), packed.grid)
+    return queries.expand(*lead, -1).clone(), keys.expand(*lead, -1).clone()
+
+
+@_live_operator.register_fake
+def _(
+    tensors: list[Tensor], shape: list[int], sizes: list[int], numbers: list[float], form: str, lead: list[int]
+) -> tuple[Tensor, Tensor]:
+    queries, keys = (tensors[0].new_empty(*lead, size, dtype=torch.bool) for size in shape[-2:])
+    return queries, keys
 
 
 def _of_window(window: Window, grid: Grid) -> tuple[Tensor, Tensor]:

@@ -345,7 +345,7 @@ class Keys(Mask):
         where, sizes = f"masks.{type(self).__name__}", self.indices.shape
         full = (*grid.lead, grid.T)
         pairs = list(zip(reversed(sizes[:-1]), reversed(full), strict=False))
-        if len(sizes) - 1 > len(full) or any(given not in (1, size) for given, size in pairs):
+        if len(sizes) - 1 > len(full) or any(given != 1 and given != size for given, size in pairs):
             raise ShapeError(f"indices of shape {tuple(sizes)}", f"(..., {grid.T}, n) for {full}", where=where)
         if self.indices.numel() and is_readable(self.indices) and int(self.indices.max()) * self.size >= grid.S:
             unit = "keys" if self.size == 1 else f"blocks of {self.size} keys"

@@ -100,7 +100,7 @@ class Sink(Normaliser):
 
     def check(self, grid: Grid, like: Tensor) -> None:
         sizes = list(zip(reversed(self.logits.shape), reversed(grid.lead), strict=False))
-        if self.logits.dim() > len(grid.lead) or any(given not in (1, size) for given, size in sizes):
+        if self.logits.dim() > len(grid.lead) or any(given != 1 and given != size for given, size in sizes):
             raise ShapeError(
                 f"logits of shape {tuple(self.logits.shape)}",
                 f"a shape that broadcasts to the leading dimensions {grid.lead}",
@@ -113,7 +113,7 @@ class Sink(Normaliser):
         return (self.logits,)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Entmax(Normaliser):
     """w = [(alpha - 1) s - tau]+ ^ (1 / (alpha - 1)): sparse weights that sum to 1; alpha 1 is softmax, 2 sparsemax.
 
@@ -121,6 +121,8 @@ class Entmax(Normaliser):
     """
 
     alpha: float = 1.5
+
+    __repr__ = short_repr
 
     def __post_init__(self) -> None:
         if isinstance(self.alpha, bool) or not isinstance(self.alpha, int | float) or not 1 < self.alpha <= MAX_ALPHA:

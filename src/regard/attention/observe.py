@@ -120,6 +120,8 @@ class Attended:
     @classmethod
     def of_fields(cls, output: Tensor, lse: Tensor, backend: str, found: Mapping[str, Any]) -> Attended:
         """The same as by its constructor, which sets each field of a frozen dataclass by a call of its own."""
+        if torch.compiler.is_compiling():
+            return cls(output, lse, backend, **found)
         made = object.__new__(cls)
         made.__dict__.update(found, output=output, lse=lse, backend=backend)
         return made

@@ -9,7 +9,7 @@ inside the block inherit them until it ends. Blocks may end in any order.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -23,11 +23,13 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.attend import attend, average
+from regard.attention.compiled_capture import clear_request, report, request_of, set_request
 from regard.attention.grid import Grid
 from regard.attention.inputs import autocast_disabled
 from regard.attention.kernels.recurrent import PreparedKeys
 from regard.attention.observe import Attended, Observe, attention_statistics, union_of
-from regard.errors import PlaceError, ShapeError
+from regard.attention.transforms import uncompiled
+from regard.errors import PlaceError, SettingError, ShapeError
 
 OnAttention = Callable[[str, Attended], Tensor | None]
 """Called with (place, Attended); weights (..., T, S) that it returns replace those of the call."""
@@ -39,7 +41,9 @@ class TapListener:
 
     `replaces`: whether `on_attention` may return weights. A call that only reports is computed as without a listener.
     `in_graph`: whether the model's output is computed from the same tensors as are reported, so that gradients of the
-    output reach them. `ended`: whether its block is over, in whichever context that was.
+    output reach them. `hooked`: whether hooks of torch find the calls, which compiled code leaves out.
+    `attending`: which of its places may compute attention, where not all do. `ended`: whether its block is over, in
+    whichever context that was.
     """
 
     places: Mapping[nn.Module, str]
@@ -47,7 +51,14 @@ class TapListener:
     on_attention: OnAttention
     replaces: bool = True
     in_graph: bool = False
+    hooked: bool = False
+    attending: Collection[nn.Module] | None = None
     ended: bool = False
+
+    @property
+    def eager(self) -> bool:
+        """Whether no compiled graph can serve it: compiled code runs uncompiled until its block ends."""
+        return self.replaces or self.in_graph or self.hooked or self.observe.prepared
 
 
 _OBSERVE_NOTHING = Observe()
@@ -55,9 +66,9 @@ MAX_LISTED = 40  # places that an error lists
 
 _listeners: ContextVar[tuple[TapListener, ...]] = ContextVar("regard_listeners", default=())
 _lock = Lock()
-_listener_count = 0  # in all contexts together
-_any_listeners = False  # whether there are any: compilers can guard on a global, not on a ContextVar
-_stance: Any = None  # of torch.compile, while there are listeners
+_active: list[TapListener] = []  # the listeners of all contexts together
+_any_listeners = False  # whether there are any
+_stance: Any = None  # of torch.compile, while there are listeners that no graph can serve
 _dispatching: ContextVar[bool] = ContextVar("regard_dispatching", default=False)
 
 
@@ -89,16 +100,22 @@ class Tap(nn.Module):
 
 def has_listeners(module: nn.Module) -> bool:
     """Whether this module has listeners now."""
+    if torch.compiler.is_compiling():
+        return request_of(module) is not None
     return _any_listeners and any(module in listener.places for listener in _listening())
 
 
 def is_replaceable(module: nn.Module) -> bool:
     """Whether a listener to this module may replace the weights."""
+    if torch.compiler.is_compiling():
+        return (request := request_of(module)) is not None and request.eager
     return _any_listeners and any(one.replaces and module in one.places for one in _listening())
 
 
 def is_in_graph(module: nn.Module) -> bool:
     """Whether this module's output must be computed from the same tensors as are reported."""
+    if torch.compiler.is_compiling():
+        return (request := request_of(module)) is not None and request.eager
     return _any_listeners and any(one.in_graph and module in one.places for one in _listening())
 
 
@@ -139,6 +156,8 @@ def dispatch(
 
     `v` (..., S, Dv) and `dropout`: for the average by replaced weights. `observe`: what the module itself observes.
     """
+    if torch.compiler.is_compiling():
+        return _dispatch_compiled(module, compute, v, dropout, observe)
     if not _any_listeners:
         return compute(observe)
     listeners = [listener for listener in _listening() if module in listener.places]
@@ -156,32 +175,82 @@ def dispatch(
     return got if observe == wanted else got.restrict(observe)
 
 
+def _dispatch_compiled(
+    module: nn.Module, compute: Callable[[Observe], Attended], v: Tensor, dropout: float, observe: Observe
+) -> Attended:
+    """`dispatch` in a graph, which computes what all listeners request and reports it when it runs."""
+    request = request_of(module)
+    if request is None:
+        return compute(observe)
+    if request.eager:
+        return _dispatch_uncompiled(module, compute, v, dropout, observe)
+    got = compute(request.observe | observe)
+    report(request, got)
+    return got.restrict(observe)
+
+
+@uncompiled(
+    "Listeners replace the weights of this attention, go on with its tensors or request thumbnails of several sizes, "
+    "and torch.compile was called inside their block. Compile the model before the block: it then runs uncompiled there"
+)
+def _dispatch_uncompiled(*call: Any) -> Attended:
+    return dispatch(*call)
+
+
+def _hear_compiled(module: nn.Module, got: Attended) -> None:
+    """Pass what a graph reports to the listeners of the context that runs it."""
+    for listener in _listening():
+        if module in listener.places:
+            listener.on_attention(listener.places[module], got.restrict(listener.observe))
+
+
 @contextmanager
 def listen(listener: TapListener) -> Iterator[None]:
     """Call this listener at its taps until the block ends, in this context and those that are copied from it."""
     listener.ended = False
     _listeners.set((*_listeners.get(), listener))
-    _count_listeners(+1)
+    with _lock:
+        _active.append(listener)
     try:
+        with _lock:
+            _tell_compiler(listener)
         yield
     finally:
         listener.ended = True
-        _count_listeners(-1)
+        with _lock:
+            _active.remove(listener)
+            _tell_compiler(listener)
         # not by a token of the ContextVar, which would also take back what began later and goes on
         _listeners.set(tuple(one for one in _listeners.get() if one is not listener))
 
 
-def _count_listeners(change: int) -> None:
-    """Compiled code runs eagerly while there are listeners: a graph that was compiled without them does not report."""
-    global _listener_count, _any_listeners, _stance
-    with _lock:
-        _listener_count += change
-        _any_listeners = _listener_count > 0
-        if _any_listeners and _stance is None and "torch._dynamo" in sys.modules:  # whoever compiles has imported it
-            _stance = torch.compiler.set_stance("force_eager")
-        elif not _any_listeners and _stance is not None:
-            _stance.__exit__(None, None, None)
-            _stance = None
+def _tell_compiler(changed: TapListener) -> None:
+    """Request of compiled code what the listeners of all contexts together observe; where no graph can serve one of
+    them, let compiled code run uncompiled."""
+    global _any_listeners, _stance
+    _any_listeners = bool(_active)
+    attending = changed.places if changed.attending is None else changed.attending
+    for module in () if changed.hooked else attending:
+        _request(module, [one for one in _active if not one.hooked and module in one.places])
+    sizes = {one.observe.thumbnail for one in _active} - {None}  # each context may ask for one, a graph has one
+    eager = any(one.eager for one in _active) or len(sizes) > 1
+    if eager and _stance is None and "torch._dynamo" in sys.modules:  # whoever compiles has imported it
+        _stance = torch.compiler.set_stance("force_eager")
+    elif not eager and _stance is not None:
+        _stance.__exit__(None, None, None)
+        _stance = None
+
+
+def _request(module: nn.Module, listeners: list[TapListener]) -> None:
+    if not listeners:
+        clear_request(module)
+        return
+    eager = any(one.eager for one in listeners)
+    try:
+        observe = union_of(tuple(one.observe for one in listeners))
+    except SettingError:  # thumbnails of several sizes
+        observe, eager = Observe(), True
+    set_request(module, observe, eager, _hear_compiled)
 
 
 def places_of(model: nn.Module, places: str | Sequence[str] = "*") -> dict[nn.Module, str]:
@@ -220,18 +289,25 @@ def _taps_among(named: Mapping[nn.Module, str]) -> dict[nn.Module, str]:
 
 def modules_of(model: nn.Module) -> dict[nn.Module, str]:
     """The modules of a model with their paths, in the order of `named_modules`, which takes ten times as long: one
-    generator inside another for each level."""
+    generator inside another for each level. Paths are the same if torch.compile wraps the model or parts of it."""
     found: dict[nn.Module, str] = {}
     waiting = [(model, "")]
     while waiting:
         module, path = waiting.pop()
         if module in found:
             continue
+        children = module._modules
+        if (inner := children.get(_WRAPPED)) is not None:
+            waiting.append((inner, path))
+            continue
         found[module] = path
-        if children := module._modules:
+        if children:
             start = f"{path}." if path else ""
             waiting += [(child, start + name) for name, child in reversed(children.items()) if child is not None]
     return found
+
+
+_WRAPPED = "_orig_mod"  # what torch.compile calls the module inside its own
 
 
 def _place(path: str) -> str:

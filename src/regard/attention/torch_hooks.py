@@ -118,16 +118,11 @@ def intercept_attention(model: nn.Module, modules: Iterable[nn.Module] | None = 
     of that module. `modules`: its attention modules, where they are known.
 
     A transformers model that attends through "regard" everywhere reports by itself, so nothing is installed (None).
+    Compiled code runs uncompiled meanwhile: see `TapListener.hooked`.
     """
     if reports_itself(model, modules):
         yield None
         return
-    if any(hasattr(module, "_orig_mod") for module in model.modules()):
-        raise BackendError(
-            "A compiled model cannot be intercepted",
-            where="capture",
-            advice="Capture the model itself, before torch.compile.",
-        )
     seen = Interception(model)
     _interceptions.set((*_interceptions.get(), seen))
     try:

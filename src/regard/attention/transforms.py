@@ -4,7 +4,8 @@ second derivatives. They decide which backend can serve it, and whether numbers 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -52,22 +53,35 @@ def is_plain_call(*tensors: Tensor) -> bool:
 _PLAIN = (Tensor, torch.nn.Parameter)
 
 
-def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that a compiled graph calls as it is: loops over blocks would be compiled anew for every length.
+def uncompiled(reason: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A function that a compiled graph leaves to call it as it is; with fullgraph=True, torch refuses it with this
+    reason. As torch.compiler.disable, which would import the whole compiler."""
 
-    As torch.compiler.disable, which would import the whole compiler.
-    """
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            before = eval_frame.set_eval_frame(None)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                eval_frame.set_eval_frame(before)
 
-    @wraps(function)
-    def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        before = eval_frame.set_eval_frame(None)
-        try:
-            return function(*args, **kwargs)
-        finally:
-            eval_frame.set_eval_frame(before)
+        run._torchdynamo_disable = True  # type: ignore[attr-defined]
+        run._torchdynamo_disable_msg = reason  # type: ignore[attr-defined]
+        return run
 
-    run._torchdynamo_disable = True  # type: ignore[attr-defined]
-    return run
+    return decorate
+
+
+@contextmanager
+def autograd_inside_operator() -> Iterator[None]:
+    """Autograd records inside, in the body of an operator of torch.library, which runs below it."""
+    keys = torch._C.DispatchKey.AutogradFunctionality, torch._C.DispatchKey.ADInplaceOrView
+    with ExitStack() as stack:
+        for key in keys:
+            stack.enter_context(torch._C._SetExcludeDispatchKeyGuard(key, False))
+        stack.enter_context(torch.enable_grad())
+        yield
 
 
 def refuse_second_derivative(output: Tensor, backend: str) -> None:

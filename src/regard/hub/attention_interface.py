@@ -147,18 +147,26 @@ def attention_mask_of(*args: Any, config: Any = None, **how: Any) -> Tensor | No
     queries, keys = how.get("q_length"), how.get("kv_length")
     if mask is None and (fused == "flash" or both_ways or (queries != keys and queries != 1)):
         mask = sdpa_mask(*args, config=config, **{**how, "allow_is_causal_skip": False})
-        if mask is not None:
+        if mask is not None and not torch.compiler.is_compiling():
             _CAUSAL[mask] = True
     return mask
 
 
 _CAUSAL: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
-"""Masks that are known to be causal and nothing else, so that kernels need not read them."""
+"""Masks that are known to be causal and nothing else, so that kernels need not read them. Compiled code knows none."""
+
+
+def _fused_attention(kind: Hashable) -> str:
+    """The fused attention that the models of a class of configs are written for: "sdpa", "flash" or "none"."""
+    return _fused_attention_by_source(kind)
+
+
+# to compilers: a constant, which is found by reading source files
+_fused_attention._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @cache
-def _fused_attention(kind: Hashable) -> str:
-    """The fused attention that the models of a class of configs are written for: "sdpa", "flash" or "none"."""
+def _fused_attention_by_source(kind: Hashable) -> str:
     found = [one for one in _model_classes() if one.config_class is kind]
     if any(_ADDED_MASK in _source_of(one) for one in found):
         return "none"
@@ -261,7 +269,7 @@ def _mask(
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
         square = 1 < query.size(-2) == key.size(-2)
         return (_FIRST_CAUSAL if implied and causal and square else _EVERYTHING), None
-    if given in _CAUSAL and given.size(-1) >= key.size(-2):
+    if not torch.compiler.is_compiling() and given in _CAUSAL and given.size(-1) >= key.size(-2):
         return (_FIRST_CAUSAL if query.size(-2) > 1 else _EVERYTHING), None
     if (
         1 < given.size(-1) < key.size(-2)

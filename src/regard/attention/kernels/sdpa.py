@@ -6,6 +6,7 @@ checks of PyTorch's public function.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -14,16 +15,26 @@ import torch
 from torch import Tensor
 
 from regard.attention.inputs import AttentionInputs, compute_dtype
+from regard.attention.kernels.operator_inputs import as_arguments, from_arguments
 from regard.attention.kernels.row_blocks import BLOCK_NUMBERS, Scratch, blocks, lead_parts
 from regard.attention.kernels.shapes import as_bhtd
-from regard.attention.kernels.statistics import StreamingStatistics
+from regard.attention.kernels.statistics import (
+    WAITS_FOR_DEVICE,
+    StreamingStatistics,
+    empty_statistics,
+    request_of,
+    requested,
+    statistics_of,
+    tensors_of,
+)
 from regard.attention.kernels.stream import exponentials
 from regard.attention.mask_analysis import is_trivial
 from regard.attention.masks import Window
 from regard.attention.normalise import Sink
 from regard.attention.observe import Attended, Observe
+from regard.attention.operator_arguments import OperatorArguments
 from regard.attention.scores import Dot
-from regard.attention.transforms import refuse_second_derivative, uncompiled
+from regard.attention.transforms import refuse_second_derivative
 
 NAME = "sdpa"
 CUDNN_MAX_WIDTH, CUDNN_MIN_LENGTH = 128, 64  # widest vectors, and fewest queries or keys, for cuDNN
@@ -89,21 +100,47 @@ def compute(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Obser
     return Attended(output, lse, NAME, **found)
 
 
-@uncompiled
 @torch.no_grad()
-def _statistics(prepared: AttentionInputs, observe: Observe) -> dict[str, Any]:
-    """The second pass: weights without their average. It takes each row's own maximum and sum, since the operator's
+def _statistics(prepared: AttentionInputs, observe: Observe) -> Mapping[str, Any]:
+    """The second pass, which a compiled graph calls as one operator."""
+    if not torch.compiler.is_compiling():
+        return second_pass(prepared, observe)
+    packed, form = as_arguments(prepared)
+    request = packed.text(request_of(observe))
+    return statistics_of(observe, _second_pass_operator(*packed.all(), form, request))
+
+
+def second_pass(prepared: AttentionInputs, observe: Observe) -> Mapping[str, Any]:
+    """Statistics of weights without their average. It takes each row's own maximum and sum, since the operator's
     log-sum-exp is too inexact for weights where scores are huge, or in half precision."""
-    statistics = StreamingStatistics(
-        observe, prepared.grid, compute_dtype(prepared.q.dtype), isinstance(prepared.normalise, Sink)
-    )
+    dtype = compute_dtype(torch.promote_types(prepared.q.dtype, prepared.k.dtype))
+    statistics = StreamingStatistics(observe, prepared.grid, dtype, isinstance(prepared.normalise, Sink))
     precise = prepared.precise()
     scratch = Scratch(precise.q)
     for lead, part in lead_parts(precise):
         for block in blocks(lead, part):
             logs, weights, total, _ = exponentials(part, block, scratch)
             statistics.add(block, weights, logs, total)
-    return dict(statistics.found())
+    return statistics.found()
+
+
+@torch.library.custom_op("regard::statistics", mutates_args=(), tags=WAITS_FOR_DEVICE)
+def _second_pass_operator(
+    tensors: list[Tensor], shape: list[int], sizes: list[int], numbers: list[float], form: str, request: str
+) -> list[Tensor]:
+    """The requested statistics, in the order of `tensors_of`; the request and the inputs are texts, so that another
+    statistic needs no other operator."""
+    packed = OperatorArguments(shape, tensors, sizes, numbers)
+    return tensors_of(second_pass(from_arguments(packed, form), requested(packed.value(request))))
+
+
+@_second_pass_operator.register_fake
+def _(
+    tensors: list[Tensor], shape: list[int], sizes: list[int], numbers: list[float], form: str, request: str
+) -> list[Tensor]:
+    packed = OperatorArguments(shape, tensors, sizes, numbers)
+    dtype = compute_dtype(torch.promote_types(tensors[0].dtype, tensors[1].dtype))
+    return empty_statistics(requested(packed.value(request)), packed.grid, dtype)
 
 
 @dataclass(frozen=True)

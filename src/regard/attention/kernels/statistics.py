@@ -17,29 +17,81 @@ LOG_ZERO = -1e4
 """Stands for a log-weight of -inf in sums of w ln w: exp(-1e4) is 0 in every precision, and 0 * -1e4 is not NaN."""
 
 
+WAITS_FOR_DEVICE = (torch.Tag.cudagraph_unsafe,)
+"""The tags of an operator that loops over blocks: their ends are read from a mask, so no CUDA graph can hold it."""
+
+
+def request_of(observe: Observe) -> tuple[Any, ...]:
+    """The statistics that are requested, as a value that an operator takes (OperatorArguments.text)."""
+    return tuple([getattr(observe, name) for name in _REQUESTED])
+
+
+def requested(values: tuple[Any, ...]) -> Observe:
+    return Observe(**dict(zip(_REQUESTED, values, strict=True)))
+
+
+_REQUESTED = ("top", "entropy", "received", "thumbnail")
+
+
+def tensors_of(found: Mapping[str, Any]) -> list[Tensor]:
+    """The statistics of `StreamingStatistics.found` as an operator returns them: those that there are."""
+    top = found["top"]
+    parts = [] if top is None else [top.values, top.indices]
+    return [*parts, *[found[name] for name in _SINGLE if found[name] is not None]]
+
+
+def statistics_of(observe: Observe, tensors: list[Tensor]) -> dict[str, Any]:
+    """The fields of an Attended from the tensors that an operator returned for this request."""
+    found: dict[str, Any] = {}
+    rest = list(tensors)
+    if observe.top:
+        found["top"] = Top(rest[0], rest[1])
+        rest = rest[2:]
+    for name in _SINGLE:
+        if getattr(observe, name):
+            found[name], rest = rest[0], rest[1:]
+    return found
+
+
+def empty_statistics(observe: Observe, grid: Grid, dtype: torch.dtype) -> list[Tensor]:
+    """Tensors of the shapes of the statistics that are requested: what the meta kernel of an operator returns."""
+    return tensors_of(zero_statistics(observe, grid, dtype))
+
+
+_SINGLE = ("entropy", "received", "thumbnail")  # statistics of one tensor
+
+
+def zero_statistics(observe: Observe, grid: Grid, dtype: torch.dtype) -> dict[str, Any]:
+    """The statistics of a map before any block was added."""
+    lead, T, S = grid.lead, grid.T, grid.S
+
+    def zeros(*sizes: int) -> Tensor:
+        return torch.zeros(*lead, *sizes, dtype=dtype, device=grid.device)
+
+    found: dict[str, Any] = {"top": None}
+    if observe.top:
+        indices = torch.full((*lead, T, observe.top), -1, dtype=torch.long, device=grid.device)
+        found["top"] = Top(zeros(T, observe.top), indices)
+    found["entropy"] = zeros(T) if observe.entropy else None
+    found["received"] = zeros(S) if observe.received else None
+    cells = observe.thumbnail  # sym_min: a compiled graph serves texts shorter and longer than the thumbnail
+    found["thumbnail"] = zeros(torch.sym_min(cells[0], T), torch.sym_min(cells[1], S)) if cells else None
+    return found
+
+
 class StreamingStatistics:
     """The statistics that Observe requests of a map (*lead, T, S), accumulated over blocks of full rows."""
 
     def __init__(self, observe: Observe, grid: Grid, dtype: torch.dtype, has_sink: bool = False) -> None:
-        lead, T, S = grid.lead, grid.T, grid.S
-
-        def zeros(*sizes: int) -> Tensor:
-            return torch.zeros(*lead, *sizes, dtype=dtype, device=grid.device)
-
         self.observe, self.grid, self.has_sink = observe, grid, has_sink
         self.closed = False  # True: the pass is over; blocks recomputed for gradients do not count twice
-        self.top: Top | None = None
-        if observe.top:
-            indices = torch.full((*lead, T, observe.top), -1, dtype=torch.long, device=grid.device)
-            self.top = Top(zeros(T, observe.top), indices)
-        self.entropy = zeros(T) if observe.entropy else None
-        self.received = zeros(S) if observe.received else None
-        self.thumbnail: Tensor | None = None
-        if observe.thumbnail:
-            R, C = min(observe.thumbnail[0], T), min(observe.thumbnail[1], S)
-            self.thumbnail = zeros(R, C)
+        found = zero_statistics(observe, grid, dtype)
+        self.top: Top | None = found["top"]
+        self.entropy, self.received, self.thumbnail = (found[name] for name in _SINGLE)
+        if self.thumbnail is not None:
+            (R, C), T = self.thumbnail.shape[-2:], grid.T
             self.row_cell = torch.arange(T, device=grid.device) * R // max(T, 1)
-            self.columns = ThumbnailColumns(S, C, grid.device)
+            self.columns = ThumbnailColumns(grid.S, C, grid.device)
 
     @torch.no_grad()
     def add(self, block: Block, weights: Tensor, logs: Tensor, total: Tensor | None) -> None:

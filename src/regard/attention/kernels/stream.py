@@ -6,31 +6,63 @@ pass (torch.utils.checkpoint), so neither pass ever holds T x S numbers.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from regard.attention.inputs import AttentionInputs, compute_dtype, cut_heads, repeat_kv
+from regard.attention.kernels.operator_inputs import as_arguments, from_arguments, unsupported_reason
 from regard.attention.kernels.row_blocks import Block, Scratch, blocks, lead_parts
-from regard.attention.kernels.statistics import StreamingStatistics
+from regard.attention.kernels.statistics import (
+    WAITS_FOR_DEVICE,
+    StreamingStatistics,
+    empty_statistics,
+    request_of,
+    requested,
+    statistics_of,
+    tensors_of,
+)
 from regard.attention.normalise import Sink
 from regard.attention.observe import Attended, Observe
+from regard.attention.operator_arguments import OperatorArguments
 from regard.attention.scores import CustomScore
-from regard.attention.transforms import uncompiled
+from regard.attention.transforms import autograd_inside_operator, uncompiled
 
 NAME = "stream"
 
 
-@uncompiled
 def compute(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Observe) -> Attended:
-    """The whole average, block by block."""
+    """The whole average, block by block; a compiled graph calls it as one operator."""
+    if torch.compiler.is_compiling() and unsupported_reason(prepared) is None:
+        output, lse, found = _by_operator(prepared, v, dropout, observe)
+    else:
+        output, lse, found = _uncompiled(prepared, v, dropout, observe)
+    return Attended(output, lse, NAME, **found)
+
+
+Streamed = tuple[Tensor, Tensor, Mapping[str, Any]]
+
+
+@uncompiled(
+    "The backend 'stream' calls this score or normaliser, which is Python code of its own, block by block, and a "
+    "graph would be one for each length. Compile without fullgraph, or pass backend='plain', which holds the whole map."
+)
+def _uncompiled(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Observe) -> Streamed:
+    return in_blocks(prepared, v, dropout, observe, _needs_grad(prepared, v))
+
+
+def in_blocks(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Observe, needs_grad: bool) -> Streamed:
+    """Output (..., T, Dv), log-sum-exp (..., T), statistics."""
     precise = prepared.precise()
     values = v.to(compute_dtype(v.dtype))
     statistics = None
     if observe.statistics:
         has_sink = isinstance(prepared.normalise, Sink)
         statistics = StreamingStatistics(observe, prepared.grid, values.dtype, has_sink)
-    needs_grad = _needs_grad(precise, v)
     scratch = None if needs_grad else Scratch(values)
     with torch.set_grad_enabled(needs_grad):
         results = []
@@ -40,8 +72,103 @@ def compute(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Obser
         if statistics is not None:
             statistics.closed = True
         output, lse = _assemble(results, prepared.grid.lead)
-    found = {} if statistics is None else statistics.found()
-    return Attended(output.to(v.dtype), lse, NAME, **found)
+    return output.to(v.dtype), lse, {} if statistics is None else statistics.found()
+
+
+def _by_operator(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Observe) -> Streamed:
+    packed, form = as_arguments(prepared)
+    value_name = packed.text(v)
+    # dropout of the forward pass and of the one that is repeated for gradients draws from one seed
+    seed = torch.randint(2**62, (), device="cpu") if dropout > 0 else None
+    request = packed.text(request_of(observe))
+    output, lse, *found = _operator(*packed.all(), value_name, form, request, dropout, seed)
+    return output, lse, statistics_of(observe, [x.detach() for x in found])
+
+
+@torch.library.custom_op("regard::stream", mutates_args=(), tags=WAITS_FOR_DEVICE)
+def _operator(
+    tensors: list[Tensor], shape: list[int], sizes: list[int], numbers: list[float],
+    value_name: str, form: str, request: str, dropout: float, seed: Tensor | None,
+) -> list[Tensor]:  # fmt: skip
+    """Output, log-sum-exp, and the requested statistics."""
+    packed = OperatorArguments(shape, tensors, sizes, numbers)
+    v, inputs = packed.value(value_name), from_arguments(packed, form)
+    observe = requested(packed.value(request))
+    with seeded_dropout(seed, v):
+        output, lse, found = in_blocks(inputs, v, dropout, observe, needs_grad=False)
+    return [output.contiguous(), lse.contiguous(), *(tensors_of(found) if observe.statistics else [])]
+
+
+@_operator.register_fake
+def _(
+    tensors: list[Tensor], shape: list[int], sizes: list[int], numbers: list[float],
+    value_name: str, form: str, request: str, dropout: float, seed: Tensor | None,
+) -> list[Tensor]:  # fmt: skip
+    packed = OperatorArguments(shape, tensors, sizes, numbers)
+    v, observe, grid = packed.value(value_name), requested(packed.value(request)), packed.grid
+    output, dtype = v.new_empty(*grid.lead, grid.T, v.size(-1)), compute_dtype(v.dtype)
+    precise = compute_dtype(torch.promote_types(tensors[0].dtype, tensors[1].dtype))
+    return [output, v.new_empty(*grid.lead, grid.T, dtype=precise), *empty_statistics(observe, grid, dtype)]
+
+
+@torch.library.custom_op("regard::stream_gradients", mutates_args=(), tags=WAITS_FOR_DEVICE)
+def _gradients(
+    grad_output: Tensor, grad_lse: Tensor, wanted: list[int],
+    tensors: list[Tensor], shape: list[int], sizes: list[int], numbers: list[float],
+    value_name: str, form: str, dropout: float, seed: Tensor | None,
+) -> list[Tensor]:  # fmt: skip
+    """The gradients of the tensors of these numbers."""
+    inputs = [x.detach().requires_grad_(n in wanted) for n, x in enumerate(tensors)]
+    packed = OperatorArguments(shape, inputs, sizes, numbers)
+    with autograd_inside_operator(), seeded_dropout(seed, grad_output):
+        v, prepared = packed.value(value_name), from_arguments(packed, form)
+        output, lse, _ = in_blocks(prepared, v, dropout, Observe(), needs_grad=True)
+        leaves, results = [inputs[n] for n in wanted], [(output, grad_output), (lse, grad_lse)]
+        roots, grads = zip(*(pair for pair in results if pair[0].requires_grad), strict=True)
+        found = torch.autograd.grad(roots, leaves, grads, allow_unused=True)
+    return [torch.zeros_like(x) if one is None else one.contiguous() for x, one in zip(leaves, found, strict=True)]
+
+
+@_gradients.register_fake
+def _(
+    grad_output: Tensor, grad_lse: Tensor, wanted: list[int],
+    tensors: list[Tensor], shape: list[int], sizes: list[int], numbers: list[float],
+    value_name: str, form: str, dropout: float, seed: Tensor | None,
+) -> list[Tensor]:  # fmt: skip
+    return [tensors[n].new_empty(tensors[n].shape) for n in wanted]
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    tensors, *ctx.numbers, ctx.value_name, ctx.form, _, ctx.dropout, seed = inputs
+    ctx.save_for_backward(*tensors, *([] if seed is None else [seed]))
+    ctx.count = len(tensors)
+    # an empty list passes for one of tensors, whose gradients are an empty list
+    ctx.rest = [[] if isinstance(one, list) and not one else None for one in inputs[1:]]
+
+
+def _backward(ctx: Any, grads: list[Tensor | None]) -> tuple[Any, ...]:
+    saved = list(ctx.saved_tensors)
+    tensors, seed = saved[: ctx.count], saved[ctx.count] if len(saved) > ctx.count else None
+    wanted = [n for n, x in enumerate(tensors) if ctx.needs_input_grad[0][n] and x.is_floating_point()]
+    found: list[Tensor | None] = [None] * ctx.count
+    how = tensors, *ctx.numbers, ctx.value_name, ctx.form, ctx.dropout, seed
+    for n, grad in zip(wanted, _gradients(grads[0], grads[1], wanted, *how), strict=True):
+        found[n] = grad
+    return found, *ctx.rest
+
+
+_operator.register_autograd(_backward, setup_context=_setup_context)
+
+
+@contextmanager
+def seeded_dropout(seed: Tensor | None, like: Tensor) -> Iterator[None]:
+    """Inside, random numbers come from this seed, and the generators are as before afterwards."""
+    if seed is None:
+        yield
+        return
+    with torch.random.fork_rng(devices=[like.device] if like.is_cuda else []):
+        torch.manual_seed(int(seed))
+        yield
 
 
 class RowBlockAttention:
