@@ -145,8 +145,7 @@ STATISTICS = {
     "weights": Observe(weights=True),
     "all": ALL,
 }
-WHOLE = ("scaled dot, window", "scaled dot, blocks", "additive, table", "cliff, keys", "relative, causal", "sink, past",
-         "local-p, padding")  # fmt: skip
+WHOLE = ("scaled dot, blocks", "cliff, keys", "relative, causal", "sink, past", "local-p, padding")
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if named(case) in WHOLE], ids=named)

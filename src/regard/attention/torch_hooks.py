@@ -79,9 +79,9 @@ class Interception:
         for hook in self._hooks:
             hook.remove()
 
-    def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self.ended or self not in _interceptions.get():
-            return
+    def _enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        if kwargs is None or self.ended or self not in _interceptions.get():
+            return  # torch passes none to a thread that calls the module while another one adds or removes this hook
         with self._lock:
             self._count += 1
         if not _running.get():
