@@ -423,6 +423,9 @@ def main() -> None:
         "--compile", action="store_true", help="first compile the kernels, in several processes at once"
     )
     parser.add_argument("--kernels", nargs=3, help=argparse.SUPPRESS)  # one of these processes
+    parser.add_argument("--widths", type=int, nargs="+", default=WIDTHS)
+    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="of `attend`")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     chosen = parser.parse_args()
     if chosen.kernels:
         compile_kernels(*map(int, chosen.kernels))

@@ -74,7 +74,7 @@ class Observe:
     @property
     def statistics(self) -> bool:
         """Whether any statistic is requested that needs a pass over the map."""
-        return bool(self.top or self.entropy or self.received or self.thumbnail)
+        return self.top > 0 or self.entropy or self.received or self.thumbnail is not None
 
 
 OBSERVED = tuple(one.name for one in fields(Observe) if one.name != "top")

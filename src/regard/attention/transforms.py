@@ -39,15 +39,21 @@ def is_plain_call(*tensors: Tensor) -> bool:
     """Whether a call on these tensors is computed at once and watched by nothing: no compiler, gradient, transform,
     dispatch mode or subclass. Then an operator's kernel may be called as it is, which takes the host a fraction of the
     time that a dispatch through Python takes."""
-    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
-        return False
-    if torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0:
+    if not has_addresses() or forward_ad._current_level >= 0:
         return False
     learns = torch.is_grad_enabled()
     for x in tensors:  # noqa: SIM110 (a generator takes three times as long)
         if type(x) not in _PLAIN or (learns and x.requires_grad):
             return False
     return True
+
+
+def has_addresses() -> bool:
+    """Whether tensors have addresses here: not while a graph is compiled, under a dispatch mode (of fake tensors, say)
+    or inside a transform."""
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+        return False
+    return torch._C._functorch.peek_interpreter_stack() is None
 
 
 _PLAIN = (Tensor, torch.nn.Parameter)

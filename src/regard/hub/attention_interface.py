@@ -141,6 +141,8 @@ def attention_mask_of(*args: Any, config: Any = None, **how: Any) -> Tensor | No
     if fused == "none":
         mask: Tensor | None = eager_mask(*args, config=config, **how)
         return mask
+    if fused == "sdpa" and torch.compiler.is_compiling() and _is_merely_causal(how):
+        return None  # where torch 2.13 and older write it out
     mask = sdpa_mask(*args, config=config, **how)
     # modules of a decoder that reads some texts in both directions say is_causal=False: there None would be no mask
     both_ways = getattr(config, "use_bidirectional_attention", False)
@@ -150,6 +152,16 @@ def attention_mask_of(*args: Any, config: Any = None, **how: Any) -> Tensor | No
         if mask is not None and not torch.compiler.is_compiling():
             _CAUSAL[mask] = True
     return mask
+
+
+def _is_merely_causal(how: dict[str, Any]) -> bool:
+    """Whether a model asks for a mask that is causal, with as many queries as keys, and nothing else."""
+    from transformers.masking_utils import causal_mask_function
+
+    square = how.get("q_length") is not None and how["q_length"] == how.get("kv_length")
+    begins = all(isinstance(how.get(name, 0), int) and how.get(name, 0) == 0 for name in ("q_offset", "kv_offset"))
+    usual = how.get("mask_function", causal_mask_function) is causal_mask_function and how.get("local_size") is None
+    return square and begins and usual and how.get("attention_mask") is None and how.get("allow_is_causal_skip", True)
 
 
 _CAUSAL: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
@@ -227,7 +239,8 @@ def attention(
         bias = position_bias if bias is None else bias + position_bias
     added = None if bias is None else DenseBias(bias[..., : key.size(-2)])
     normalise: Normaliser | None = None if s_aux is None else Sink(s_aux.to(query.device))
-    score = _scaled_dot(_scale_of(module, query) if scaling is None else scaling, softcap)
+    scale = _scale_of(module, query) if scaling is None else scaling
+    score = ScaledDot(scale, softcap) if torch.compiler.is_compiling() else _scaled_dot(scale, softcap)
 
     def compute(observe: Observe) -> Attended:
         how: Any = {"mask": mask, "bias": added, "normalise": normalise, "dropout": dropout}
@@ -301,7 +314,7 @@ def _wants_weights(more: dict[str, Any]) -> bool:
     if more.get("output_attentions"):
         return True
     collected = _output_capturing()._active_collector.get()
-    return bool(collected) and any("attentions" in name for name in collected)
+    return collected is not None and any("attentions" in name for name in collected)
 
 
 @cache

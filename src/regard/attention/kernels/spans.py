@@ -216,7 +216,7 @@ def unsupported_reason(mask: Mask) -> str | None:
 
 def needs_bits(mask: Mask) -> bool:
     """Whether a mask is not runs of keys and one document for each query, so that it is packed."""
-    return bool(_divided(mask)[1])
+    return len(_divided(mask)[1]) > 0  # compilers do not know what bool() says of a list
 
 
 def _divided(mask: Mask) -> tuple[list[Mask], list[Mask]]:
