@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-PARTS = ("attention", "backward", "additive", "copying", "capture", "variants", "training")
+PARTS = ("everyday", "attention", "backward", "additive", "copying", "capture", "variants", "training")
 
 
 def run(part: str, folder: Path) -> int:

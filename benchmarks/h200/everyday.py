@@ -20,10 +20,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -32,13 +30,12 @@ from statistics import median, quantiles
 from typing import Any
 
 import torch
+from timing import ROUNDS, SEED, Row, Work, against, graph_of, host_us, in_turns, machine, wall_ms
 from torch import Tensor
 
 import regard
 from regard.attention import Observe, attend, choose, masks
 
-Row = dict[str, Any]
-Work = Callable[[], object]
 OBSERVED = {
     "output": Observe(),
     "row statistics": Observe(top=1, entropy=True),
@@ -48,72 +45,6 @@ OBSERVED = {
 }
 TOKENS = 32768  # of all rows of `attend` together
 HEADS = 16
-ROUNDS = 5
-SEED = 0
-
-
-# --- clocks
-
-
-def wall_ms(work: Work, least_ms: float = 20.0) -> float:
-    """Milliseconds of one call among many in a row."""
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    work()
-    torch.cuda.synchronize()
-    once = 1e3 * (time.perf_counter() - start)
-    times = max(2, min(200, int(least_ms / max(once, 1e-3))))
-    start = time.perf_counter()
-    for _ in range(times):
-        work()
-    torch.cuda.synchronize()
-    return 1e3 * (time.perf_counter() - start) / times
-
-
-def host_us(work: Work, times: int = 60) -> float:
-    """Microseconds until a call returns, the device far behind."""
-    torch.cuda.synchronize()
-    torch.cuda._sleep(100_000_000)  # some 60 ms
-    start = time.perf_counter()
-    for _ in range(times):
-        work()
-    took = 1e6 * (time.perf_counter() - start) / times
-    torch.cuda.synchronize()
-    return took
-
-
-def graph_of(work: Work) -> torch.cuda.CUDAGraph:
-    """The kernels of one call as a graph."""
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        work()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph
-
-
-def in_turns(ways: dict[str, Work], clock: Callable[[Work], float], rounds: int = ROUNDS) -> dict[str, list[float]]:
-    """Every way's times, the ways taking turns."""
-    for work in ways.values():
-        work()
-        work()
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(rounds):
-        for name, work in ways.items():
-            times[name].append(clock(work))
-    return times
-
-
-def against(times: dict[str, list[float]], base: str) -> dict[str, Row]:
-    """For each way: milliseconds, and its multiple of the base, round by round, with quartiles."""
-    found = {}
-    for name, mine in times.items():
-        ratios = [a / b for a, b in zip(mine, times[base], strict=True)]
-        low, _, high = quantiles(ratios, n=4) if len(ratios) > 1 else (ratios[0],) * 3
-        found[name] = {"ms": median(mine), "ratio": median(ratios), "quartiles": [low, high]}
-    return found
 
 
 # --- attend
@@ -388,27 +319,6 @@ RUNS: dict[str, Callable[[], list[Row]]] = {
 }
 
 
-def machine() -> Row:
-    """What was measured, and where."""
-    commit = (
-        os.environ.get("REGARD_COMMIT")
-        or subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    )
-    import transformers
-    import triton  # type: ignore[import-untyped]
-
-    return {
-        "what": "machine",
-        "gpu": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "triton": triton.__version__,
-        "transformers": transformers.__version__,
-        "commit": commit or "unknown",
-        "seed": SEED,
-        "rounds": ROUNDS,
-    }
-
-
 @torch.no_grad()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -425,7 +335,7 @@ def main() -> None:
     if chosen.compile:
         compile_at_once()
     regard.hub.enable()
-    rows = [machine()]
+    rows = [machine("transformers")]
     print(rows[0], flush=True)
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     for part in chosen.parts:
