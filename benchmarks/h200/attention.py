@@ -2,8 +2,10 @@
 
     PYTHONPATH=src python3 benchmarks/h200/attention.py [--out FILE] [--parts fused all received eager long ...]
 
-Medians of CUDA events, bfloat16, 16 heads; "x" is a multiple of cuDNN's time for the output alone, measured before and
-after each group. flash-colreduce, a published package, is compared if it can be imported.
+bfloat16, 16 heads. `auto` is `attend(...)` as a user calls it; other rows name a backend. "x" is a multiple of cuDNN's
+time for the output alone. Ways take turns; medians over rounds with quartiles, of the wall clock (calls in a row) and,
+in brackets, of the device's time (CUDA events, the cache swept in between, the host ahead). flash-colreduce, a
+published package, is compared if it can be imported.
 """
 
 from __future__ import annotations

@@ -210,7 +210,7 @@ def race(case: Case, report: Report, *, tiny: bool) -> list[Row]:
     for clock, ways in clocks["both"].items():
         best = min((name for name in ways if name not in OURS), key=lambda name: ways[name]["ms"])
         over = ratios(ways[best]["rounds"], ways["auto"]["rounds"])
-        rows.append({"kind": "speed", "case": str(case), "clock": clock, "best other": best, "over auto": over})
+        rows.append({"kind": "speed", "case": str(case), "clock": clock, "best other": best, "speed of auto": over})
         low, high = over["quartiles"]
         report(f"auto, {clock}: {over['median']:.2f}x as fast ({low:.2f} to {high:.2f}) as the best other, {best}")
     return rows
