@@ -55,7 +55,7 @@ def spread(values: Sequence[float]) -> Row:
     >>> spread([3.0, 1.0, 2.0])
     {'median': 2.0, 'quartiles': [1.0, 3.0], 'rounds': [3.0, 1.0, 2.0]}
     """
-    low, _, high = quantiles(values, n=4) if len(values) > 1 else (values[0],) * 3
+    low, _, high = quantiles(values, n=4) if len(values) > 2 else (min(values), None, max(values))
     return {"median": median(values), "quartiles": [low, high], "rounds": list(values)}
 
 
