@@ -138,8 +138,11 @@ def main() -> None:
     parser.add_argument("--joeynmt", help="a Python that has joeynmt 2.3; without it, ours alone")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--threads", type=int, help="of every process; as many as torch takes unless given")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/recurrent.json"))
     told = parser.parse_args()
+    if told.threads is not None:
+        os.environ["OMP_NUM_THREADS"] = str(told.threads)
     found: Rates = {}
     padding: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as place:
@@ -151,7 +154,7 @@ def main() -> None:
                 _add(found, f"regard {name}", tokens, sentences)
             for name, peer in PEERS.items() if told.joeynmt else ():
                 _add(found, name, *_joey(folder, told.joeynmt, peer, told.steps))
-    _report(found, padding, told)
+            _report(found, padding, told)  # after every round, so that a run that is stopped keeps the others
 
 
 def _write_corpus(folder: Path, steps: int) -> dict[str, dict[str, float]]:
@@ -302,7 +305,12 @@ def _report(found: Rates, padding: dict[str, dict[str, float]], told: argparse.N
             over.setdefault(name, {})[peer] = {what: ratios(one, found[peer][what]) for what, one in rates.items()}
             words = ", ".join(f"{what} {shown(one)}x" for what, one in over[name][peer].items())
             print(f"  over {peer}: {words}")
-    record = run_record(seeds=[0], rounds=told.rounds) | {"steps": told.steps, "peer": _peer(told.joeynmt)}
+    rounds = min(len(one["training tokens/s"]) for one in found.values())
+    record = run_record(seeds=[0], rounds=rounds) | {
+        "threads": told.threads,
+        "steps": told.steps,
+        "peer": _peer(told.joeynmt),
+    }
     told.out.parent.mkdir(parents=True, exist_ok=True)
     report = {"machine": record, "padding": padding, "found": found, "ratios": over}
     told.out.write_text(json.dumps(report, indent=2) + "\n")
