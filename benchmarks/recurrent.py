@@ -57,6 +57,14 @@ KEEPS_MEMORY = {  # what regard.cli.process_tuning tells glibc and OpenMP
     "MALLOC_TOP_PAD_": str(64 * 2**20),
     "GOMP_SPINCOUNT": "10000",
 }
+# joeynmt 2.3 reads min_output_length and does not pass it on to the search, so its translations would end where they like
+JOEY_MAIN = """
+from functools import partial
+import joeynmt.prediction as prediction
+prediction.search = partial(prediction.search, min_output_length={words})
+from joeynmt.__main__ import main
+main()
+"""
 PEERS = {
     "JoeyNMT": Peer("train", "test", True, {}),
     "JoeyNMT, buckets": Peer("bucketed", "sorted", False, {}),
@@ -280,7 +288,7 @@ def _joey(folder: Path, python: str, peer: Peer, steps: int) -> tuple[float, flo
 
 
 def _run_joey(python: str, verb: str, folder: Path, environment: dict[str, str], *more: str) -> str:
-    command = [python, "-m", "joeynmt", verb, str(folder / "joey.yaml"), *more]
+    command = [python, "-c", JOEY_MAIN.format(words=WORDS), verb, str(folder / "joey.yaml"), *more]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment)
     if done.returncode:
         sys.exit(f"joeynmt {verb} failed:\n{(done.stdout + done.stderr)[-3000:]}")
