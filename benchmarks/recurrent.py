@@ -57,7 +57,7 @@ KEEPS_MEMORY = {  # what regard.cli.process_tuning tells glibc and OpenMP
     "MALLOC_TOP_PAD_": str(64 * 2**20),
     "GOMP_SPINCOUNT": "10000",
 }
-# joeynmt 2.3 reads min_output_length and does not pass it on to the search, so its translations would end where they like
+# joeynmt 2.3 does not pass min_output_length on to its search: translations would end where they like
 JOEY_MAIN = """
 from functools import partial
 import joeynmt.prediction as prediction
