@@ -17,6 +17,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from run_record import run_record
+
 from regard.cli.process_tuning import prepare_machine
 
 prepare_machine()
@@ -133,7 +135,7 @@ def main() -> None:
     for method, one in directions.items():
         print(f"{method:<20} precision {one['precision']:6.1%}  recall {one['recall']:6.1%}  AER {one['aer']:6.1%}")
     given.out.mkdir(parents=True, exist_ok=True)
-    report = {"torch": torch.__version__, "sentences": len(pairs), "recipes": results, "directions": directions}
+    report = {"machine": run_record(seeds=[0]), "sentences": len(pairs), "recipes": results, "directions": directions}
     (given.out / "aer.json").write_text(json.dumps(report, indent=1) + "\n")
 
 

@@ -28,6 +28,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from run_record import run_record
+
 from regard.cli.process_tuning import prepare_machine
 
 prepare_machine()
@@ -172,7 +174,8 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, nargs="*", default=[])
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/atlas.json"))
     told = parser.parse_args()
-    found: dict[str, Any] = {name: halves(name, told.data, told.texts, told.first) for name in CORPORA}
+    found: dict[str, Any] = {"machine": run_record("transformers", "tokenizers"), "first": told.first}
+    found |= {name: halves(name, told.data, told.texts, told.first) for name in CORPORA}
     for run in told.runs:
         found[run.name] = translator(run, told.texts)
     told.out.parent.mkdir(parents=True, exist_ok=True)

@@ -15,9 +15,11 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
 from time import perf_counter
+from typing import Any
 from unittest.mock import patch
+
+from run_record import run_record, shown, spread
 
 from regard.cli.process_tuning import prepare_machine
 
@@ -67,7 +69,7 @@ def main() -> None:
     asked.add_argument("--runs", type=Path, default=Path("runs/audit"))
     asked.add_argument("--examples", type=int, default=200)
     given = asked.parse_args()
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, Any] = {"machine": run_record(seeds=[0], rounds=ROUNDS)}
     for name in RUNS:
         run = trained(name, given.runs)
         took, maps = seconds(run, given.examples)
@@ -79,9 +81,9 @@ def main() -> None:
                 whole, _ = seconds(run, FEW)
             ratios.append(whole / own)
         print(
-            f"  running the whole model each time: {median(ratios):.2f}x the time ({FEW} examples, median of {ROUNDS})"
+            f"  running the whole model each time: {shown(spread(ratios))}x the time ({FEW} examples, {ROUNDS} rounds)"
         )
-        found[name] = {"examples": given.examples, "maps": maps, "seconds": took, "whole model": median(ratios)}
+        found[name] = {"examples": given.examples, "maps": maps, "seconds": took, "whole model": spread(ratios)}
     RESULT.write_text(json.dumps(found, indent=2) + "\n")
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from run_record import run_record
 
 from regard.text.batches.batch import Batch, BlockBatch, PackedBatch, TranslationBatch
 from regard.text.batches.buckets import Buckets
@@ -186,7 +187,9 @@ def main() -> None:
     rows = batches(settings.quick)
     show(rows)
     settings.out.mkdir(parents=True, exist_ok=True)
-    (settings.out / "batches.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    (settings.out / "batches.json").write_text(
+        json.dumps([run_record("numpy", seeds=[0]), *rows], indent=1) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

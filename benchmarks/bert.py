@@ -23,8 +23,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import torch
 from homonyms import SEEDS as SPLITS, Seen, score, seen, told
+from run_record import run_record
 
 from regard.inspection.embeddings import Embedder
 from regard.models.config import BertConfig
@@ -191,7 +191,7 @@ def main() -> None:
         run = (asked.run or folder / "bert").resolve()
         if asked.run is None:
             train(read_recipe("bert", tasks=TASKS), run)
-        report |= {"torch": torch.__version__, "labels": asked.labels, "steps": asked.steps}
+        report |= {"machine": run_record(seeds=list(range(asked.seeds))), "labels": asked.labels, "steps": asked.steps}
         report["model"] = load_recipe(run).model_dump(mode="json")["model"]
         if "labels" in asked.parts:
             report["few labels"] = summed(few_labels(run, folder, asked.labels, asked.seeds, asked.steps))

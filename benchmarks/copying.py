@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import tempfile
 from collections.abc import Iterator
 from itertools import product
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from run_record import run_record
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
@@ -121,7 +121,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    results: dict[str, Any] = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__}
+    results: dict[str, Any] = {"machine": run_record(seeds=[0])}
     steps = [] if arguments.steps is None else [f"train.steps={arguments.steps}"]
     print(f"{'':28}{'perplexity':>12}{'says it':>10}{'of words':>10}")
     with tempfile.TemporaryDirectory() as folder:

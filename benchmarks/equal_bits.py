@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from equal_bits_compare import SNAPSHOT, TABLE, Names, compare, table
+from run_record import run_record
 
 NAMES = "benchmarks/equal_bits_names.toml"
 RECIPES = "src/regard/recipes"
@@ -186,7 +187,11 @@ def main() -> int:
     values = sum(found.values for found in results.values())
     print(f"{len(results) - len(bad)} of {len(results)} files equal, {values:,} values compared")
     if given.out:
-        given.out.write_text(json.dumps({name: found._asdict() for name, found in results.items()}, indent=1))
+        revisions = [json.loads((folder / SNAPSHOT).read_text())["revision"] for folder in (given.old, given.new)]
+        report = {"machine": run_record(seeds=[0]), "revisions": revisions}
+        report |= {"files": len(results), "equal": len(results) - len(bad), "values": values}
+        report["differs"] = {name: results[name].summary() for name in bad}
+        given.out.write_text(json.dumps(report, indent=1) + "\n")
     return int(bool(bad))
 
 

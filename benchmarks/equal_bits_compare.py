@@ -141,6 +141,11 @@ class Found(NamedTuple):
     largest: float = 0.0
     differences: Sequence[str] = ()
 
+    def summary(self) -> dict[str, Any]:
+        """What results/ keeps of a file that is not equal."""
+        names = {"names": len(self.differences), "largest": self.largest, "first": list(self.differences[:2])}
+        return {"verdict": self.verdict} | names
+
 
 def distance(old: Any, new: Any) -> float | None:
     """None where two values are the same in every bit, NaN being NaN; else how far apart they are."""

@@ -29,6 +29,8 @@ from random import Random
 from statistics import fmean, median, stdev
 from typing import Any, TypeVar
 
+from run_record import run_record
+
 from regard.cli.process_tuning import prepare_machine
 
 prepare_machine()
@@ -278,7 +280,12 @@ def main() -> None:
         figures[reader] = [row["adversarial jsd"] for one in every for row in one["moving"]]
         show(reader, results[reader], len(every[0]["agreeing"]), told.seeds)
     told.out.mkdir(parents=True, exist_ok=True)
-    report = {"torch": torch.__version__, "seeds": told.seeds, "tried": told.tried, "found": results}
+    report = {
+        "machine": run_record(seeds=list(range(told.seeds))),
+        "seeds": told.seeds,
+        "tried": told.tried,
+        "found": results,
+    }
     (told.out / "explanation.json").write_text(json.dumps(report, indent=1) + "\n")
     draw(figures, told.figure)
 

@@ -1,7 +1,8 @@
-"""Everything that is measured on a GPU, in one run: attention that reports, gradients, additive scores, copying, a
-captured Hugging Face model, sinks, caps and sparse keys, and training, each beside its rivals.
+"""Everything that is measured on a GPU, in one run: what users get at everyday lengths, attention that reports,
+gradients, additive scores, copying, a captured Hugging Face model, sinks, caps and sparse keys, and training, each
+beside its rivals.
 
-    python3 benchmarks/h200.py [--parts attention backward additive copying capture variants ...] [--out FOLDER]
+    python3 benchmarks/h200.py [--parts everyday attention backward additive copying ...] [--out FOLDER]
 
 Each part is a script of its own in benchmarks/h200/ and runs in a process of its own; what it prints is kept beside its
 numbers in FOLDER. RESULTS.md tells what came out on an H200.
@@ -16,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-PARTS = ("attention", "backward", "additive", "copying", "capture", "variants", "training")
+PARTS = ("everyday", "attention", "backward", "additive", "copying", "capture", "variants", "training")
 
 
 def run(part: str, folder: Path) -> int:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+from run_record import run_record
 from torch import Tensor, nn
 
 from regard.inspection.embeddings import Embedder
@@ -149,7 +150,7 @@ def main() -> None:
         cells = "".join(f"{f'{100 * mean:.1f} ± {100 * spread:.1f}':>16}" for mean, spread in found.values())
         print(f"{word:12} {count:9,}  {cells}")
     arguments.out.mkdir(parents=True, exist_ok=True)
-    report = {"torch": torch.__version__, "examples": arguments.examples, "seeds": SEEDS}
+    report = {"machine": run_record(seeds=list(range(SEEDS))), "examples": arguments.examples, "seeds": SEEDS}
     report |= {"model": recipe.model.model_dump(), "accuracy": results}
     (arguments.out / "homonyms.json").write_text(json.dumps(report, indent=1) + "\n")
 

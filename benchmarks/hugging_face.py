@@ -7,7 +7,8 @@ and AdamW (fused). Hugging Face's model computes the vocabulary layer for every 
 4 x 128 tokens, every one of which is predicted. Generation: GPT-2 124M in float32, a prompt of 64 tokens, 64 new ones,
 the likeliest each time, at batch 1 and 8, with fresh weights (speed does not ask what they are); beside it the same
 model exported to CTranslate2 in 8 bits, where that is installed. Rounds alternate; a ratio is the median over rounds of
-Hugging Face's time over ours. Writes benchmarks/results/hugging-face.json.
+Hugging Face's time over ours, with its quartiles: only where the lower one is above 1 is ours faster. Writes
+benchmarks/results/hugging-face.json.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+
+from run_record import ratios, run_record, shown
 
 from regard.cli.process_tuning import prepare_machine
 
@@ -197,12 +200,13 @@ def main() -> None:
                 begun = time.perf_counter()
                 works[who]()
                 times[who].append(time.perf_counter() - begun)
-        ratio = median(theirs / ours for ours, theirs in zip(times[OURS], times[THEIRS], strict=True))
+        ratio = ratios(times[THEIRS], times[OURS])
         found[name] = {"ratio": ratio, "goal": GOALS[name], "seconds": times}
         spent = "   ".join(f"{who} {median(all_) * 1e3:8.1f} ms" for who, all_ in times.items())
-        print(f"{name:<12} {ratio:5.2f}x (goal {GOALS[name]}x)   {spent}", flush=True)
+        print(f"{name:<12} {shown(ratio)}x (goal {GOALS[name]}x)   {spent}", flush=True)
     told.out.parent.mkdir(parents=True, exist_ok=True)
-    told.out.write_text(json.dumps({"rounds": told.rounds, "found": found}, indent=2) + "\n")
+    record = run_record("transformers", "ctranslate2", seeds=[0], rounds=told.rounds)
+    told.out.write_text(json.dumps({"machine": record, "found": found}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

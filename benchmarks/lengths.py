@@ -13,6 +13,8 @@ import argparse
 import json
 from pathlib import Path
 
+from run_record import run_record
+
 from regard.cli.process_tuning import prepare_machine
 from regard.decoding.beam import Beam, LengthPenalty
 from regard.inspection.alignment.evaluate import evaluate_translator
@@ -48,7 +50,12 @@ def main() -> None:
         print("   " + "  ".join(f"{words}: {value:.1f}" for words, value in got.by_length.items()))
     print(got.bleu.signature)
     results = Path("benchmarks/results/lengths.json")
-    results.write_text(json.dumps({"signature": got.bleu.signature, "found": found}, indent=2) + "\n")
+    results.write_text(
+        json.dumps(
+            {"machine": run_record("sacrebleu", seeds=[0]), "signature": got.bleu.signature, "found": found}, indent=2
+        )
+        + "\n"
+    )
     draw(found, told.out)
 
 

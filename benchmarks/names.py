@@ -12,6 +12,9 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
+
+from run_record import run_record
 
 from regard.cli.process_tuning import prepare_machine
 from regard.decoding.beam import Beam, LengthPenalty
@@ -30,7 +33,7 @@ def main() -> None:
     told = parser.parse_args()
     prepare_machine()
     pairs = list(grammar.GeneratedCorpus(grammar.translation, told.sentences, "names"))
-    found = {}
+    found: dict[str, Any] = {"machine": run_record("sacrebleu", seeds=[0])}
     for name in ("bahdanau", "pointer"):
         run = told.runs / name
         if not (run / "model.safetensors").exists():

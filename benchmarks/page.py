@@ -29,6 +29,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from run_record import run_record
+
 GOALS = {"bytes": 7_000_000, "seconds": 3.0, "error": 1e-3, "first view": 3.0, "zoom step": 0.2}
 
 
@@ -245,7 +247,7 @@ def main() -> None:
         prepare_machine()
         print(json.dumps(WORKS[options.work](options.tokens, options.out)))
         return
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"machine": run_record("transformers", "bertviz", seeds=[0])}
     with TemporaryDirectory() as folder:
         for name in ["ours"] if find_spec("bertviz") is None else ["ours", "theirs"]:
             found[name] = apart(name, options.tokens, Path(folder) / f"{name}.html")

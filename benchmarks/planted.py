@@ -20,6 +20,8 @@ from random import Random
 from statistics import fmean, stdev
 from typing import Any
 
+from run_record import run_record
+
 from regard.cli.process_tuning import prepare_machine
 
 prepare_machine()
@@ -163,7 +165,7 @@ def main() -> None:
     for name, one in order.items():
         print(f"  {name:<22} " + "  ".join(f"{test} {mean:.2f} ± {spread:.2f}" for test, (mean, spread) in one.items()))
     given.out.mkdir(parents=True, exist_ok=True)
-    report = {"torch": torch.__version__, "sets": SETS, "pairs": found, "counts": counts}
+    report = {"machine": run_record(seeds=list(range(given.pairs))), "sets": SETS, "pairs": found, "counts": counts}
     (given.out / "planted.json").write_text(json.dumps(report | {"methods": order}, indent=1) + "\n")
 
 

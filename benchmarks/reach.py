@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import torch
+from run_record import run_record
 from torch import Tensor, nn
 
 from regard.text.batches.batch import BlockBatch
@@ -110,7 +110,7 @@ def main() -> None:
             for when, found in results[title].items():
                 print(f"{f'{title}, {when}':28}" + "".join(f"{found[n - 1]:10.1e}" for n in SHOWN), flush=True)
     draw(results, arguments.figure)
-    about = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__}
+    about = {"machine": run_record(seeds=[0])}
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "reach.json").write_text(json.dumps({**about, **results}, indent=1) + "\n")
 

@@ -14,8 +14,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import platform
 import random
 import subprocess
 import sys
@@ -24,6 +22,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from run_record import run_record
 
 LENGTH, HEADS, WIDTH, PLACES = 512, 8, 32, 4
 LOOKS = 0.01  # of all requests
@@ -199,9 +199,11 @@ def main() -> None:
     for name, value in found.items():
         shown = "  ".join(f"{k} {v:,.5g}" for k, v in value.items()) if isinstance(value, dict) else f"{value:,.5g}"
         print(f"{name:<24} {shown}")
-    machine = {"python": platform.python_version(), "machine": platform.machine(), "cores": os.cpu_count()}
     given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / "serve.json").write_text(json.dumps({"machine": machine, **found}, indent=1) + "\n")
+    (given.out / "serve.json").write_text(
+        json.dumps({"machine": run_record("fastapi", "uvicorn", seeds=list(range(given.clients))), **found}, indent=1)
+        + "\n"
+    )
     sys.exit(bool(found["failures"]))
 
 

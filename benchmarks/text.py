@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import random
 import resource
 import shutil
@@ -29,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
+from run_record import run_record
 
 from regard.text import TextDocuments
 from regard.text.grammar.corpus_files import write_corpus
@@ -234,8 +234,7 @@ def main() -> None:
         print(json.dumps(build_alone(asked.alone, asked.workers)))
         return
     small, large, rounds = (2, 10, 2) if asked.quick else (8, 500, asked.rounds)
-    result: dict[str, Any] = {"megabytes": small, "rounds": rounds, "cores": os.cpu_count()}
-    result |= {"tokenizers": tokenizers.__version__, "python": platform.python_version()}
+    result: dict[str, Any] = {"machine": run_record("tokenizers", seeds=[0], rounds=rounds), "megabytes": small}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_text(folder / "text.txt", small)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import random
 import statistics
 import tempfile
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from run_record import ratios, run_record, shown
 from torch import nn
 
 from regard.training.config.recipes import read_recipe
@@ -136,7 +136,7 @@ def timed(work: Any, steps: int) -> float:
     return time.perf_counter() - begun
 
 
-def overhead(name: str, sets: list[str], device: torch.device, scale: Scale, folder: Path) -> dict[str, float]:
+def overhead(name: str, sets: list[str], device: torch.device, scale: Scale, folder: Path) -> dict[str, Any]:
     """Both loops in turn, in rounds of so many seconds each."""
     bare = Bare(prepared(name, sets, folder / "bare"), device)
     ours = Ours(prepared(name, sets, folder / "ours"), device, folder)
@@ -153,7 +153,7 @@ def overhead(name: str, sets: list[str], device: torch.device, scale: Scale, fol
         "steps": steps,
         "bare_ms": 1e3 * min(one for one, _ in times) / steps,
         "ours_ms": 1e3 * min(two for _, two in times) / steps,
-        "ratio_median": statistics.median(two / one for one, two in times),
+        "ratio": ratios([two for _, two in times], [one for one, _ in times]),
         "ratio_best": min(two for _, two in times) / min(one for one, _ in times),
     }
 
@@ -198,25 +198,23 @@ def main() -> None:
     arguments = parser.parse_args()
     scale = Scale(6, 1.0, 4) if arguments.quick else Scale(12, 2.0, 5)
     device = torch.device(arguments.device)
-    results: dict[str, Any] = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__}
-    results["threads"] = torch.get_num_threads()
+    results: dict[str, Any] = {"machine": run_record(seeds=[0], rounds=scale.rounds)}
     print(f"torch {torch.__version__} on {device}, {torch.get_num_threads()} threads")
     print(f"goal: at most {GOAL} of the bare loop's time\n")
-    heads = (
-        f"{'bare ms':>8} {'ours ms':>8} {'median':>7} {'best':>7}   {'stall':>7} {'steps':>6} {'MB':>6} {'share':>7}"
-    )
+    heads = f"{'bare ms':>8} {'ours ms':>8} {'median (quartiles)':>22} {'best':>7}"
+    heads += f"   {'stall':>7} {'steps':>6} {'MB':>6} {'share':>7}"
     print(f"{'':22} {heads}")
     for name, sets in (LARGE if device.type == "cuda" else CASES).items():
         with tempfile.TemporaryDirectory() as temporary:
             cost = overhead(name, sets, device, scale, Path(temporary))
             wait = stall(name, sets, device, scale, Path(temporary))
         results[name] = {**cost, **wait}
-        ratios = f"{cost['ratio_median']:7.3f} {cost['ratio_best']:7.3f}"
+        over = f"{shown(cost['ratio'], '.3f'):>22} {cost['ratio_best']:7.3f}"
         saving = (
             f"{wait['stall_ms']:4.0f} ms {wait['stall_in_steps']:6.2f} {wait['megabytes']:6.1f} {wait['share']:7.2%}"
         )
         print(
-            f"{name:22} {cost['bare_ms']:8.2f} {cost['ours_ms']:8.2f} {ratios}   {saving} at every {wait['every']}",
+            f"{name:22} {cost['bare_ms']:8.2f} {cost['ours_ms']:8.2f} {over}   {saving} at every {wait['every']}",
             flush=True,
         )
     arguments.out.mkdir(parents=True, exist_ok=True)

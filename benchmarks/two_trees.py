@@ -26,6 +26,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from run_record import run_record
+
 COMMANDS = {  # of each benchmark: what to run, and the file it writes
     "attend": (["benchmarks/attend.py", "--quick"], "attend.json"),
     "text": (["benchmarks/text.py", "--quick"], "text.json"),
@@ -223,7 +225,7 @@ def main() -> None:
     else:
         found = compare_speed(old, new, given.rounds, given.only.split(","))
     if given.out:
-        given.out.write_text(json.dumps(found, indent=1) + "\n")
+        given.out.write_text(json.dumps({"machine": run_record(rounds=given.rounds), **found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

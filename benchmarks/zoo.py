@@ -23,6 +23,7 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
 
+from run_record import run_record
 from zoo_table import write_table
 
 HERE = Path(__file__).parent
@@ -77,7 +78,8 @@ def run(kinds: list[str], asked: Any) -> dict[str, Any]:
         thread.start()
     for thread in threads:
         thread.join()
-    versions = {"transformers": transformers.__version__, "torch": torch.__version__}
+    versions: dict[str, Any] = {"transformers": transformers.__version__, "torch": torch.__version__}
+    versions["machine"] = run_record(seeds=[0])
     return versions | {"classes": [one for kind in sorted(found) for one in found[kind]]}
 
 

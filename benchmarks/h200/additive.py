@@ -2,9 +2,11 @@
 
     PYTHONPATH=src python3 benchmarks/h200/additive.py [--tiny] [--seconds 80] [--out FILE]
 
-Times are medians of CUDA events with the cache swept in between and the host ahead; "in a row" is a step's share of
-many without a pause, launches included. Memory is the peak over what was there before, as a multiple of the inputs.
-`--tiny` runs every path in Triton's interpreter, on any machine, to see it run.
+`auto` is what a user calls: `attend(q, k, v, score=Additive(...))`, which projects queries and keys, beside the same
+formula under torch.compile. `kernels` and `compile, projected` begin with projected queries and keys.
+Ways take turns; medians over rounds with quartiles, of the wall clock (calls in a row) and of the device's time (CUDA
+events, the cache swept in between, the host ahead). Memory is the peak over what was there before, as a multiple of the
+inputs. `--tiny` runs every path in Triton's interpreter, on any machine, to see it run.
 """
 
 from __future__ import annotations
@@ -14,17 +16,19 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 if "--tiny" in sys.argv:
     os.environ["TRITON_INTERPRET"] = "1"  # read when kernels are defined
 
 import torch
-from steps import in_a_row, milliseconds, peak, show
+from timing import ROUNDS, Row, both_clocks, milliseconds, peak, ratios, show
 from torch import Tensor
 
+from regard.attention import attend
 from regard.attention.kernels.triton.additive import additive_forward
 from regard.attention.kernels.triton.additive_workspace import TILINGS
+from regard.attention.scores import Additive
 
 CEILING = 4180  # Gtanh/s: 16 special functions a cycle, 132 multiprocessors, 1.98 GHz
 DEVICE = "cpu" if "--tiny" in sys.argv else "cuda"
@@ -80,10 +84,10 @@ def ours(tiling: str) -> Callable[..., Tensor]:
     return run
 
 
-def run(report: Report, *, tiny: bool, seconds: float) -> list[dict[str, Any]]:
+def run(report: Report, *, tiny: bool, seconds: float) -> list[Row]:
     """Everything: errors, then each case against torch.compile, then the tilings, as long as there is time."""
     end = time.perf_counter() + seconds
-    rows = []
+    rows: list[Row] = []
     for case in TINY_EXACT if tiny else EXACT:
         rows += errors(case, report)
     for case in TINY_CASES if tiny else CASES:
@@ -94,61 +98,101 @@ def run(report: Report, *, tiny: bool, seconds: float) -> list[dict[str, Any]]:
         if time.perf_counter() > end:
             report(f"{name:26} not reached within {seconds:.0f} s")
             continue
-        forward, both = measure(ours(name), case)
-        report(f"{name:26}{forward['ms']:12.3f}{rate(case, forward):10.0f}{both['ms']:10.3f}")
+        forward, both = (milliseconds(step) for step in steps_of(kernels(case, ours(name))))
+        report(f"{name:26}{forward:12.3f}{rate(case, forward):10.0f}{both:10.3f}")
         rows.append({"kind": "tiling", "case": str(case), "name": name, "forward": forward, "both": both})
     return rows
 
 
-def race(case: Case, report: Report, *, tiny: bool) -> list[dict[str, Any]]:
-    """torch.compile and ours: forward alone, then forward and backward."""
+def race(case: Case, report: Report, *, tiny: bool) -> list[Row]:
+    """torch.compile and ours, as a user calls them and from projected queries and keys on: forward, and both passes."""
     torch.compiler.reset()
     compiled = torch.compile(output_only, dynamic=False, backend="eager" if tiny else "inductor")
-    found = {name: measure(function, case) for name, function in (("compile", compiled), ("ours", ours("auto")))}
-    head = "".join(f"{word:>10}" for word in ("ms", "in a row", "memory", "Gtanh/s"))
-    report(f"\n{case}\n{'forward, then both passes':26}{head}{head}")
-    for name, both in found.items():
-        cells = (
-            f"{step['ms']:10.3f}{step['in a row']:10.3f}{step['memory']:10.2f}{rate(case, step):10.0f}" for step in both
-        )
-        report(f"{name:26}" + "".join(cells))
-    times = [theirs["ms"] / own["ms"] for theirs, own in zip(found["compile"], found["ours"], strict=True)]
-    share = rate(case, found["ours"][0]) / CEILING
-    report(
-        f"forward {times[0]:.2f}x compile (goal 3), {share:.0%} of {CEILING} Gtanh/s (goal 60%); "
-        f"both {times[1]:.2f}x compile (goal 2)"
-    )
-    return [
-        {"kind": "race", "case": str(case), "name": name, "forward": forward, "both": both}
-        for name, (forward, both) in found.items()
-    ]
+    ways = public(case, tiny=tiny)
+    ways |= {"compile, projected": kernels(case, compiled), "kernels": kernels(case, ours("auto"))}
+    steps = {name: steps_of(way) for name, way in ways.items()}
+    clocks = {
+        part: both_clocks({name: pair[number] for name, pair in steps.items()}, "compile", 2 if tiny else ROUNDS)
+        for number, part in enumerate(("forward", "both"))
+    }
+    head = "".join(f"{word:>16}" for word in ("forward, wall", "device", "both, wall", "device", "memory", "of both"))
+    report(f"\n{case}; ms\n{'':26}{head}")
+    rows: list[Row] = []
+    for name, way in ways.items():
+        found: Row = {part: {clock: each[name] for clock, each in one.items()} for part, one in clocks.items()}
+        memory = [peak(step) / sum(x.nbytes for x in way.leaves) for step in steps[name]]
+        rows.append({"kind": "race", "case": str(case), "name": name, **found, "memory": memory})
+        cells = [one["ms"] for part in found.values() for one in part.values()] + memory
+        report(f"{name:26}" + "".join(f"{cell:16.3f}" for cell in cells))
+    for own, other in (("auto", "compile"), ("kernels", "compile, projected")):
+        for part, goal in (("forward", 3), ("both", 2)):
+            for clock, each in clocks[part].items():
+                over = ratios(each[other]["rounds"], each[own]["rounds"])
+                rows.append({"kind": "speed", "case": str(case), "name": own, "part": part, "clock": clock} | over)
+                low, high = over["quartiles"]
+                report(
+                    f"{own}, {part}, {clock}: {over['median']:.2f}x as fast as {other} ({low:.2f} to {high:.2f}; "
+                    f"goal {goal})"
+                )
+    speed = rate(case, clocks["forward"]["device"]["kernels"]["ms"])
+    report(f"kernels: {speed:.0f} Gtanh/s, {speed / CEILING:.0%} of {CEILING} (goal 60%)")
+    return rows
 
 
-def rate(case: Case, step: dict[str, float]) -> float:
+def rate(case: Case, ms: float) -> float:
     """Gtanh/s: of one for each pair and unit, however often the step computes it."""
-    return case.tanhs / step["ms"] / 1e6
+    return case.tanhs / ms / 1e6
 
 
-def measure(function: Callable[..., Tensor], case: Case) -> tuple[dict[str, float], dict[str, float]]:
-    """Milliseconds and memory of the forward pass, and of both passes."""
+class Way(NamedTuple):
+    """How to get the output, and what has a gradient."""
+
+    call: Callable[[], Tensor]
+    leaves: list[Tensor]
+
+
+def public(case: Case, *, tiny: bool) -> dict[str, Way]:
+    """The formula with its projections under torch.compile, and `attend`."""
+    q, k, v, _ = case.inputs()
+    torch.manual_seed(0)
+    score = Additive(case.U, case.U).to(DEVICE)
+    with torch.no_grad():
+        score.vector.mul_(4)
+    weights = [score.query.weight, score.key.weight, score.vector]
+
+    def formula(q: Tensor, k: Tensor, v: Tensor, query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
+        return output_only(q @ query.mT, k @ key.mT, v, vector)
+
+    compiled = torch.compile(formula, dynamic=False, backend="eager" if tiny else "inductor")
+    leaves = [q, k, v, *weights]
+    return {
+        "compile": Way(lambda: compiled(*leaves), leaves),
+        "auto": Way(lambda: attend(q, k, v, score=score).output, leaves),
+    }
+
+
+def kernels(case: Case, function: Callable[..., Tensor]) -> Way:
+    """A function of projected queries and keys, values and the vector."""
     inputs = case.inputs()
-    size = sum(x.numel() * x.element_size() for x in inputs)
-    out = torch.randn(case.N, case.T, case.D, device=DEVICE)
+    return Way(lambda: function(*inputs), inputs)
+
+
+def steps_of(way: Way) -> tuple[Callable[[], None], Callable[[], None]]:
+    """The forward pass, and both passes."""
+    with torch.no_grad():
+        come = torch.randn_like(way.call())
 
     def forward() -> None:
         with torch.no_grad():
-            function(*inputs)
+            way.call()
 
     def both() -> None:
-        torch.autograd.grad(function(*inputs), inputs, out)
+        torch.autograd.grad(way.call(), way.leaves, come)
 
-    first, second = (
-        {"ms": milliseconds(step), "in a row": in_a_row(step), "memory": peak(step) / size} for step in (forward, both)
-    )
-    return first, second
+    return forward, both
 
 
-def errors(case: Case, report: Report) -> list[dict[str, Any]]:
+def errors(case: Case, report: Report) -> list[Row]:
     """The largest error against float64 of ours and of eager float32: results, then gradients."""
     names = ["output", "lse", "entropy", "da", "db", "dv", "dvector"]
     wanted = told(reference, case, torch.float64)

@@ -1,10 +1,11 @@
-"""What it costs on a GPU to look while attending: our kernels beside cuDNN's output alone, eager PyTorch and
-flash-colreduce, in one run.
+"""What it costs on a GPU to look while attending: beside cuDNN's output alone, eager PyTorch and flash-colreduce.
 
     PYTHONPATH=src python3 benchmarks/h200/attention.py [--out FILE] [--parts fused all received eager long ...]
 
-Medians of CUDA events, bfloat16, 16 heads; "x" is a multiple of cuDNN's time for the output alone, measured before and
-after each group. flash-colreduce, a published package, is compared if it can be imported.
+bfloat16, 16 heads. `auto` is `attend(...)` as a user calls it; other rows name a backend. "x" is a multiple of cuDNN's
+time for the output alone. Ways take turns; medians over rounds with quartiles, of the wall clock (calls in a row) and,
+in brackets, of the device's time (CUDA events, the cache swept in between, the host ahead). flash-colreduce, a
+published package, is compared if it can be imported.
 """
 
 from __future__ import annotations
@@ -12,17 +13,14 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import torch
-from steps import compile_together
+from timing import SEED, Row, Work, both_clocks, compile_together, machine, peak, ratios
 from torch import Tensor
-from triton.testing import do_bench  # type: ignore[import-untyped]
 
-from regard.attention import Attended, Observe, attend, masks
+from regard.attention import Observe, attend, choose, masks
 from regard.attention.masks import Mask
 
 SEES = Observe(top=1, entropy=True)
@@ -33,14 +31,8 @@ SHAPES = [
     for rows, length in ((8, 4096), (1, 32768))
     for causal in (0, 1)
 ]
+BACKENDS = ("auto", "triton-fused", "triton")
 PARTS = ("fused", "all", "received", "eager", "long", "decode", "errors")
-Row = dict[str, Any]
-
-
-def median(work: Callable[[], object], rep: int = 60) -> float:
-    """Milliseconds."""
-    with torch.no_grad():
-        return float(do_bench(work, warmup=15, rep=rep, return_mode="median"))
 
 
 def inputs(rows: int, heads: int, length: int, width: int) -> list[Tensor]:
@@ -48,7 +40,7 @@ def inputs(rows: int, heads: int, length: int, width: int) -> list[Tensor]:
     return [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
 
 
-def cudnn(q: Tensor, k: Tensor, v: Tensor, causal: bool, lse: bool = False) -> Callable[[], object]:
+def cudnn(q: Tensor, k: Tensor, v: Tensor, causal: bool, lse: bool = False) -> Work:
     return lambda: torch.ops.aten._scaled_dot_product_cudnn_attention(q, k, v, None, lse, 0.0, causal, False)
 
 
@@ -56,31 +48,30 @@ def mask_of(causal: int) -> Mask | None:
     return masks.Causal() if causal else None
 
 
+def in_words(clocks: dict[str, Row], names: tuple[str, ...]) -> str:
+    """name 1.02x (0.99x): by the wall clock and, in brackets, by the device."""
+    cells = (f"{name} {clocks['wall'][name]['ratio']:.2f}x ({clocks['device'][name]['ratio']:.2f}x)" for name in names)
+    return ", ".join(cells)
+
+
 def against_cudnn(name: str, observe: Observe, goals: dict[int, float]) -> list[Row]:
-    """Every shape, by the backend of our own pass and by the vendor's with our statistics."""
+    """Every shape: as `auto` chooses, by our own pass, and by the vendor's with our statistics."""
     rows = []
     for width, count, length, causal in SHAPES:
         q, k, v = inputs(count, 16, length, width)
-        output = cudnn(q, k, v, bool(causal))
-        before = median(output)
-        ours = {
-            backend: median(lambda b=backend: attend(q, k, v, mask=mask_of(causal), observe=observe, backend=b))
-            for backend in ("triton-fused", "triton")
-        }
-        base = (before + median(output)) / 2
-        rows.append(
-            {"what": name, "width": width, "rows": count, "length": length, "causal": bool(causal), "cudnn_ms": base}
-            | {backend: ms / base for backend, ms in ours.items()}
-            | {"goal": goals[width]}
-        )
-        row = rows[-1]
-        kind = "causal" if causal else "full"
+        mask = mask_of(causal)
+        ways: dict[str, Work] = {"cuDNN": cudnn(q, k, v, bool(causal))}
+        for backend in BACKENDS:
+            ways[backend] = lambda b=backend: attend(q, k, v, mask=mask, observe=observe, backend=b)
+        clocks = both_clocks(ways, "cuDNN")
+        row: Row = {"what": name, "width": width, "rows": count, "length": length, "causal": bool(causal)}
+        rows.append(row | {"auto is": choose(q, k, v, mask=mask).backend, "goal": goals[width]} | clocks)
         print(
-            f"{name}, D={width}, {count} x {length} {kind}: cuDNN {base:.3f} ms, "
-            f"triton-fused {row['triton-fused']:.2f}x,",
-            end="",
+            f"{name}, D={width}, {count} x {length} {'causal' if causal else 'full'}: cuDNN "
+            f"{clocks['wall']['cuDNN']['ms']:.3f} ms ({clocks['device']['cuDNN']['ms']:.3f}), "
+            f"{in_words(clocks, BACKENDS)} (goal {goals[width]}x)",
+            flush=True,
         )
-        print(f" triton {row['triton']:.2f}x (goal {goals[width]}x)", flush=True)
     return rows
 
 
@@ -110,36 +101,35 @@ def received() -> list[Row]:
         spans = Spans(-FAR, 1 if causal else FAR)
         lse = attend(q, k, v, mask=mask_of(causal), backend="triton-fused").lse
         none, wanted = lse.new_empty(0), launch.RequestedStatistics(True, 0, 0, 0)
-        given = median(lambda: launch.statistics(q, k, lse, none, spans, width**-0.5, wanted))
-        work = partial(attend, q, k, v, mask=mask_of(causal), observe=Observe(received=True))
-        both, chosen = median(work), work().backend
-        theirs = None
+        ways: dict[str, Work] = {
+            "given lse": lambda: launch.statistics(q, k, lse, none, spans, width**-0.5, wanted),
+            "auto": lambda: attend(q, k, v, mask=mask_of(causal), observe=Observe(received=True)),
+        }
         if rival is not None:
-            theirs = median(lambda: rival(q, k, reduction="sum", is_causal=bool(causal)), rep=30)
-            ours = launch.statistics(q, k, lse, none, spans, width**-0.5, wanted)[0]
-            apart = float(
-                (ours - rival(q, k, reduction="sum", is_causal=bool(causal)).float()).abs().max() / ours.max()
-            )
+            ways["flash-colreduce"] = lambda: rival(q, k, reduction="sum", is_causal=bool(causal))
+            ours, theirs = (ways[name]() for name in ("given lse", "flash-colreduce"))
+            apart = float((ours[0] - theirs.float()).abs().max() / ours[0].max())  # type: ignore[index, attr-defined]
             assert apart < 0.02, f"received mass differs from flash-colreduce's by {apart}"
-        rows.append(
-            {
-                "what": "received",
-                "width": width,
-                "rows": count,
-                "length": length,
-                "causal": bool(causal),
-                "given_lse_ms": given,
+        clocks = both_clocks(ways, "given lse")
+        row: Row = {"what": "received", "width": width, "rows": count, "length": length, "causal": bool(causal)}
+        row |= {"auto is": choose(q, k, v, mask=mask_of(causal)).backend} | clocks
+        said = "flash-colreduce is not installed"
+        if rival is not None:
+            row["speed"] = {
+                clock: {
+                    own: ratios(each["flash-colreduce"]["rounds"], each[own]["rounds"]) for own in ("given lse", "auto")
+                }
+                for clock, each in clocks.items()
             }
-            | {"with_lse_ms": both, "with_lse_by": chosen, "rival_ms": theirs}
-        )
-        said = (
-            "not installed"
-            if theirs is None
-            else f"{theirs / given:.2f}x slower than given lse (goal 3), {theirs / both:.2f}x than with it (goal 1.3)"
-        )
+            given, both = (row["speed"]["wall"][own]["median"] for own in ("given lse", "auto"))
+            said = (
+                f"flash-colreduce {given:.2f}x slower than given lse (goal 3), {both:.2f}x than auto (goal 1.3), wall"
+            )
+        rows.append(row)
         print(
-            f"received, D={width}, {count} x {length} {'causal' if causal else 'full'}: given lse {given:.3f} ms, "
-            f"with the forward pass of {chosen} {both:.3f} ms; flash-colreduce {said}",
+            f"received, D={width}, {count} x {length} {'causal' if causal else 'full'}: given lse "
+            f"{clocks['wall']['given lse']['ms']:.3f} ms ({clocks['device']['given lse']['ms']:.3f}), "
+            f"{in_words(clocks, ('auto',))}; {said}",
             flush=True,
         )
     return rows
@@ -161,61 +151,43 @@ def beside_eager() -> list[Row]:
     rows = []
     for causal in (False, True):
         q, k, v = inputs(8, 16, 4096, 64)
-        size = sum(x.numel() * x.element_size() for x in (q, k, v))
-
-        def ours() -> Attended:
-            return attend(q, k, v, mask=mask_of(causal), observe=ALL, backend="triton-fused")
-
-        times, memory = [], []
-        for work in (ours, lambda: eager(q, k, v, causal)):
-            work()
-            torch.cuda.synchronize()
-            torch.cuda.reset_peak_memory_stats()
-            before = torch.cuda.memory_allocated()
-            work()
-            torch.cuda.synchronize()
-            memory.append((torch.cuda.max_memory_allocated() - before) / size)
-            times.append(median(work, rep=40))
-        rows.append(
-            {
-                "what": "eager",
-                "causal": causal,
-                "ours_ms": times[0],
-                "eager_ms": times[1],
-                "ours_memory": memory[0],
-                "eager_memory": memory[1],
-            }
-        )
+        size = sum(x.nbytes for x in (q, k, v))
+        ways: dict[str, Work] = {
+            "auto": lambda: attend(q, k, v, mask=mask_of(causal), observe=ALL),
+            "triton-fused": lambda: attend(q, k, v, mask=mask_of(causal), observe=ALL, backend="triton-fused"),
+            "eager": lambda: eager(q, k, v, causal),
+        }
+        clocks = both_clocks(ways, "eager")
+        memory = {name: peak(work) / size for name, work in ways.items()}
+        speed = {clock: ratios(each["eager"]["rounds"], each["auto"]["rounds"]) for clock, each in clocks.items()}
+        rows.append({"what": "eager", "causal": causal, "memory": memory, "speed of auto": speed} | clocks)
         print(
-            f"all statistics, 8 x 16 x 4096, D=64, {'causal' if causal else 'full'}: {times[0]:.2f} ms, eager "
-            f"{times[1]:.1f} ms: {times[1] / times[0]:.1f}x faster (goal 30); memory {memory[0]:.2f}x the inputs "
-            f"(goal 2), eager {memory[1]:.0f}x",
+            f"all statistics, 8 x 16 x 4096, D=64, {'causal' if causal else 'full'}: auto "
+            f"{clocks['wall']['auto']['ms']:.2f} ms ({clocks['device']['auto']['ms']:.2f}), eager "
+            f"{clocks['wall']['eager']['ms']:.1f} ms: {speed['wall']['median']:.1f}x faster (goal 30); memory "
+            f"{memory['auto']:.2f}x the inputs (goal 2), eager {memory['eager']:.0f}x",
             flush=True,
         )
     return rows
 
 
 def long() -> list[Row]:
-    """128k tokens, 8 heads of 128."""
+    """32k and 128k tokens, 8 heads of 128."""
     rows = []
     for length in (32768, 131072):
         q, k, v = inputs(1, 8, length, 128)
-        size = sum(x.numel() * x.element_size() for x in (q, k, v))
-        work = lambda: attend(q, k, v, mask=masks.Causal(), observe=ALL, backend="auto")  # noqa: E731
-        backend = work().backend
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        work()
-        torch.cuda.synchronize()
-        memory = (torch.cuda.max_memory_allocated() - before) / size
-        ms, base = median(work, rep=300), median(cudnn(q, k, v, True), rep=300)
-        rows.append(
-            {"what": "long", "length": length, "ms": ms, "cudnn_ms": base, "memory": memory, "backend": backend}
-        )
+        size = sum(x.nbytes for x in (q, k, v))
+        ways: dict[str, Work] = {
+            "cuDNN": cudnn(q, k, v, True),
+            "auto": lambda: attend(q, k, v, mask=masks.Causal(), observe=ALL),
+        }
+        clocks, memory = both_clocks(ways, "cuDNN"), peak(ways["auto"]) / size
+        chosen = choose(q, k, v, mask=masks.Causal()).backend
+        rows.append({"what": "long", "length": length, "memory": memory, "auto is": chosen} | clocks)
         print(
-            f"{length} tokens, 8 heads of 128, causal, all statistics ({backend}): {ms:.1f} ms, {ms / base:.2f}x "
-            f"cuDNN's output; memory {memory:.2f}x the inputs",
+            f"{length} tokens, 8 heads of 128, causal, all statistics [{chosen}]: "
+            f"{clocks['wall']['auto']['ms']:.1f} ms, {in_words(clocks, ('auto',))} cuDNN's output; "
+            f"memory {memory:.2f}x the inputs",
             flush=True,
         )
     return rows
@@ -227,13 +199,18 @@ def decode() -> list[Row]:
     for length in (4096, 32768):
         q = torch.randn(8, 32, 1, 128, device="cuda", dtype=torch.bfloat16)
         k, v = (torch.randn(8, 8, length, 128, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-        usual = median(lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True))
-        alone, seen = (median(lambda o=o: attend(q, k, v, observe=o, backend="triton-fused")) for o in (Observe(), ALL))
-        rows.append({"what": "decode", "length": length, "sdpa_ms": usual, "ours_ms": alone, "seen_ms": seen})
-        speed = 2 * k.numel() * 2 / alone / 1e9
+        usual = torch.nn.functional.scaled_dot_product_attention
+        ways: dict[str, Work] = {"sdpa": lambda: usual(q, k, v, enable_gqa=True)}
+        for backend in ("auto", "triton-fused"):
+            ways[backend] = lambda b=backend: attend(q, k, v, backend=b)
+            ways[f"{backend}, everything"] = lambda b=backend: attend(q, k, v, observe=ALL, backend=b)
+        clocks = both_clocks(ways, "sdpa")
+        rows.append({"what": "decode", "length": length, "auto is": choose(q, k, v).backend} | clocks)
+        speed = 2 * k.nbytes / clocks["device"]["triton-fused"]["ms"] / 1e9
         print(
-            f"decode, 8 rows, 32 heads on 8, cache of {length}: {alone:.3f} ms ({speed:.2f} TB/s), with all statistics "
-            f"{seen:.3f}, sdpa {usual:.3f}",
+            f"decode, 8 rows, 32 heads on 8, cache of {length}: sdpa {clocks['wall']['sdpa']['ms']:.3f} ms "
+            f"({clocks['device']['sdpa']['ms']:.3f}), {in_words(clocks, tuple(ways)[1:])}; triton-fused reads "
+            f"{speed:.2f} TB/s",
             flush=True,
         )
     return rows
@@ -287,19 +264,20 @@ def warm(me: int, of: int) -> None:
     torch.cuda.synchronize()
 
 
+@torch.no_grad()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("out/h200/attention.json"))
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--warm", nargs=2, type=int, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    torch.manual_seed(0)
+    torch.manual_seed(SEED)
     if chosen.warm:
         warm(*chosen.warm)
         return
     compile_together(__file__)
-    print(f"torch {torch.__version__} on {torch.cuda.get_device_name()}", flush=True)
-    rows: list[Row] = []
+    rows: list[Row] = [machine("flash-colreduce")]
+    print(rows[0], flush=True)
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     for part in chosen.parts:
         rows += RUNS[part]()

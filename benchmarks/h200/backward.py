@@ -1,30 +1,37 @@
 """What the gradients of dot attention and decoding from a long cache cost on a GPU: our kernels beside PyTorch's.
 
-    PYTHONPATH=src python3 benchmarks/h200/backward.py [--sweep] [--tiny]
+    PYTHONPATH=src python3 benchmarks/h200/backward.py [--sweep] [--tiny] [--out FILE]
 
-First errors: against float64, as multiples of what plain PyTorch makes in bfloat16. Then times: medians of CUDA events
-with the cache swept in between; ratios are ours over theirs, below 1 is faster. `--sweep` times other tilings instead.
-`--tiny` runs every path of ours in Triton's interpreter, on any machine, to see it run.
+First errors: against float64, as multiples of what plain PyTorch makes in bfloat16. Then times: `auto` is what a user
+calls (the gradients of `attend`'s output; `attend` with a cache), `kernels` our kernels alone. Ways take turns; medians
+over rounds with quartiles, of the wall clock (calls in a row) and of the device's time (CUDA events, the cache swept in
+between). cuDNN and flash are named by a context manager, which the wall clock counts in decoding. `--sweep` times other
+tilings instead. `--tiny` runs every path of ours in Triton's interpreter, on any machine, to see it run.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 if "--tiny" in sys.argv:
     os.environ["TRITON_INTERPRET"] = "1"  # read when kernels are defined
 
 import torch
+from timing import ROUNDS, Row, Work, both_clocks, machine, milliseconds, with_quartiles
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
+from regard.attention import attend, masks
 from regard.attention.kernels.shapes import Tiling
 from regard.attention.kernels.spans import FAR, Spans
 from regard.attention.kernels.triton.backward import TILINGS, BackwardTilings, gradients
@@ -41,16 +48,6 @@ def drawn(*shapes: tuple[int, ...]) -> list[Tensor]:
     return [torch.randn(shape, generator=source, device=DEVICE).to(DTYPE) for shape in shapes]
 
 
-def milliseconds(work: Callable[[], object]) -> float:
-    if TINY:
-        begun = time.perf_counter()
-        work()
-        return 1e3 * (time.perf_counter() - begun)
-    from triton.testing import do_bench  # type: ignore[import-untyped]
-
-    return float(do_bench(work, warmup=50, rep=200, return_mode="median"))
-
-
 def plain(q: Tensor, k: Tensor, v: Tensor, reach: Spans) -> tuple[Tensor, Tensor, Tensor]:
     """Output, lse and scores by the definition, in the dtype that comes."""
     group = q.size(1) // k.size(1)
@@ -61,10 +58,10 @@ def plain(q: Tensor, k: Tensor, v: Tensor, reach: Spans) -> tuple[Tensor, Tensor
     return weights @ v.repeat_interleave(group, 1), scores.masked_fill(~looks, 0.0).logsumexp(-1), scores
 
 
-def errors() -> None:
+def errors() -> list[Row]:
     """Largest errors of gradients and of decoding, as multiples of plain PyTorch's in the same dtype."""
     print("\nerrors over plain PyTorch's (at most 2 is the bar)")
-    names = ("dq", "dk", "dv", "decode")
+    names, rows = ("dq", "dk", "dv", "decode"), []
     T, S = (70, 90) if TINY else (500, 700)
     for D in (64,) if TINY else (64, 128, 40, 256):
         hi = torch.full((2, 1, T), S // 2, dtype=torch.int32, device=DEVICE)
@@ -102,6 +99,9 @@ def errors() -> None:
             off = float((got[2] - exact[2])[finite].abs().max())
             shown_ratios = "  ".join(f"{part} {ratio:.2f}" for part, ratio in zip(names, ratios, strict=True))
             print(f"  D {D:3} {name:13}  {shown_ratios}  scores off by {off:.1e}", flush=True)
+            row: Row = {"what": "errors", "width": D, "mask": name, "scores": off}
+            rows.append(row | {"ratios": dict(zip(names, ratios, strict=True))})
+    return rows
 
 
 def reach_of_few(reach: Spans) -> Spans:
@@ -131,17 +131,23 @@ class Trained:
             out, lse = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal)[:2]
         return cls(q, k, v, do, out, lse.float(), causal)
 
-    def ours(self, **how: Any) -> float:
+    def ours(self, **how: Any) -> Work:
         reach, scale = Spans(shift_hi=1 if self.causal else FAR), self.q.size(-1) ** -0.5
-        return milliseconds(
-            lambda: gradients(self.do, self.q, self.k, self.v, self.out, self.lse, None, reach, scale, **how)
-        )
+        return lambda: gradients(self.do, self.q, self.k, self.v, self.out, self.lse, None, reach, scale, **how)
 
-    def theirs(self, backend: SDPBackend) -> float:
+    def of_output(self, forward: Callable[..., Tensor]) -> Work:
+        """The gradients of an output that was computed before."""
         leaves = [x.detach().requires_grad_() for x in (self.q, self.k, self.v)]
+        out = forward(*leaves)
+        return lambda: torch.autograd.grad(out, leaves, self.do, retain_graph=True)
+
+    def auto(self) -> Work:
+        mask = masks.Causal() if self.causal else None
+        return self.of_output(lambda q, k, v: attend(q, k, v, mask=mask).output)
+
+    def theirs(self, backend: SDPBackend) -> Work:
         with sdpa_kernel(backend):
-            out = scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], is_causal=self.causal)
-        return milliseconds(lambda: torch.autograd.grad(out, leaves, self.do, retain_graph=True))
+            return self.of_output(lambda q, k, v: scaled_dot_product_attention(q, k, v, is_causal=self.causal))
 
     def rate(self, ms: float) -> float:
         """TFLOP/s, five products being what a backward pass needs."""
@@ -149,18 +155,26 @@ class Trained:
         return 5 * 2 * B * H * T * T * D / (2 if self.causal else 1) / ms / 1e9
 
 
-def backward() -> None:
+def backward() -> list[Row]:
     B, H, T = (1, 1, 64) if TINY else (8, 16, 4096)
-    print(f"\nbackward, {B} x {H} x {T}")
+    print(f"\nbackward, {B} x {H} x {T}; wall clock, in brackets the device's")
+    rows = []
     for D in (64, 128):
         for causal in (False, True):
             case = Trained.of(B, H, T, D, causal)
-            ours = case.ours()
-            line = f"  D {D:3} {'causal' if causal else 'full':6}  ours {ours:7.3f} ms {case.rate(ours):4.0f} TFLOP/s"
-            for name, backend in {} if TINY else RIVALS.items():
-                theirs = case.theirs(backend)
-                line += f"   {name} {theirs:7.3f} ms {case.rate(theirs):4.0f}, ratio {ours / theirs:.2f}"
+            ways = {"auto": case.auto(), "kernels": case.ours()}
+            if not TINY:
+                ways |= {name: case.theirs(backend) for name, backend in RIVALS.items()}
+            base = next(iter(ways)) if TINY else "cuDNN"
+            clocks = both_clocks(ways, base, 2 if TINY else ROUNDS)
+            rows.append({"what": "backward", "width": D, "causal": causal, "shape": [B, H, T]} | clocks)
+            line = f"  D {D:3} {'causal' if causal else 'full':6}"
+            for name, one in clocks["wall"].items():
+                device = clocks["device"][name]["ms"]
+                line += f"   {name} {one['ms']:7.3f} ms ({device:7.3f}, {case.rate(device):4.0f} TFLOP/s)"
+                line += f" {with_quartiles(one)}x"
             print(line, flush=True)
+    return rows
 
 
 def sweep() -> None:
@@ -186,7 +200,7 @@ def sweep() -> None:
         cases = [Trained.of(B, H, T, D, causal) for causal in (False, True)]
         for name, tilings in choices.items():
             how: dict[str, Any] = {"tilings": tilings} | ({"descriptors": False} if "pointers" in name else {})
-            times = [case.ours(**how) for case in cases]
+            times = [milliseconds(case.ours(**how)) for case in cases]
             rates = " / ".join(f"{case.rate(ms):4.0f}" for case, ms in zip(cases, times, strict=True))
             print(f"  D {D:3}  {name:30} full / causal {rates} TFLOP/s", flush=True)
     q, k, v = cached()
@@ -216,31 +230,48 @@ def bandwidth(k: Tensor, v: Tensor, ms: float) -> float:
     return (k.nbytes + v.nbytes) / ms / 1e9
 
 
-def decoding() -> None:
+def decoding() -> list[Row]:
     q, k, v = cached()
     print(
         f"\ndecoding, one query, {tuple(q.shape[:2])} heads, cache {tuple(k.shape)}; tiles {tuple(DECODE_TILINGS[256])}"
     )
-    times = {
-        "ours": milliseconds(lambda: decode(q, k, v, Spans(), 128**-0.5, False)),
-        "ours, scores too": milliseconds(lambda: decode(q, k, v, Spans(), 128**-0.5, True)),
-        "SDPA": milliseconds(lambda: scaled_dot_product_attention(q, k, v, enable_gqa=True)),
+    ways: dict[str, Work] = {
+        "SDPA": lambda: scaled_dot_product_attention(q, k, v, enable_gqa=True),
+        "auto": lambda: attend(q, k, v),
+        "kernels": lambda: decode(q, k, v, Spans(), 128**-0.5, False),
+        "kernels, scores too": lambda: decode(q, k, v, Spans(), 128**-0.5, True),
     }
     if not TINY:
-        for name, backend in RIVALS.items():
-            with sdpa_kernel(backend):
-                times[name] = milliseconds(lambda: scaled_dot_product_attention(q, k, v, enable_gqa=True))
-    for name, ms in times.items():
-        print(f"  {name:16} {ms:7.3f} ms  {bandwidth(k, v, ms):.2f} TB/s  ours over it {times['ours'] / ms:.2f}")
+        ways |= {name: partial(named_sdpa, backend, q, k, v) for name, backend in RIVALS.items()}
+    clocks = both_clocks(ways, "SDPA", 2 if TINY else ROUNDS)
+    for name, one in clocks["wall"].items():
+        device = clocks["device"][name]["ms"]
+        rate = bandwidth(k, v, device)
+        print(f"  {name:20} {one['ms']:7.3f} ms ({device:7.3f}, {rate:.2f} TB/s) {with_quartiles(one)}x")
+    return [{"what": "decode", "cache": list(k.shape)} | clocks]
+
+
+def named_sdpa(backend: SDPBackend, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    with sdpa_kernel(backend):
+        return scaled_dot_product_attention(q, k, v, enable_gqa=True)
 
 
 def main() -> None:
-    if "--sweep" in sys.argv:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sweep", action="store_true", help="time other tilings instead")
+    parser.add_argument("--tiny", action="store_true", help="small sizes, in Triton's interpreter")
+    parser.add_argument("--out", type=Path, default=Path("out/h200/backward.json"))
+    asked = parser.parse_args()
+    if asked.sweep:
         sweep()
         return
+    rows = [machine()]
+    print(rows[0], flush=True)
+    asked.out.parent.mkdir(parents=True, exist_ok=True)
     for part in (errors, backward, decoding):
         begun = time.perf_counter()
-        part()
+        rows += part()
+        asked.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
         print(f"  ({time.perf_counter() - begun:.0f} s)", flush=True)
 
 

@@ -4,7 +4,8 @@ eight largest weights, beside the same model attending through PyTorch's sdpa.
     PYTHONPATH=src python3 benchmarks/h200/capture.py [--tokens 32768] [--layers 16] [--out FILE]
 
 A Llama of 16 layers, 2048 wide, 32 heads on 8 key heads of 64, bfloat16, fresh weights: speed does not ask what they
-are. Rounds alternate; times are medians over whole forward passes.
+are. Ways take turns; medians over rounds with quartiles, of the wall clock (passes in a row) and of the device's time
+(CUDA events around one pass, the host ahead).
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from statistics import median
 
 import torch
+from timing import ROUNDS, SEED, Work, both_clocks, machine, with_quartiles
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import regard
@@ -34,18 +35,9 @@ def llama(layers: int, tokens: int) -> LlamaForCausalLM:
         max_position_embeddings=tokens,
         attn_implementation="sdpa",
     )
-    torch.manual_seed(0)
+    torch.manual_seed(SEED)
     with torch.device("cuda"):
         return LlamaForCausalLM(config).to(torch.bfloat16).eval()
-
-
-def milliseconds(work: object) -> float:
-    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    work()  # type: ignore[operator]
-    stop.record()
-    torch.cuda.synchronize()
-    return float(start.elapsed_time(stop))
 
 
 @torch.no_grad()
@@ -53,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=32768)
     parser.add_argument("--layers", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--out", type=Path, default=Path("out/h200/capture.json"))
     chosen = parser.parse_args()
     regard.hub.enable()
@@ -71,24 +63,21 @@ def main() -> None:
             kept["captured"] = model.model(ids, use_cache=False).last_hidden_state
         assert len(heard) == chosen.layers, f"{len(heard)} places were heard"
 
-    ways = {"sdpa": lambda: alone("sdpa"), "regard": lambda: alone("regard"), "captured": seen}
-    for work in ways.values():
-        work()
-    times = {name: [] for name in ways}  # type: dict[str, list[float]]
-    for _ in range(chosen.rounds):
-        for name, work in ways.items():
-            times[name].append(milliseconds(work))
-    found = {name: median(rounds) for name, rounds in times.items()}
+    ways: dict[str, Work] = {"sdpa": lambda: alone("sdpa"), "regard": lambda: alone("regard"), "captured": seen}
+    clocks = both_clocks(ways, "sdpa", chosen.rounds)
     apart = float((kept["sdpa"].float() - kept["captured"].float()).abs().max())
     same = torch.equal(kept["regard"], kept["captured"])
+    wall, device = clocks["wall"], clocks["device"]
     print(
-        f"Llama, {chosen.layers} layers, {chosen.tokens} tokens: sdpa {found['sdpa']:.1f} ms, through regard "
-        f"{found['regard'] / found['sdpa']:.2f}x, with top 8 and entropy of every layer "
-        f"{found['captured'] / found['sdpa']:.2f}x (goal 1.5); listening changed "
-        f"{'no bit' if same else 'THE OUTPUT'}; last states {apart:.2g} from sdpa's"
+        f"Llama, {chosen.layers} layers, {chosen.tokens} tokens: sdpa {wall['sdpa']['ms']:.1f} ms (device "
+        f"{device['sdpa']['ms']:.1f}), through regard {with_quartiles(wall['regard'])}x, with top 8 and entropy of "
+        f"every layer {with_quartiles(wall['captured'])}x, device {with_quartiles(device['captured'])}x (goal 1.5); "
+        f"listening changed {'no bit' if same else 'THE OUTPUT'}; last states {apart:.2g} from sdpa's"
     )
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
-    chosen.out.write_text(json.dumps(found | {"apart": apart, "same": same}) + "\n", encoding="utf-8")
+    found = {"machine": machine("transformers", rounds=chosen.rounds), "tokens": chosen.tokens, "layers": chosen.layers}
+    found |= clocks | {"apart": apart, "same": same}
+    chosen.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

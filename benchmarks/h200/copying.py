@@ -3,12 +3,15 @@
     PYTHONPATH=src python3 benchmarks/h200/copying.py [--tiny] [--seconds 120] [--out FILE]
 
 Every query looks strictly back and names a token; asked is ln of the weight of all keys that stand for it, with the
-gradients of queries and keys. Composition holds all weights and adds them up by token (`scatter`) or where they match
-(`matched`, what the models do with short texts), as it is written and by torch.compile. `two attends` is the difference
-of two log-sum-exps of `attend`. Then the training step of a language model that copies, weights held or not, and other
-tilings. Times are medians of CUDA events with the cache swept in between and the host ahead, milliseconds of the
-forward pass and of both; memory is the peak over what was there before. `--tiny` runs every path in Triton's
-interpreter.
+gradients of queries and keys. `auto` is `copy_log_prob(...)` as a user calls it; `stream` and `triton` name a backend.
+Composition holds all weights and adds them up by token (`scatter`) or where they match (`matched`, what the models do
+with short texts), as it is written and by torch.compile. `two attends` is the difference of two log-sum-exps of
+`attend`. Then the training step of a language model that copies, as it is, weights held, and not held; and other
+tilings.
+
+Ways take turns; medians over rounds with quartiles, of the wall clock (calls in a row) and of the device's time (CUDA
+events, the cache swept in between, the host ahead), for the forward pass and for both. Memory is the peak over what was
+there before. `--tiny` runs every path in Triton's interpreter.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -26,7 +30,7 @@ if "--tiny" in sys.argv:
     os.environ["TRITON_INTERPRET"] = "1"  # read when kernels are defined
 
 import torch
-from steps import in_a_row, milliseconds, peak, show
+from timing import ROUNDS, Row, both_clocks, milliseconds, peak, ratios, show, with_quartiles
 from torch import Tensor
 
 from regard.attention import attend
@@ -116,16 +120,18 @@ WAYS = {
     "matched": matched,
     **COMPILED,
     "two attends": two_attends,
-    "ours, stream": ours("stream"),
-    "ours": ours("triton"),
+    "stream": ours("stream"),
+    "triton": ours("triton"),
+    "auto": ours("auto"),
 }
+OURS = ("auto", "triton", "stream")
+BASE = "matched, compile"
 
 
 def way_of(name: str, *, tiny: bool) -> Way:
-    """What a name stands for; what is compiled, is compiled anew."""
+    """What a name stands for."""
     if name not in COMPILED:
         return WAYS[name]
-    torch.compiler.reset()
     return torch.compile(COMPILED[name], dynamic=False, backend="eager" if tiny else "inductor")
 
 
@@ -134,7 +140,7 @@ def warm(me: int, of: int) -> None:
     jobs: list[Callable[[], object]] = []
     for case in CASES:
         for name in WAYS:
-            jobs += [lambda case=case, name=name: once(way_of(name, tiny=False), case)]
+            jobs += [lambda case=case, name=name: once(name, case)]
     for case in TUNED:
         given = Tuning.of(case)
         jobs += [
@@ -146,7 +152,7 @@ def warm(me: int, of: int) -> None:
     torch.cuda.synchronize()
 
 
-def run(report: Report, *, tiny: bool, seconds: float) -> list[dict[str, Any]]:
+def run(report: Report, *, tiny: bool, seconds: float) -> list[Row]:
     """Errors, then each case by all ways, then the model, then tilings as long as there is time."""
     end = time.perf_counter() + seconds
     rows = [row for case in (TINY_EXACT if tiny else EXACT) for row in errors(case, report)]
@@ -158,14 +164,14 @@ def run(report: Report, *, tiny: bool, seconds: float) -> list[dict[str, Any]]:
     return rows
 
 
-def errors(case: Case, report: Report) -> list[dict[str, Any]]:
+def errors(case: Case, report: Report) -> list[Row]:
     """The largest error against float64 of shares and gradients, by composition and by ours."""
     exact = told(ours("plain"), case, torch.float64)
     report(
         f"\n{case}: largest error against float64\n{'':26}" + "".join(f"{name:>10}" for name in ("ln p", "dq", "dk"))
     )
     rows = []
-    for name, way in (("matched", matched), ("ours", ours("triton"))):
+    for name, way in (("matched", matched), ("triton", ours("triton"))):
         off = [float((x.double() - y).abs().max()) for x, y in zip(told(way, case, case.dtype), exact, strict=True)]
         report(f"{name:26}" + "".join(f"{value:10.1e}" for value in off))
         rows.append({"kind": "error", "case": str(case), "name": name, "off": off})
@@ -182,16 +188,31 @@ def told(way: Way, case: Case, dtype: torch.dtype) -> list[Tensor]:
     return [found.detach() * there, *slopes]
 
 
-def race(case: Case, report: Report, *, tiny: bool) -> list[dict[str, Any]]:
+def race(case: Case, report: Report, *, tiny: bool) -> list[Row]:
     """Every way, forward alone, then forward and backward."""
-    report(f"\n{case}\n{'':26}" + "".join(f"{word:>12}" for word in ("forward ms", "both ms", "in a row", "peak MB")))
+    torch.compiler.reset()
+    steps = {name: steps_of(way_of(name, tiny=tiny), case) for name in WAYS}
+    clocks = {
+        part: both_clocks({name: pair[number] for name, pair in steps.items()}, BASE, 2 if tiny else ROUNDS)
+        for number, part in enumerate(("forward", "both"))
+    }
+    heads = ("forward, wall", "device", "both, wall", "device", "peak MB")
+    report(f"\n{case}; ms\n{'':26}" + "".join(f"{word:>14}" for word in heads) + f"   both, wall, over {BASE}")
     rows = []
-    for name in WAYS:
-        found = measure(way_of(name, tiny=tiny), case)
-        report(f"{name:26}" + "".join(f"{value:12.3f}" for value in found.values()))
-        rows.append({"kind": "race", "case": str(case), "name": name, **found})
-    best = min(row["both ms"] for row in rows if not row["name"].startswith("ours"))
-    report(f"ours: {best / rows[-1]['both ms']:.2f}x the best of the others")
+    for name, (_, both) in steps.items():
+        found = {part: {clock: ways[name] for clock, ways in one.items()} for part, one in clocks.items()}
+        row = {"kind": "race", "case": str(case), "name": name, **found, "peak MB": peak(both) / 1e6}
+        cells = [one["ms"] for part in found.values() for one in part.values()] + [row["peak MB"]]
+        report(
+            f"{name:26}" + "".join(f"{cell:14.3f}" for cell in cells) + f"   {with_quartiles(found['both']['wall'])}"
+        )
+        rows.append(row)
+    for clock, ways in clocks["both"].items():
+        best = min((name for name in ways if name not in OURS), key=lambda name: ways[name]["ms"])
+        over = ratios(ways[best]["rounds"], ways["auto"]["rounds"])
+        rows.append({"kind": "speed", "case": str(case), "clock": clock, "best other": best, "speed of auto": over})
+        low, high = over["quartiles"]
+        report(f"auto, {clock}: {over['median']:.2f}x as fast ({low:.2f} to {high:.2f}) as the best other, {best}")
     return rows
 
 
@@ -210,39 +231,33 @@ def steps_of(way: Way, case: Case) -> tuple[Callable[[], None], Callable[[], Non
     return forward, both
 
 
-def once(way: Way, case: Case) -> None:
-    for step in steps_of(way, case):
+def once(name: str, case: Case) -> None:
+    torch.compiler.reset()
+    for step in steps_of(way_of(name, tiny=False), case):
         step()
 
 
-def measure(way: Way, case: Case) -> dict[str, float]:
-    forward, both = steps_of(way, case)
-    return {
-        "forward ms": milliseconds(forward),
-        "both ms": milliseconds(both),
-        "in a row": in_a_row(both),
-        "peak MB": peak(both) / 1e6,
-    }
-
-
-def training(report: Report, *, tiny: bool) -> list[dict[str, Any]]:
-    """Loss and gradients of a model that copies, with all weights held and with none."""
-    report(
-        f"\n{'a step of AttentiveLM':26}"
-        + "".join(f"{word:>12}" for word in ("held ms", "not held", "peak MB", "not held"))
-    )
+def training(report: Report, *, tiny: bool) -> list[Row]:
+    """Loss and gradients of a model that copies: as it is, with all weights held, and with none."""
+    heads = [f"{what}, {clock}" for clock in ("wall", "device") for what in HELD]
+    report(f"\n{'a step of AttentiveLM, ms':26}" + "".join(f"{word:>18}" for word in heads) + "   peak MB")
     rows = []
     sizes = ((2, 12),) if tiny else ((32, 32), (16, 128), (16, 256), (16, 512), (8, 2048), (2, 8192))
     for (B, T), half in product(sizes, (False,) if tiny else (False, True)):
-        found = {name: _step(B, T, half, most) for name, most in (("held", 2**62), ("not held", -1))}
+        steps = {name: _step(B, T, half, most) for name, most in HELD.items()}
+        clocks = both_clocks(steps, "held", 2 if tiny else ROUNDS)
+        memory = {name: peak(step) / 1e6 for name, step in steps.items()}
         title = f"{B} x {T}{', bf16' if half else ''}"
-        cells = [one[of] for of in ("ms", "MB") for one in found.values()]
-        report(f"{title:26}" + "".join(f"{value:12.3f}" for value in cells))
-        rows.append({"kind": "training", "case": title, **found})
+        cells = "".join(f"{one['ms']:18.3f}" for ways in clocks.values() for one in ways.values())
+        report(f"{title:26}{cells}   " + " / ".join(f"{one:.0f}" for one in memory.values()))
+        rows.append({"kind": "training", "case": title, **clocks, "peak MB": memory})
     return rows
 
 
-def _step(B: int, T: int, half: bool, most: int) -> dict[str, float]:
+HELD: dict[str, int | None] = {"auto": None, "held": 2**62, "not held": -1}  # how many weights are materialised at most
+
+
+def _step(B: int, T: int, half: bool, most: int | None) -> Callable[[], None]:
     torch.manual_seed(0)
     look = attentive_rnn_lm.PastAttention(Bilinear(128), copy=Gate(128))
     model = attentive_rnn_lm.AttentiveLM(WordEmbedding(VOCABULARY, 128), RecurrentLayers("lstm", 128, 128), look).to(
@@ -250,20 +265,19 @@ def _step(B: int, T: int, half: bool, most: int) -> dict[str, float]:
     )
     text = torch.randint(VOCABULARY, (B, T + 1), device=DEVICE)
     texts = torch.arange(T, device=DEVICE).expand(B, T) * 4 // T
+    rooms = () if most is None else ("models.attentive_rnn_lm", "attention.copy_attention")
 
     def step() -> None:
-        rules = [
-            patch(f"regard.{room}.max_materialized", lambda device: most)
-            for room in ("models.attentive_rnn_lm", "attention.copy_attention")
-        ]
-        with rules[0], rules[1], torch.autocast(DEVICE, BF16, enabled=half):
+        with ExitStack() as rules, torch.autocast(DEVICE, BF16, enabled=half):
+            for room in rooms:
+                rules.enter_context(patch(f"regard.{room}.max_materialized", lambda device: most))
             total = model(text[:, :-1], texts)[0].nll(text[:, 1:]).sum()
         total.backward()
 
-    return {"ms": milliseconds(step), "MB": peak(step) / 1e6}
+    return step
 
 
-def tilings(case: Case, report: Report, end: float) -> list[dict[str, Any]]:
+def tilings(case: Case, report: Report, end: float) -> list[Row]:
     """Our kernels one by one, by other tilings, the one that ships first."""
     given = Tuning.of(case)
     others = [given.ship.forward] if DEVICE == "cpu" else list(_others(case.dtype))

@@ -20,10 +20,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -32,13 +30,12 @@ from statistics import median, quantiles
 from typing import Any
 
 import torch
+from timing import ROUNDS, SEED, Row, Work, against, graph_of, host_us, in_turns, machine, wall_ms
 from torch import Tensor
 
 import regard
 from regard.attention import Observe, attend, choose, masks
 
-Row = dict[str, Any]
-Work = Callable[[], object]
 OBSERVED = {
     "output": Observe(),
     "row statistics": Observe(top=1, entropy=True),
@@ -48,76 +45,16 @@ OBSERVED = {
 }
 TOKENS = 32768  # of all rows of `attend` together
 HEADS = 16
-ROUNDS = 5
-WIDTHS = [64, 128]
-LENGTHS = [512, 1024, 2048, 4096, 32768]  # of `attend`
-SEED = 0
+ASKED = argparse.Namespace(  # what the command line says
+    rounds=ROUNDS,
+    widths=[64, 128],
+    lengths=[512, 1024, 2048, 4096, 32768],  # of `attend`
+)
 
 
-# --- clocks
-
-
-def wall_ms(work: Work, least_ms: float = 20.0) -> float:
-    """Milliseconds of one call among many in a row; of a single one, if that is long enough."""
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    work()
-    torch.cuda.synchronize()
-    once = 1e3 * (time.perf_counter() - start)
-    if once >= least_ms:
-        return once
-    times = max(2, min(200, int(least_ms / max(once, 1e-3))))
-    start = time.perf_counter()
-    for _ in range(times):
-        work()
-    torch.cuda.synchronize()
-    return 1e3 * (time.perf_counter() - start) / times
-
-
-def host_us(work: Work, times: int = 60) -> float:
-    """Microseconds until a call returns, the device far behind."""
-    torch.cuda.synchronize()
-    torch.cuda._sleep(100_000_000)  # some 60 ms
-    start = time.perf_counter()
-    for _ in range(times):
-        work()
-    took = 1e6 * (time.perf_counter() - start) / times
-    torch.cuda.synchronize()
-    return took
-
-
-def graph_of(work: Work) -> torch.cuda.CUDAGraph:
-    """The kernels of one call as a graph."""
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        work()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph
-
-
-def in_turns(ways: dict[str, Work], clock: Callable[[Work], float], most: int = 99) -> dict[str, list[float]]:
-    """Every way's times, the ways taking turns."""
-    for work in ways.values():
-        work()
-        work()
-    times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(min(ROUNDS, most)):
-        for name, work in ways.items():
-            times[name].append(clock(work))
-    return times
-
-
-def against(times: dict[str, list[float]], base: str) -> dict[str, Row]:
-    """For each way: milliseconds, and its multiple of the base, round by round, with quartiles."""
-    found = {}
-    for name, mine in times.items():
-        ratios = [a / b for a, b in zip(mine, times[base], strict=True)]
-        low, _, high = quantiles(ratios, n=4) if len(ratios) > 1 else (ratios[0],) * 3
-        found[name] = {"ms": median(mine), "ratio": median(ratios), "quartiles": [low, high]}
-    return found
+def turns(ways: dict[str, Work], clock: Callable[[Work], float], most: int = 99) -> dict[str, list[float]]:
+    """Every way's times, the ways taking turns, as many rounds as are asked for, and at most so many."""
+    return in_turns(ways, clock, min(ASKED.rounds, most))
 
 
 # --- attend
@@ -139,17 +76,17 @@ def mask_of(causal: bool) -> masks.Mask | None:
 
 def attend_rows() -> list[Row]:
     rows = []
-    for width in WIDTHS:
-        for length in LENGTHS:
+    for width in ASKED.widths:
+        for length in ASKED.lengths:
             for causal in (False, True):
                 q, k, v = drawn(TOKENS // length, length, width)
                 mask = mask_of(causal)
                 ways: dict[str, Work] = {"cuDNN": cudnn(q, k, v, causal)}
                 for name, observe in OBSERVED.items():
                     ways[name] = lambda o=observe: attend(q, k, v, mask=mask, observe=o)
-                wall = against(in_turns(ways, wall_ms), "cuDNN")
+                wall = against(turns(ways, wall_ms), "cuDNN")
                 graphs = {name: graph_of(work).replay for name, work in ways.items()}
-                device = against(in_turns(graphs, wall_ms), "cuDNN")
+                device = against(turns(graphs, wall_ms), "cuDNN")
                 row = {"what": "attend", "width": width, "length": length, "rows": TOKENS // length, "causal": causal}
                 row["backend"] = choose(q, k, v, mask=mask_of(causal)).backend
                 rows.append(row | {"wall": wall, "device": device})
@@ -166,7 +103,7 @@ def attend_rows() -> list[Row]:
 
 def host_rows() -> list[Row]:
     rows = []
-    for width in WIDTHS:
+    for width in ASKED.widths:
         q, k, v = drawn(1, 1024, width)
         mask = masks.Causal()
         ways: dict[str, Work] = {
@@ -175,7 +112,7 @@ def host_rows() -> list[Row]:
         }
         for name, observe in OBSERVED.items():
             ways[name] = lambda o=observe: attend(q, k, v, mask=mask, observe=o)
-        times = in_turns(ways, host_us)
+        times = turns(ways, host_us)
         found = {name: {"us": median(mine), "quartiles": quantiles(mine, n=4)[::2]} for name, mine in times.items()}
         rows.append({"what": "host", "width": width, "length": 1024, "us": found})
         told = "  ".join(f"{name} {one['us']:.0f}" for name, one in found.items())
@@ -200,7 +137,7 @@ def choice_rows() -> list[Row]:
                     for work in ways.values():
                         work()
                     graphs = {name: graph_of(work).replay for name, work in ways.items()}
-                    found = against(in_turns(graphs, lambda w: wall_ms(w, 6.0), 3), "sdpa")
+                    found = against(turns(graphs, lambda w: wall_ms(w, 6.0), 3), "sdpa")
                     row = {"what": "choice", "width": width, "length": length, "causal": causal, "heads": HEADS}
                     rows.append(row | {"key_heads": key_heads, "auto": backends.backend, "device": found})
                     print(
@@ -214,7 +151,7 @@ def choice_rows() -> list[Row]:
 
 def decode_rows() -> list[Row]:
     rows = []
-    for width in WIDTHS:
+    for width in ASKED.widths:
         for count, length in ((8, 128), (8, 1024), (64, 1024), (8, 8192), (64, 8192), (8, 32768), (8, 131072)):
             q = torch.randn(count, 32, 1, width, device="cuda", dtype=torch.bfloat16)
             k, v = (torch.randn(count, 8, length, width, device="cuda", dtype=torch.bfloat16) for _ in range(2))
@@ -222,9 +159,9 @@ def decode_rows() -> list[Row]:
             ways: dict[str, Work] = {"sdpa": lambda: sdpa(q, k, v, enable_gqa=True)}
             for name, observe in OBSERVED.items():
                 ways[name] = lambda o=observe: attend(q, k, v, observe=o)
-            wall = against(in_turns(ways, wall_ms, 5), "sdpa")
+            wall = against(turns(ways, wall_ms, 5), "sdpa")
             graphs = {name: graph_of(work).replay for name, work in ways.items()}
-            device = against(in_turns(graphs, wall_ms, 5), "sdpa")
+            device = against(turns(graphs, wall_ms, 5), "sdpa")
             row = {"what": "decode", "width": width, "rows": count, "length": length}
             row["backend"] = choose(q, k, v).backend
             rows.append(row | {"wall": wall, "device": device})
@@ -262,7 +199,7 @@ def llama(width: int, tokens: int = 9000) -> Any:
 
 def forward_rows() -> list[Row]:
     rows = []
-    for width in WIDTHS:
+    for width in ASKED.widths:
         model = llama(width)
         for count, length in ((4, 512), (1, 2048), (1, 4096), (1, 8192)):
             ids = torch.randint(0, 32000, (count, length), device="cuda")
@@ -283,7 +220,7 @@ def forward_rows() -> list[Row]:
                 if name != "output":
                     ways[name] = lambda o=observe: seen(o)
             same = all(torch.equal(alone("regard"), seen(observe)) for observe in OBSERVED.values())
-            found = against(in_turns(ways, lambda w: wall_ms(w, 60.0)), "sdpa")
+            found = against(turns(ways, lambda w: wall_ms(w, 60.0)), "sdpa")
             row = {"what": "forward", "width": width, "rows": count, "length": length, "same bits": same}
             rows.append(row | {"wall": found})
             told = "  ".join(f"{name} {one['ratio']:.2f}" for name, one in found.items())
@@ -297,7 +234,7 @@ def forward_rows() -> list[Row]:
 
 def generate_rows() -> list[Row]:
     rows = []
-    for width in WIDTHS:
+    for width in ASKED.widths:
         model = llama(width)
         ids = torch.randint(0, 32000, (1, 1024), device="cuda")
         how: Any = {"max_new_tokens": 64, "min_new_tokens": 64, "do_sample": False, "pad_token_id": 0}
@@ -317,7 +254,7 @@ def generate_rows() -> list[Row]:
             "entropy + top 8": lambda: seen(OBSERVED["entropy + top 8"]),
             "everything": lambda: seen(OBSERVED["everything"]),
         }
-        found = against(in_turns(ways, lambda w: wall_ms(w, 1.0), 3), "sdpa")
+        found = against(turns(ways, lambda w: wall_ms(w, 1.0), 3), "sdpa")
         rows.append({"what": "generate", "width": width, "wall": found})
         told = "  ".join(f"{name} {one['ratio']:.2f}" for name, one in found.items())
         print(f"Llama D={width}, 64 tokens after 1024: sdpa {found['sdpa']['ms']:.0f} ms; {told}", flush=True)
@@ -327,7 +264,7 @@ def generate_rows() -> list[Row]:
 def compiled_rows() -> list[Row]:
     rows = []
     observe = OBSERVED["entropy + top 8"]
-    for width in WIDTHS:
+    for width in ASKED.widths:
         model = llama(width)
         ids = torch.randint(0, 32000, (1, 2048), device="cuda")
 
@@ -344,7 +281,7 @@ def compiled_rows() -> list[Row]:
             run = compiled(how)
             work(run)
             kept = work(run)
-            return [wall_ms(lambda: work(run), 60.0) for _ in range(ROUNDS)], kept
+            return [wall_ms(lambda: work(run), 60.0) for _ in range(ASKED.rounds)], kept
 
         base, _ = one("sdpa", lambda run: run(ids))
         unheard, _ = one("regard", lambda run: run(ids))
@@ -375,7 +312,7 @@ def compile_kernels(width: int, length: int, which: int) -> None:
 
 def compile_at_once(processes: int = 14) -> None:
     """Fill Triton's cache."""
-    asked = [[str(n) for n in one] for one in product(WIDTHS, (512, 1024, 4096, 32768), range(len(OBSERVED)))]
+    asked = [[str(n) for n in one] for one in product(ASKED.widths, (512, 1024, 4096, 32768), range(len(OBSERVED)))]
     with ThreadPoolExecutor(processes) as pool:
         command = [sys.executable, __file__, "--kernels"]
         list(pool.map(lambda one: subprocess.run([*command, *one], check=True), asked))
@@ -392,30 +329,8 @@ RUNS: dict[str, Callable[[], list[Row]]] = {
 }
 
 
-def machine() -> Row:
-    """What was measured, and where."""
-    commit = (
-        os.environ.get("REGARD_COMMIT")
-        or subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
-    )
-    import transformers
-    import triton  # type: ignore[import-untyped]
-
-    return {
-        "what": "machine",
-        "gpu": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "triton": triton.__version__,
-        "transformers": transformers.__version__,
-        "commit": commit or "unknown",
-        "seed": SEED,
-        "rounds": ROUNDS,
-    }
-
-
 @torch.no_grad()
 def main() -> None:
-    global ROUNDS, WIDTHS, LENGTHS
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("out/h200/everyday.json"))
     parser.add_argument("--parts", nargs="+", choices=RUNS, default=list(RUNS))
@@ -423,18 +338,18 @@ def main() -> None:
         "--compile", action="store_true", help="first compile the kernels, in several processes at once"
     )
     parser.add_argument("--kernels", nargs=3, help=argparse.SUPPRESS)  # one of these processes
-    parser.add_argument("--widths", type=int, nargs="+", default=WIDTHS)
-    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS, help="of `attend`")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--widths", type=int, nargs="+", default=ASKED.widths)
+    parser.add_argument("--lengths", type=int, nargs="+", default=ASKED.lengths, help="of `attend`")
+    parser.add_argument("--rounds", type=int, default=ASKED.rounds)
     chosen = parser.parse_args()
     if chosen.kernels:
         compile_kernels(*map(int, chosen.kernels))
         return
     if chosen.compile:
         compile_at_once()
-    ROUNDS, WIDTHS, LENGTHS = chosen.rounds, chosen.widths, chosen.lengths
+    vars(ASKED).update(rounds=chosen.rounds, widths=chosen.widths, lengths=chosen.lengths)
     regard.hub.enable()
-    rows = [machine()]
+    rows = [machine("transformers", rounds=ASKED.rounds)]
     print(rows[0], flush=True)
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     for part in chosen.parts:

@@ -4,11 +4,12 @@
 
 Every side does whole steps in bf16: a batch to the device, forward, backward, clipping, fused AdamW. Ours goes through
 regard's training loop with `train.compile`, once true and once "graphs", theirs through the lines that train.py of
-nanoGPT has, with torch.compile. All have the same weights, batches, dropout; that their losses agree is checked first.
-Sides take turns, a stretch of steps each; the table shows the median over rounds, and from a profile in the middle of a
+nanoGPT has, with torch.compile, without graphs and with them too. All have the same weights, batches, dropout,
+allocator and warm-up; that their losses agree is checked first. Sides take turns, a stretch of steps each; the table
+shows the median over rounds of a step by the wall clock with its quartiles, and from a profile in the middle of a
 stretch: how long kernels run in a step, and which share of the time the device is busy. nanoGPT is read from a file,
-its model.py, also named by NANOGPT, and left out if there is none. The goal is for our best row over theirs. After the
-table: the kernels of each side.
+its model.py, also named by NANOGPT, and left out if there is none. The goal is for our best row over their best: the
+median of the ratio within a round, with quartiles. After the table: the kernels of each side.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, cast
 
 import torch
+from timing import SEED, Row, machine, ratios, spread
 from torch import Tensor, nn
 
 from regard.models.bert import SIZES, Bert, BertSize, MaskedLM
@@ -170,7 +171,7 @@ def gpt(scale: Scale, file: Path) -> list[Side]:
     """GPT-124M with nanoGPT's GELU; dropout 0."""
     layers, width, heads, _ = asdict(scale.gpt).values()
     rows, length, words = scale.gpt_rows, scale.gpt_length, scale.words[0]
-    torch.manual_seed(0)
+    torch.manual_seed(SEED)
     model = GPT(words, width, layers, heads, length, block=replace(GPT2, feedforward=gelu_feedforward)).to(DEVICE)
     batches: list[Batch] = []
     for _ in range(4):
@@ -197,7 +198,7 @@ def gpt(scale: Scale, file: Path) -> list[Side]:
 
     return [
         *(ours(deepcopy(model), objective, batches, work, graphs) for graphs in VARIANTS),
-        *(theirs("nanoGPT", deepcopy(other), loss_of, batches, work, graphs) for graphs in VARIANTS[:1]),
+        *(theirs("nanoGPT", deepcopy(other), loss_of, batches, work, graphs) for graphs in VARIANTS),
     ]
 
 
@@ -209,7 +210,7 @@ def bert(scale: Scale) -> list[Side]:
 
     layers, width, heads, _ = asdict(scale.bert).values()
     rows, length, words = scale.bert_rows, scale.bert_length, scale.words[1]
-    torch.manual_seed(0)
+    torch.manual_seed(SEED)
     config = BertConfig(
         vocab_size=words,
         hidden_size=width,
@@ -244,7 +245,7 @@ def bert(scale: Scale) -> list[Side]:
     objective = MaskedLMObjective(cast(Any, None), torch.zeros(words), float(hidden))
     return [
         *(ours(deepcopy(model), objective, batches, work, graphs) for graphs in VARIANTS),
-        *(theirs("Hugging Face", deepcopy(other), loss_of, batches, work, graphs) for graphs in VARIANTS[:1]),
+        *(theirs("Hugging Face", deepcopy(other), loss_of, batches, work, graphs) for graphs in VARIANTS),
     ]
 
 
@@ -309,7 +310,9 @@ class Timed(NamedTuple):
     name: str
     how: str
     tokens_per_second: float
-    step_ms: float
+    step_ms: float  # the median over rounds, by the wall clock
+    step_quartiles: list[float]
+    rounds: list[float]
     kernels_ms: float  # all kernels of a step, one after the other
     busy: float  # the share of the time in which any kernel runs
     mfu: float
@@ -346,9 +349,11 @@ def compare(sides: list[Side], rounds: int) -> list[Timed]:
                 memory[number] = (torch.cuda.max_memory_allocated() - before) / 2**30
     found = []
     for side, each, held, loss, spent in zip(sides, seconds, memory, losses, compiling, strict=True):
-        step, (total, busy, clock, kernels) = median(each), profiled(side)
+        steps, (total, busy, clock, kernels) = spread([1e3 * one for one in each]), profiled(side)
+        step = steps["median"] / 1e3
         speed, mfu = side.tokens / step, side.work / step / PEAK
-        found.append(Timed(side.name, side.how, speed, 1e3 * step, total, busy, mfu, held, loss, spent, clock, kernels))
+        wall = (speed, steps["median"], steps["quartiles"], steps["rounds"])
+        found.append(Timed(side.name, side.how, *wall, total, busy, mfu, held, loss, spent, clock, kernels))
     return found
 
 
@@ -427,14 +432,15 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_float32_matmul_precision("high")
     scale = TINY if args.tiny else FULL
-    device = torch.cuda.get_device_name() if ON_GPU else "cpu"
-    report: dict[str, Any] = {"torch": torch.__version__, "device": device, "tiny": args.tiny}
+    rounds = args.rounds or scale.rounds
+    report: Row = {"machine": machine("transformers", rounds=rounds), "tiny": args.tiny}
+    print(report["machine"], flush=True)
     for name, make in {"gpt": partial(gpt, scale, args.nanogpt), "bert": partial(bert, scale)}.items():
         if args.only not in (None, name):
             continue
         begun = time.perf_counter()
         sides = make()
-        found = compare(sides, args.rounds or scale.rounds)
+        found = compare(sides, rounds)
         report[name] = judged(name, found)
         for one in found:
             show(one)
@@ -448,25 +454,27 @@ def main() -> None:
     print(f"\nwritten to {args.out}")
 
 
-def judged(name: str, found: list[Timed]) -> dict[str, Any]:
+def judged(name: str, found: list[Timed]) -> Row:
     """The table, and our best row over theirs, compiled."""
-    heads = f"{'tokens/s':>10}{'step':>10}{'kernels':>11}{'busy':>7}{'MFU':>7}{'working':>10}{'loss':>10}"
+    heads = (
+        f"{'tokens/s':>10}{'step':>10}{'quartiles':>16}{'kernels':>11}{'busy':>7}{'MFU':>7}{'working':>10}{'loss':>10}"
+    )
     print(f"\n{name:24}{heads}{'compiling':>11}  clock")
     for one in found:
         print(
-            f"{one.name + ', ' + one.how:24}{one.tokens_per_second:10,.0f}{one.step_ms:7.2f} ms{one.kernels_ms:8.2f} ms"
+            f"{one.name + ', ' + one.how:24}{one.tokens_per_second:10,.0f}{one.step_ms:7.2f} ms"
+            f"{one.step_quartiles[0]:8.2f}{one.step_quartiles[1]:8.2f}{one.kernels_ms:8.2f} ms"
             f"{one.busy:7.1%}{one.mfu:7.1%}{one.working_gb:7.2f} GB{one.loss:10.4f}{one.compile_s:9.0f} s  {one.clock}"
         )
-    report: dict[str, Any] = {"sides": [one._asdict() for one in found], "goal": GOALS[name]}
+    report: Row = {"sides": [one._asdict() for one in found], "goal": GOALS[name]}
     mine = [one for one in found if one.name == "ours"]
     others = [one for one in found if one.name != "ours"]
     if mine and others:
-        best = max(mine, key=lambda one: one.tokens_per_second)
-        for other in others:
-            ratio = best.tokens_per_second / other.tokens_per_second
-            report[f"over {other.how}"] = ratio
-            print(f"ours, {best.how}, over theirs, {other.how}: {ratio:.3f}", end="")
-            print(f" (goal {GOALS[name]})" if other.how == "compiled" else "")
+        best, rival = (max(some, key=lambda one: one.tokens_per_second) for some in (mine, others))
+        report["over"] = ratio = {"ours": best.how, "theirs": rival.how, **ratios(rival.rounds, best.rounds)}
+        low, high = ratio["quartiles"]
+        print(f"ours, {best.how}, over theirs, {rival.how}: {ratio['median']:.3f} ({low:.3f} to {high:.3f}; ", end="")
+        print(f"goal {GOALS[name]})")
         apart = max(abs(one.loss - other.loss) for one in mine for other in others)
         report["losses_apart"] = apart
         print(f"losses {apart:.1e} apart")

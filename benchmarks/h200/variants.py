@@ -3,16 +3,16 @@ they cost over the same kernel without, and whole small models of transformers t
 
     PYTHONPATH=src python3 benchmarks/h200/variants.py [--out FILE] [--parts errors cost models] [--dry]
 
-Errors are largest distances from float64; "ratio" is ours over eager's. Costs are medians over turns that alternate, of
-CUDA events, the host ahead: "same" names one backend, "auto" takes what is chosen with and without. --dry: small, on
-the CPU.
+Errors are largest distances from float64; "ratio" is ours over eager's. Costs are ratios to the call without, which
+take turns; medians over rounds with quartiles, of the wall clock (calls in a row) and of the device's time (CUDA
+events, the host ahead). "auto" takes what is chosen with and without, as a user calls it; "same" names one backend.
+--dry: small, on the CPU.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from steps import compile_together, milliseconds
+from timing import ROUNDS, SEED, Row, both_clocks, compile_together, machine, with_quartiles
 from torch import Tensor
 
 from regard.attention import Observe, Sink, attend, masks, scores
@@ -33,10 +33,8 @@ LENGTHS = (32, 64) if DRY else (1024, 4096, 16384)
 TOKENS = 64 if DRY else 32768  # of all rows together, so that short texts keep a GPU as busy as long ones
 HEADS = 4 if DRY else 16
 OBSERVED = {"none": Observe(), "top 8, entropy": Observe(top=8, entropy=True)}
-TURNS = 1 if DRY else 3
 GOALS = {"sink": 1.05, "cap": 1.30}
 PARTS = ("errors", "cost", "models")
-Row = dict[str, Any]
 
 
 def drawn(rows: int, heads: int, key_heads: int, length: int, width: int) -> list[Tensor]:
@@ -163,18 +161,16 @@ def cost() -> list[Row]:
         variants = ["none", "sink", "cap"]
         variants += ["keys", "blocks"] if length == LENGTHS[1] and width == 64 and kind == "same" else []
         steps = {name: work(length, width, key_heads, name, OBSERVED[observed], backend, learning) for name in variants}
-        times: dict[str, list[float]] = {name: [] for name in variants}
-        for _ in range(TURNS):
-            for name, step in steps.items():
-                times[name].append(milliseconds(step))
-        ms = {name: statistics.median(found) for name, found in times.items()}
-        over = {name: ms[name] / ms["none"] for name in variants[1:]}
+        clocks = both_clocks(steps, "none", 2 if DRY else ROUNDS)
         what = "forward and backward" if learning else "forward"
-        rows.append({"what": "cost", "length": length, "width": width, "observe": observed, "pass": what, "kind": kind,
-                     "ms": ms, "times": times, "over": over})  # fmt: skip
-        said = ", ".join(f"{name} {x:.3f}x" + (f" (goal {GOALS[name]})" if name in GOALS and kind == "same" else "")
-                         for name, x in over.items())  # fmt: skip
-        print(f"cost, {kind}, {length}, D={width}, {what}, observe {observed}: {ms['none']:.3f} ms; {said}", flush=True)
+        rows.append({"what": "cost", "length": length, "width": width, "observe": observed, "pass": what, "kind": kind}
+                    | clocks)  # fmt: skip
+        wall, device = clocks["wall"], clocks["device"]
+        said = ", ".join(f"{name} {with_quartiles(wall[name])}x, device {device[name]['ratio']:.2f}x"
+                         + (f" (goal {GOALS[name]})" if name in GOALS and kind == "same" else "")
+                         for name in variants[1:])  # fmt: skip
+        print(f"cost, {kind}, {length}, D={width}, {what}, observe {observed}: {wall['none']['ms']:.3f} ms "
+              f"({device['none']['ms']:.3f}); {said}", flush=True)  # fmt: skip
     return rows
 
 
@@ -311,16 +307,16 @@ def main() -> None:
     parser.add_argument("--dry", action="store_true", help="small sizes on the CPU, to see it run")
     parser.add_argument("--warm", nargs=2, type=int, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    torch.manual_seed(0)
+    torch.manual_seed(SEED)
     if chosen.warm:
         warm(*chosen.warm)
         return
     began = time.perf_counter()
     if not chosen.dry:
         compile_together(__file__)
-        print(f"torch {torch.__version__} on {torch.cuda.get_device_name()}; compiled in "
-              f"{time.perf_counter() - began:.0f} s", flush=True)  # fmt: skip
-    rows: list[Row] = []
+        print(f"compiled in {time.perf_counter() - began:.0f} s", flush=True)
+    rows: list[Row] = [machine("transformers")]
+    print(rows[0], flush=True)
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     for part in chosen.parts:
         rows += RUNS[part]()
