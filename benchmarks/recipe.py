@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import resource
 import subprocess
 import sys
@@ -23,6 +21,8 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from run_record import run_record
 
 from regard.decoding import Greedy
 from regard.runs import Run
@@ -70,8 +70,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="keep the runs in this folder")
     parser.add_argument("--out", type=Path, default=Path("out/bench"))
     given = parser.parse_args()
-    machine = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()}
-    result: dict[str, Any] = {"recipe": given.recipe, "sets": given.sets, **machine, "runs": []}
+    machine = run_record(seeds=given.seeds)
+    result: dict[str, Any] = {"machine": machine, "recipe": given.recipe, "sets": given.sets, "runs": []}
     given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         for seed in given.seeds:
