@@ -94,7 +94,7 @@ class HopperForward:
         from regard.attention.kernels.hopper.forward import forward as kernel
 
         B, H, T, D = q.shape
-        groups = _warp_groups(D, T) if average else _score_groups(T, spans.hides_nothing(T, k.size(2)))
+        groups = _warp_groups(D, T) if average else _score_groups(T, top > 1 and spans.hides_nothing(T, k.size(2)))
         rows, (after, before) = 64 * groups, factors(scale, cap)
         blocks = triton.cdiv(T, rows)
         jobs = blocks * B * H
@@ -136,10 +136,11 @@ def _warp_groups(width: int, length: int) -> int:
     return 3 if width == 64 and length >= 1024 else 2
 
 
-def _score_groups(length: int, sees_all: bool) -> int:
+def _score_groups(length: int, may_be_four: bool) -> int:
     """The same where nothing is averaged, which leaves registers for a fourth: as leaves fewer of them without work.
-    Under a mask four wait for the one that sees most (measured: 5 to 12% longer than three)."""
-    return min((4, 3), key=lambda groups: triton.cdiv(length, 64 * groups) * groups) if sees_all else 3
+    Four take 5 to 12% longer than three under a mask, where all wait for the one that sees most, and no less time with
+    the argmax, whose search needs registers."""
+    return min((4, 3), key=lambda groups: triton.cdiv(length, 64 * groups) * groups) if may_be_four else 3
 
 
 def _heads_per_chunk(heads: int, k: Tensor) -> int:
