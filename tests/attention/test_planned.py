@@ -92,6 +92,8 @@ def check_what_has_numbers_of_its_own_is_not_planned() -> None:
     assert kind_of(q[0], k[0], v[0], None, None, nothing, "auto") is None
     beside = torch.cat([q.flatten()[:1], q.flatten()])[1:].view(q.shape)  # an address that is no multiple of 16
     assert kind_of(beside, k, v, None, None, nothing, "auto") is None
+    apart = torch.nn.functional.pad(k, (0, 1))[..., :16]  # vectors that begin at any multiple of 4 bytes
+    assert kind_of(q, apart, v, None, None, nothing, "auto") is None
     for observe in (Observe(weights=True), Observe(prepared=True), Observe(values=True)):
         assert kind_of(q, k, v, None, None, observe, "auto") is None
     inside = []

@@ -19,7 +19,7 @@ from regard.attention.inputs import AttentionInputs
 from regard.attention.kernels.devices import INTERPRETED
 from regard.attention.kernels.fused import HALF_DTYPES, Request
 from regard.attention.kernels.sdpa import SdpaRequest
-from regard.attention.kernels.shapes import ALIGNMENT
+from regard.attention.kernels.shapes import is_aligned
 from regard.attention.kernels.spans import Spans
 from regard.attention.mask_analysis import every_row_and_column_live, is_trivial
 from regard.attention.masks import Causal, Everything, Window
@@ -88,7 +88,7 @@ def kind_of(
         hides, shapes = None, (q.shape, q.stride(), lengths, v.shape[2] == k.shape[2] > 0, max(k.stride()) < 2**31)
     else:
         shapes = (q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride())
-    if (q.data_ptr() | k.data_ptr() | v.data_ptr()) % ALIGNMENT:  # its kernels take a copy
+    if not (is_aligned(q) and is_aligned(k) and is_aligned(v)):  # its kernels take a copy
         return None
     return (*shapes, q.dtype, k.dtype, v.dtype, q.device, k.device, v.device, hides, scores, observe, backend)
 

@@ -52,8 +52,16 @@ def _unit_stride(x: Tensor) -> Tensor:
 
 
 def aligned(x: Tensor) -> Tensor:
-    """x at an address that copies of 16 bytes can begin at, as a part of another tensor may not be."""
-    return x.clone(memory_format=torch.contiguous_format) if x.data_ptr() % ALIGNMENT else x
+    """x with vectors that all begin where copies of 16 bytes can, as those of a part of another tensor may not."""
+    return x if is_aligned(x) else x.clone(memory_format=torch.contiguous_format)
+
+
+def is_aligned(x: Tensor) -> bool:
+    """Whether every vector of x begins at a multiple of 16 bytes; a contiguous x of any width counts, if x does."""
+    address = x.data_ptr()
+    for step in x.stride()[:-1]:
+        address |= step * x.element_size()
+    return address % ALIGNMENT == 0 or (x.is_contiguous() and x.data_ptr() % ALIGNMENT == 0)
 
 
 def tile_width(width: int) -> int:
