@@ -240,7 +240,8 @@ def attention(
     added = None if bias is None else DenseBias(bias[..., : key.size(-2)])
     normalise: Normaliser | None = None if s_aux is None else Sink(s_aux.to(query.device))
     scale = _scale_of(module, query) if scaling is None else scaling
-    score = ScaledDot(scale, softcap) if torch.compiler.is_compiling() else _scaled_dot(scale, softcap)
+    is_shared = not torch.compiler.is_compiling() and not isinstance(scale, Tensor)  # a tensor's number may change
+    score = _scaled_dot(scale, softcap) if is_shared else ScaledDot(scale, softcap)
 
     def compute(observe: Observe) -> Attended:
         how: Any = {"mask": mask, "bias": added, "normalise": normalise, "dropout": dropout}
