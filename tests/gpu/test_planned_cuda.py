@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.attention import Attended, Observe, attend, masks, scores
 from regard.attention.kernels import planned
 from regard.attention.kernels.triton import launch
+from regard.attention.mask_analysis import mask_of_table
 
 pytestmark = pytest.mark.gpu
 
@@ -41,7 +42,11 @@ def agrees(got: Attended, q: Tensor, k: Tensor, v: Tensor, **how: Any) -> None:
     for name in ("lse", "entropy", "received", "thumbnail"):
         exact = getattr(want, name)
         rate = UNEVEN_CELL if name == "thumbnail" else STATISTIC
-        off = (getattr(got, name).double() - exact).abs() / exact.abs().clamp(min=1.0)
+        mine = getattr(got, name).double()
+        if name == "lse":  # -inf of queries that see nothing
+            assert torch.equal(mine == -torch.inf, exact == -torch.inf)
+            mine, exact = mine.masked_fill(mine == -torch.inf, 0.0), exact.masked_fill(exact == -torch.inf, 0.0)
+        off = (mine - exact).abs() / exact.abs().clamp(min=1.0)
         assert float(off.max()) < rate, f"{name} is off by {float(off.max()):.1e}"
     assert got.top is not None and want.top is not None
     assert float((got.top.values.double() - want.top.values).abs().max()) < STATISTIC
@@ -111,6 +116,109 @@ def test_a_plan_serves_its_own_kind_alone() -> None:
     past = masks.Past()  # whose first query sees nothing: never planned
     for _ in range(2):
         agrees(attend(q, k, v, mask=past, observe=ALL), q, k, v, mask=past)
+
+
+def padded(rows: int, length: int) -> Tensor:
+    """The table of a causal batch with padding, as transformers writes it: True where a query may look."""
+    lengths = torch.linspace(length // 3, length, rows, device="cuda").long()
+    here = torch.arange(length, device="cuda")
+    return ((here <= here[:, None]) & (here < lengths[:, None, None])).unsqueeze(1)
+
+
+def seen(x: Tensor, table: Tensor) -> Tensor:
+    """Keys or values without those that no query sees."""
+    return x.masked_fill(~table.any(-2).unsqueeze(-1), 0.0)
+
+
+@pytest.mark.parametrize("key_heads", [8, 2])
+@pytest.mark.parametrize(("length", "width"), [(300, 64), (1024, 128), (513, 80)])
+def test_a_table_is_read_once_and_served_as_runs(length: int, width: int, key_heads: int) -> None:
+    forget()
+    q, k, v = drawn(3, 8, key_heads, length, length, width)
+    table = padded(3, length)
+    clean = [seen(x, table) for x in (k, v)]
+    hidden = torch.tensor([torch.nan, torch.inf, -torch.inf], device="cuda", dtype=q.dtype)
+    hidden = hidden[torch.randint(0, 3, (length, width), device="cuda")]
+    k, v = (torch.where(table.any(-2).unsqueeze(-1), x, hidden) for x in (k, v))
+    mask = mask_of_table(table, k)
+    assert isinstance(mask, masks.Runs) and mask_of_table(table, k) is mask
+    for _ in range(2):
+        agrees(attend(q, k, v, mask=mask, observe=ALL), q, *clean, mask=masks.Dense(table))
+    assert len(planned._kept) == 1
+    with torch.inference_mode():
+        agrees(attend(q, k, v, mask=mask_of_table(table, k), observe=ALL), q, *clean, mask=masks.Dense(table))
+    table[:, :, :, 0] = False  # the first query sees nothing now
+    table[:, :, 1:, 1] = True
+    mask, blind = mask_of_table(table, k), q.clone()
+    blind[:, :, 0] = torch.nan
+    for _ in range(2):
+        agrees(attend(blind, k, v, mask=mask, observe=ALL), q, *clean, mask=masks.Dense(table))
+    table[:, :, -1, 5] = False  # a gap: no run any more
+    gaps = mask_of_table(table, k)
+    assert isinstance(gaps, masks.Dense)
+    agrees(attend(q, k, v, mask=gaps, observe=ALL), q, *clean, mask=gaps)
+
+
+def test_a_graph_replays_a_table() -> None:
+    """What is worked out while a graph is captured lies in its memory, and no other call uses it."""
+    forget()
+    q, k, v = drawn(2, 4, 4, 640, 640, 64)
+    table = padded(2, 640)
+    runs = masks.Runs.of(table)
+    assert runs is not None
+    clean = [seen(x, table) for x in (k, v)]
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        for _ in range(2):
+            attend(q, k, v, mask=runs, observe=ALL)
+    torch.cuda.synchronize()
+    runs._kept.clear()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        replayed = attend(q, k, v, mask=runs, observe=ALL)
+    assert not runs._kept
+    graph.replay()
+    agrees(replayed, q, *clean, mask=masks.Dense(table))
+    agrees(attend(q, k, v, mask=runs, observe=ALL), q, *clean, mask=masks.Dense(table))
+    graph.replay()
+    agrees(replayed, q, *clean, mask=masks.Dense(table))
+
+
+def test_a_padded_cache_grows_under_one_plan() -> None:
+    forget()
+    q, k, v = drawn(3, 8, 2, 1, 700, 64)
+    for length in (40, 41, 100, 600, 601, 700):
+        keys, values = k[:, :, :length], v[:, :, :length]
+        table = torch.arange(length, device="cuda") >= torch.tensor([0, 7, 30], device="cuda")[:, None, None, None]
+        mask = mask_of_table(table, keys)
+        assert isinstance(mask, masks.Runs)
+        clean = keys, seen(values, table)
+        values = torch.where(table.any(-2).unsqueeze(-1), values, torch.nan)
+        agrees(attend(q, keys, values, mask=mask, observe=ALL), q, *clean, mask=masks.Dense(table))
+    assert len(planned._kept) <= 2
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_a_compiled_table(gaps: bool) -> None:
+    q, k, v = drawn(2, 8, 4, 384, 384, 64)
+    table = padded(2, 384)
+    if gaps:
+        table[:, :, 200:, 7] = False
+    clean = [seen(x, table) for x in (k, v)]
+    compiled = torch.compile(lambda q, k, v, m: attend(q, k, v, mask=masks.Dense(m), observe=ALL), fullgraph=True)
+    for _ in range(2):
+        agrees(compiled(q, k, v, table), q, *clean, mask=masks.Dense(table))
+        table[:, :, 20, 20] = False  # another content at the same place
+
+
+def test_one_query_by_the_vendor() -> None:
+    q, k, v = drawn(3, 8, 2, 1, 777, 128)
+    want = attend(q.double(), k.double(), v.double(), backend="plain")
+    for observe in (ALL, Observe()):
+        got = attend(q, k, v, observe=observe)
+        assert got.backend == "triton"
+        assert float((got.lse.double() - want.lse).abs().max()) < STATISTIC
+        torch.testing.assert_close(got.output.double(), want.output, atol=4e-3, rtol=2e-2)
 
 
 def test_gradients_are_not_planned_away() -> None:

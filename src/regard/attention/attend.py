@@ -101,7 +101,7 @@ def attend(
     if isinstance(q, Tensor) and isinstance(k, Tensor) and bias is None and window is None and normalise is None:
         kind = kind_of(q, k, k if v is None else v, score, mask, observe, backend) if dropout == 0 else None
         if kind is not None and (plan := planned(kind)) is not None:
-            return plan.run(q, k, k if v is None else v)
+            return plan.run(q, k, k if v is None else v, mask)
     prepared, v = _prepare_inputs(q, k, v, score, mask, bias, window, normalise, dropout)
     name, _ = _select_backend(prepared, v, dropout, backend, isinstance(k, PreparedKeys))
     if kind is not None and isinstance(k, Tensor):
@@ -185,6 +185,12 @@ def _by_triton(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Ob
     return (triton_additive.compute if additive else fused.compute_vendor)(prepared, v, dropout, observe)
 
 
+def _by_sdpa(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Observe) -> Attended:
+    if prepared.q.is_cuda and observe.statistics and fused.unsupported_reason(prepared, v, 0.0) is None:
+        return replace(fused.compute_vendor(prepared, v, dropout, observe), backend=sdpa.NAME)
+    return sdpa.compute(prepared, v, dropout, observe)
+
+
 def _triton_unsupported_reason(prepared: AttentionInputs, v: Tensor, dropout: float) -> str | None:
     additive = isinstance(prepared.score, Additive)
     return (triton_additive.unsupported_reason if additive else fused.vendor_unsupported_reason)(prepared, v, dropout)
@@ -192,7 +198,7 @@ def _triton_unsupported_reason(prepared: AttentionInputs, v: Tensor, dropout: fl
 
 _BACKENDS = {  # read here: torch.compile does not trace a MappingProxyType where some dict is changed
     "plain": Backend(plain),
-    "sdpa": Backend(sdpa.compute, sdpa.unsupported_reason),
+    "sdpa": Backend(_by_sdpa, sdpa.unsupported_reason),
     "stream": Backend(stream.compute),
     "recurrent": Backend(recurrent.compute, recurrent.unsupported_reason),
     "triton": Backend(_by_triton, _triton_unsupported_reason),

@@ -59,6 +59,8 @@ def short_repr(value: Any) -> str:
 def _present(value: Any) -> list[str]:
     found = []
     for field in fields(value):
+        if not field.repr:
+            continue
         one = getattr(value, field.name)
         if isinstance(one, Tensor):
             dtype = "" if one.dtype == torch.float32 else f" {str(one.dtype).removeprefix('torch.')}"

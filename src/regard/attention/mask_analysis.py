@@ -8,12 +8,50 @@ from math import prod
 import torch
 from torch import Tensor
 from torch.compiler import is_compiling
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from regard.attention.grid import Grid
-from regard.attention.masks import All, Everything, Mask, Window
+from regard.attention.masks import All, Dense, Everything, Mask, Runs, Window
 from regard.attention.operator_arguments import OperatorArguments, has_form
+from regard.attention.transforms import is_memory_lasting
 
 GPU_NUMBERS = 2**27  # booleans of a mask that are held at a time on a GPU
+
+
+def mask_of_table(table: Tensor, k: Tensor) -> Mask:
+    """A table of booleans (..., T, at least S) as the mask of the keys k (..., S, D). Where fused kernels can make use
+    of it and the table can be read, that of a batch with padding, of a window or of packed texts becomes the runs of
+    keys that it is; it is read once, and all layers of a model share what was found."""
+    size = k.size(-2)
+    if not k.is_cuda or k.dtype not in (torch.bfloat16, torch.float16) or not is_memory_lasting(k.device):
+        return Dense(table[..., :size])
+    if table.is_inference():  # whose changes nobody counts
+        return runs_by_content(table[..., :size]) or Dense(table[..., :size])
+    version, before = table._version, _KNOWN.get(table)
+    if before is None or before[:2] != (version, size):
+        before = _KNOWN[table] = version, size, Runs.of(table[..., :size])
+    return before[2] or Dense(table[..., :size])
+
+
+_KNOWN: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+"""Tables that were read: their version, how many keys of them, and the runs that they are, or None."""
+
+
+def runs_by_content(table: Tensor) -> Runs | None:
+    """`Runs.of` for a table that comes again as another tensor, or whose memory may hold another one by now: its
+    numbers are compared with those of the last one, which takes a tenth of the time."""
+    key = table.device, tuple(table.shape)
+    before = _LAST.get(key)
+    if before is None or not torch.equal(before[0], table):
+        _LAST.clear()
+        with torch.inference_mode(False):  # runs whose changes are counted, so that they keep what is made of them
+            copy = table.clone()
+            before = _LAST[key] = copy, Runs.of(copy)
+    return before[1]
+
+
+_LAST: dict[tuple[torch.device, tuple[int, ...]], tuple[Tensor, Runs | None]] = {}
+"""The last table that was read, a copy, and the runs that it is."""
 
 
 def is_trivial(mask: Mask, grid: Grid) -> bool:
@@ -51,10 +89,17 @@ def live_queries_and_keys(
     # in a compiled graph, every comparison of the ends of a window would be a graph of its own
     if isinstance(mask, Window) and not isinstance(mask.offset, Tensor) and more is None and not is_compiling():
         return _of_window(mask, grid)
+    if isinstance(mask, Runs) and more is None:
+        ends: tuple[Tensor, Tensor] = mask.kept("live", grid, lambda: _from_spans(*mask.span(grid), grid))
+        return ends
     if mask.contiguous and more is None:
         return _from_spans(*mask.span(grid), grid)
     if is_compiling() and grid.T and grid.S:  # a loop would be one graph for each length
         return _in_graph(mask, grid, more)
+    if isinstance(mask, Dense) and more is None and grid.T and grid.S:  # a table that exists
+        table = mask.table_of(grid)
+        table = table.expand(*table.shape[:-2], grid.T, grid.S)
+        return table.any(-1), table.any(-2)
     live_queries, live_keys = [], torch.zeros(grid.S, dtype=torch.bool, device=grid.device)
     cols = torch.arange(grid.S, device=grid.device)
     # a GPU would wait for many small pieces
@@ -70,10 +115,10 @@ def live_queries_and_keys(
 
 def _in_graph(mask: Mask, grid: Grid, more: Callable[[Tensor, Tensor], Tensor] | None) -> tuple[Tensor, Tensor]:
     """The same in a compiled graph: an operator for a known mask, the whole map at once for anything else."""
-    if more is not None or not has_form(mask):
-        rows, cols = (torch.arange(size, device=grid.device) for size in (grid.T, grid.S))
-        tile = mask.allowed(rows, cols, grid)
-        tile = tile if more is None else tile & more(rows, cols)
+    if more is not None or isinstance(mask, Dense) or not has_form(mask):
+        tile = mask.table_of(grid)
+        if more is not None:
+            tile = tile & more(*(torch.arange(size, device=grid.device) for size in (grid.T, grid.S)))
         tile = tile.expand(*tile.shape[:-2], grid.T, grid.S)
         return tile.any(-1), tile.any(-2)
     first = torch.zeros(1, dtype=torch.long, device=grid.device)

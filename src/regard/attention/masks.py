@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any as Anything
 
 import torch
 from torch import Tensor
 
 from regard.attention.grid import Grid, Lead, check_table, cut, pick, short_repr
-from regard.attention.transforms import is_readable
+from regard.attention.transforms import current_stream, is_memory_lasting, is_readable
 from regard.errors import DtypeError, SettingError, ShapeError
 
 
@@ -47,11 +48,15 @@ class Mask(ABC):
         """The leading dimensions that this mask alone implies."""
         return ()
 
+    def table_of(self, grid: Grid) -> Tensor:
+        """The booleans of the full map; they broadcast to (*lead, T, S)."""
+        return self.allowed(torch.arange(grid.T, device=grid.device), torch.arange(grid.S, device=grid.device), grid)
+
     def dense(self, T: int, S: int, lead: tuple[int, ...] | None = None) -> Tensor:
         """The full mask as booleans (*lead, T, S); by default with the leading dimensions that it implies."""
         grid = Grid(self.implied_lead() if lead is None else lead, T, S, torch.device("cpu"))
         self.check(grid)
-        return self.allowed(torch.arange(T), torch.arange(S), grid).expand(*grid.lead, T, S)
+        return self.table_of(grid).expand(*grid.lead, T, S)
 
     def __and__(self, other: Mask) -> Mask:
         return self if isinstance(_require_mask(other), Everything) else All(self, other)
@@ -304,6 +309,9 @@ class Dense(Mask):
     def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
         return pick(self.table.to(grid.device), rows, cols)
 
+    def table_of(self, grid: Grid) -> Tensor:
+        return self.table.to(grid.device)
+
     def part(self, lead: Lead) -> Mask:
         return Dense(cut(self.table, lead))
 
@@ -312,6 +320,66 @@ class Dense(Mask):
 
     def implied_lead(self) -> tuple[int, ...]:
         return tuple(self.table.shape[:-2])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Runs(Mask):
+    """One run of keys for each query: from `first` up to, but not including, `stop`; both broadcast to (*lead, T).
+
+    Most tables of booleans are such runs (causal, padded, windows, packed texts), and fused kernels skip the rest.
+    """
+
+    first: Tensor
+    stop: Tensor
+    contiguous = True
+    # what was worked out from these numbers
+    _kept: dict[Anything, Anything] = field(default_factory=dict, init=False, repr=False)
+
+    __repr__ = short_repr
+
+    def __post_init__(self) -> None:
+        for name, ends in (("first", self.first), ("stop", self.stop)):
+            if not isinstance(ends, Tensor) or ends.is_floating_point() or ends.dtype == torch.bool or not ends.dim():
+                given = f"{ends.dtype} of shape {tuple(ends.shape)}" if isinstance(ends, Tensor) else f"{ends!r}"
+                raise DtypeError(given, "whole numbers (..., T)", where=f"masks.Runs {name}")
+
+    @classmethod
+    def of(cls, table: Tensor) -> Runs | None:
+        """The same mask as a table of booleans (..., T, S), if each query's keys are one run; waits for the device."""
+        first, count = table.byte().argmax(-1), table.sum(-1)
+        runs = cls(first, first + count)
+        keys = torch.arange(table.size(-1), device=table.device)
+        same = (table == ((keys >= first.unsqueeze(-1)) & (keys < runs.stop.unsqueeze(-1)))).all()
+        return runs if bool(same) else None
+
+    def allowed(self, rows: Tensor, cols: Tensor, grid: Grid) -> Tensor:
+        lo, hi = self.span(grid)
+        lo, hi = (end if end.size(-1) == 1 else end[..., rows] for end in (lo, hi))
+        return (cols >= lo.unsqueeze(-1)) & (cols < hi.unsqueeze(-1))
+
+    def span(self, grid: Grid) -> tuple[Tensor, Tensor]:
+        lo, hi = (end.to(grid.device).clamp(0, grid.S) for end in (self.first, self.stop))
+        return lo, torch.maximum(lo, hi)
+
+    def part(self, lead: Lead) -> Mask:
+        return Runs(*(cut(ends, lead, trailing=1) for ends in (self.first, self.stop)))
+
+    def check(self, grid: Grid) -> None:
+        for name, ends in (("first", self.first), ("stop", self.stop)):
+            check_table(ends.unsqueeze(-1), replace(grid, S=1), f"masks.Runs {name}")
+
+    def implied_lead(self) -> tuple[int, ...]:
+        return tuple(torch.broadcast_shapes(self.first.shape[:-1], self.stop.shape[:-1]))
+
+    def kept(self, what: str, grid: Grid, compute: Callable[[], Anything]) -> Anything:
+        """What `compute` returns for this map, worked out once for all layers of a model that share the mask."""
+        if not is_memory_lasting(grid.device) or self.first.is_inference() or self.stop.is_inference():
+            return compute()  # or their changes are not counted
+        stream = current_stream(grid.device)
+        key = what, grid.lead, grid.T, grid.S, grid.device, stream, self.first._version, self.stop._version
+        if key not in self._kept:
+            self._kept[key] = compute()
+        return self._kept[key]
 
 
 @dataclass(frozen=True, eq=False, repr=False)

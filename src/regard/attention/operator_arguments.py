@@ -107,6 +107,7 @@ _FORMS: dict[type, _Form] = {
     masks.Padding: _Form("Padding", ("lengths", "queries", "side"), masks.Padding),
     masks.Documents: _Form("Documents", ("ids", "queries"), masks.Documents),
     masks.Dense: _Form("Dense", ("table",), masks.Dense),
+    masks.Runs: _Form("Runs", ("first", "stop"), masks.Runs),
     masks.Keys: _Form("Keys", ("indices",), masks.Keys),
     masks.Blocks: _Form("Blocks", ("indices", "size"), masks.Blocks),
     masks.All: _Form("All", ("masks",), lambda inner: masks.All(*inner)),

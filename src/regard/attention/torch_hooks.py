@@ -27,6 +27,7 @@ from torch.overrides import TorchFunctionMode
 from regard.attention.attend import attend
 from regard.attention.biases import DenseBias
 from regard.attention.eager_hooks import FOLLOWED, EagerHooks, Frame
+from regard.attention.mask_analysis import mask_of_table
 from regard.attention.masks import Dense, Everything, Mask, Window
 from regard.attention.observe import Attended, Observe
 from regard.attention.scores import ScaledDot
@@ -249,10 +250,12 @@ class _SdpaCall(NamedTuple):
 def _sdpa(module: nn.Module, output: Tensor, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     given = dict(zip(names, args, strict=False)) | dict(kwargs)
-    mask, bias = _as_mask_or_bias(given.get("attn_mask"))
+    q, k, v, table = given["query"], given["key"], given["value"], given.get("attn_mask")
+    mask, bias = _as_mask_or_bias(table)
+    if table is not None and table.dtype == torch.bool and table.size(-1) == k.size(-2):
+        mask = mask_of_table(table, k)
     if given.get("is_causal"):
         mask = mask & Window(None, 0, offset=0)  # torch's begins top left
-    q, k, v = given["query"], given["key"], given["value"]
     replaced = _SdpaCall(q, k, v, mask, bias, given.get("scale"), given.get("dropout_p", 0.0)).report(module)
     return output if replaced is None else replaced
 

@@ -35,6 +35,19 @@ def is_readable(x: Tensor) -> bool:
     return x.device.type == "cpu" and not torch.compiler.is_compiling() and not active_transforms()
 
 
+def is_memory_lasting(device: torch.device) -> bool:
+    """Whether tensors that are made now on a device keep their numbers after this call: a compiled or captured graph,
+    which uses its memory again, is not being made."""
+    if torch.compiler.is_compiling():
+        return False
+    return device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
+
+
+def current_stream(device: torch.device) -> int:
+    """The stream of a device that work goes to now; 0 for a CPU."""
+    return torch._C._cuda_getCurrentRawStream(device.index or 0) if device.type == "cuda" else 0
+
+
 def is_plain_call(*tensors: Tensor) -> bool:
     """Whether a call on these tensors is computed at once and watched by nothing: no compiler, gradient, transform,
     dispatch mode or subclass. Then an operator's kernel may be called as it is, which takes the host a fraction of the

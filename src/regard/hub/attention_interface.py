@@ -26,6 +26,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from regard.attention import Attended, Normaliser, Observe, Sink, attend, dispatch
 from regard.attention.biases import DenseBias
+from regard.attention.mask_analysis import mask_of_table
 from regard.attention.masks import Blocks, Dense, Everything, Keys, Mask, Window
 from regard.attention.scores import ScaledDot
 from regard.errors import BackendError, SettingError, ShapeError
@@ -289,6 +290,8 @@ def _mask(
         1 < given.size(-1) < key.size(-2)
     ):  # one for all keys broadcasts, as in eager (RecurrentGemma, while it generates)
         raise ShapeError(f"a mask of {given.size(-1)} keys", f"{key.size(-2)}", where=_describe(module))
+    if given.dtype == torch.bool:
+        return mask_of_table(given, key), None
     given = given[..., : key.size(-2)]
     if not given.is_floating_point():
         return Dense(given.bool()), None
@@ -314,16 +317,10 @@ def _wants_weights(more: dict[str, Any]) -> bool:
     """Whether the model was called with output_attentions=True, which transformers passes along or keeps."""
     if more.get("output_attentions"):
         return True
-    collected = _output_capturing()._active_collector.get()
+    # an import statement in every call takes longer than the look; what is not loaded collects nothing
+    capturing: Any = sys.modules.get("transformers.utils.output_capturing")
+    collected = None if capturing is None else capturing._active_collector.get()
     return collected is not None and any("attentions" in name for name in collected)
-
-
-@cache
-def _output_capturing() -> Any:
-    """transformers' module of that name: an import statement in every call takes longer than the look."""
-    from transformers.utils import output_capturing
-
-    return output_capturing
 
 
 def _refuse_unknown(module: nn.Module, more: dict[str, Any]) -> None:

@@ -20,11 +20,22 @@ from torch import Tensor
 from regard.attention.inputs import AttentionInputs, is_grouped
 from regard.attention.kernels import sdpa, spans
 from regard.attention.kernels.devices import INTERPRETED, on_device, triton_unsupported_reason
+from regard.attention.kernels.operator_inputs import as_arguments, from_arguments
 from regard.attention.kernels.shapes import aligned, as_bhtd
 from regard.attention.kernels.spans import Spans
-from regard.attention.mask_analysis import is_trivial
+from regard.attention.kernels.statistics import (
+    WAITS_FOR_DEVICE,
+    empty_statistics,
+    request_of,
+    requested,
+    statistics_of,
+    tensors_of,
+)
+from regard.attention.mask_analysis import is_trivial, runs_by_content
+from regard.attention.masks import Dense
 from regard.attention.normalise import Sink, Softmax
 from regard.attention.observe import Attended, Observe, Top, attention_statistics
+from regard.attention.operator_arguments import OperatorArguments
 from regard.attention.scores import Dot
 from regard.attention.transforms import is_plain_call, refuse_second_derivative
 
@@ -130,8 +141,41 @@ def compute_vendor(prepared: AttentionInputs, v: Tensor, dropout: float, observe
     found: dict[str, Any] = {}
     if observe.statistics:
         with torch.no_grad():
-            found = recompute_statistics(prepared, v, got.lse, observe)
+            in_graph = torch.compiler.is_compiling() and isinstance(prepared.mask, Dense)
+            compute = _read_table_first if in_graph else recompute_statistics
+            found = compute(prepared, v, got.lse, observe)
     return Attended(got.output, got.lse, "triton", **found)
+
+
+def _read_table_first(prepared: AttentionInputs, v: Tensor, lse: Tensor, observe: Observe) -> dict[str, Any]:
+    """The same in a compiled graph, where a mask is a table: whether it is runs of keys, which take a fraction of the
+    time, is known when the graph runs."""
+    packed, form = as_arguments(prepared)
+    others = packed.text((v, lse))
+    return statistics_of(observe, _table_statistics(*packed.all(), form, others, packed.text(request_of(observe))))
+
+
+@torch.library.custom_op("regard::table_statistics", mutates_args=(), tags=WAITS_FOR_DEVICE)
+def _table_statistics(
+    tensors: list[Tensor], shape: list[int], sizes: list[int], numbers: list[float], form: str, others: str,
+    request: str,
+) -> list[Tensor]:  # fmt: skip
+    """The requested statistics, in the order of `tensors_of`."""
+    packed = OperatorArguments(shape, tensors, sizes, numbers)
+    prepared, (v, lse), observe = from_arguments(packed, form), packed.value(others), requested(packed.value(request))
+    assert isinstance(prepared.mask, Dense)
+    prepared = replace(prepared, mask=runs_by_content(prepared.mask.table) or prepared.mask)
+    found = recompute_statistics(prepared, v, lse, observe)
+    return tensors_of({name: found.get(name) for name in ("top", "entropy", "received", "thumbnail")})
+
+
+@_table_statistics.register_fake
+def _(
+    tensors: list[Tensor], shape: list[int], sizes: list[int], numbers: list[float], form: str, others: str,
+    request: str,
+) -> list[Tensor]:  # fmt: skip
+    packed = OperatorArguments(shape, tensors, sizes, numbers)
+    return empty_statistics(requested(packed.value(request)), packed.grid, torch.float32)
 
 
 def recompute_statistics(prepared: AttentionInputs, v: Tensor, lse: Tensor, observe: Observe) -> dict[str, Any]:

@@ -15,14 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.inputs import AttentionInputs
+from regard.attention.grid import Grid
+from regard.attention.inputs import AttentionInputs, zero_masked
 from regard.attention.kernels.devices import INTERPRETED
 from regard.attention.kernels.fused import HALF_DTYPES, Request
-from regard.attention.kernels.sdpa import SdpaRequest
+from regard.attention.kernels.sdpa import CUDNN_MIN_LENGTH, SdpaRequest
 from regard.attention.kernels.shapes import is_aligned
 from regard.attention.kernels.spans import Spans
-from regard.attention.mask_analysis import every_row_and_column_live, is_trivial
-from regard.attention.masks import Causal, Everything, Window
+from regard.attention.mask_analysis import every_row_and_column_live, is_trivial, live_queries_and_keys
+from regard.attention.masks import Causal, Everything, Mask, Runs, Window
 from regard.attention.normalise import Softmax
 from regard.attention.observe import Attended, Observe
 from regard.attention.scores import Dot, ScaledDot
@@ -38,22 +39,27 @@ _kept: dict[Any, PlannedCall] = {}
 class PlannedCall:
     """What `attend` does with tensors of one kind: which kernels, with what."""
 
-    __slots__ = ("backend", "observe", "request", "vendor")
+    __slots__ = ("backend", "grid", "observe", "request", "vendor")
 
-    def __init__(self, backend: str, observe: Observe, request: Request, vendor: Vendor | None) -> None:
-        self.backend, self.observe, self.request, self.vendor = backend, observe, request, vendor
+    def __init__(self, backend: str, observe: Observe, request: Request, vendor: Vendor | None, grid: Grid) -> None:
+        self.backend, self.observe, self.request, self.vendor, self.grid = backend, observe, request, vendor, grid
 
-    def run(self, q: Tensor, k: Tensor, v: Tensor) -> Attended:
+    def run(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | None) -> Attended:
         """What `attend` returns for tensors of this kind."""
         if self.vendor is None:
-            return self._request(q, k, v).attend(self.observe)
+            return self._request(q, k, v, mask).attend(self.observe)
         output, lse = self.vendor(q, k, v)
-        found = self._request(q, k, v).statistics_of(lse, self.observe) if self.observe.statistics else {}
+        found = self._request(q, k, v, mask).statistics_of(lse, self.observe) if self.observe.statistics else {}
         return Attended.of_fields(output, lse, self.backend, found)
 
-    def _request(self, q: Tensor, k: Tensor, v: Tensor) -> Request:
-        of = self.request
-        return Request(q, k, v, of.spans, of.scale, of.lead, of.cap, None, of.launches, True)
+    def _request(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask | None) -> Request:
+        of, spans = self.request, self.request.spans
+        if type(mask) is Runs:  # whose numbers are no part of the kind
+            grid = self.grid if k.size(2) == self.grid.S else replace(self.grid, S=k.size(2))
+            spans = Spans.of(mask, grid)
+            # a hidden key's score is replaced before it is used, and a weight of 0 times NaN is NaN
+            v = zero_masked(v, live_queries_and_keys(mask, grid)[1], grid)
+        return Request(q, k, v, spans, of.scale, of.lead, of.cap, None, of.launches, True)
 
 
 def kind_of(
@@ -64,6 +70,7 @@ def kind_of(
         return None
     if q.dtype not in DTYPES or observe.weights or observe.prepared or observe.values:
         return None
+    hides: tuple[Any, ...] | None
     if mask is None:
         hides = None
     elif type(mask) in (Window, Causal):
@@ -72,6 +79,9 @@ def kind_of(
             return None
     elif type(mask) is Everything:
         hides = None
+    elif type(mask) is Runs:
+        first, stop = mask.first, mask.stop
+        hides = (first.shape, stop.shape, first.device, stop.device)
     else:
         return None
     if score is None:
@@ -83,9 +93,11 @@ def kind_of(
     else:
         return None
     shapes: tuple[Any, ...]
-    if q.shape[2] == 1 and (hides is None or hides == (None, 0, None)):  # of a cache that grows at every step
+    runs = type(mask) is Runs
+    if q.shape[2] == 1 and (hides is None or hides == (None, 0, None) or runs):  # of a cache that grows at every step
         lengths = (k.shape[0], k.shape[1], k.shape[3], k.stride(3), v.shape[0], v.shape[1], v.shape[3], v.stride(3))
-        hides, shapes = None, (q.shape, q.stride(), lengths, v.shape[2] == k.shape[2] > 0, max(k.stride()) < 2**31)
+        usual = v.shape[2] == k.shape[2] > 0, k.shape[2] >= CUDNN_MIN_LENGTH, max(k.stride()) < 2**31
+        hides, shapes = hides if runs else None, (q.shape, q.stride(), lengths, *usual)
     else:
         shapes = (q.shape, q.stride(), k.shape, k.stride(), v.shape, v.stride())
     if not (is_aligned(q) and is_aligned(k) and is_aligned(v)):  # its kernels take a copy
@@ -104,10 +116,13 @@ def keep_plan(
     """Plan the calls of this kind, if all that they need is known: `prepared` and `backend` are what a call of it, with
     these tensors, was served by."""
     lead, grid = q.shape[:2], prepared.grid
-    is_whole = prepared.q is q and prepared.k is k and grid.lead == tuple(lead) and k.shape[0] == v.shape[0] == lead[0]
+    runs = isinstance(prepared.mask, Runs)
+    is_own = runs or (prepared.q is q and prepared.k is k)  # those with nothing of hidden ones are copies
+    is_whole = is_own and grid.lead == tuple(lead) and k.shape[0] == v.shape[0] == lead[0]
     is_usual = k.size(1) == v.size(1) and all(x.stride(-1) == 1 for x in (q, k, v)) and q.dtype == k.dtype == v.dtype
-    is_usual = is_usual and every_row_and_column_live(prepared.mask, grid) and isinstance(prepared.normalise, Softmax)
-    if backend not in ("triton", "triton-fused") or not (is_whole and is_usual):
+    is_live = every_row_and_column_live(prepared.mask, grid) or (runs and prepared.q.shape == q.shape)
+    is_usual = is_usual and is_live and isinstance(prepared.normalise, Softmax)
+    if backend not in ("triton", "triton-fused") or (runs and backend == "triton") or not (is_whole and is_usual):
         return
     vendor = None
     if backend == "triton" and (vendor := _vendor_of(prepared, v)) is None:
@@ -118,8 +133,10 @@ def keep_plan(
     # another cache may be longer: what sees all of this one sees all of that
     spans = Spans() if grid.T == 1 and is_trivial(prepared.mask, grid) else request.spans
     # no plan keeps a tensor alive
-    request = replace(request, q=nothing, k=nothing, v=nothing, spans=spans, launches={})
-    _kept[kind] = PlannedCall(backend, observe, request, vendor)
+    spans = Spans() if runs else spans
+    launches: dict[Any, Any] | None = None if runs and grid.T == 1 else {}  # None: those of one length of a cache
+    request = replace(request, q=nothing, k=nothing, v=nothing, spans=spans, launches=launches)
+    _kept[kind] = PlannedCall(backend, observe, request, vendor, grid)
 
 
 def _vendor_of(prepared: AttentionInputs, v: Tensor) -> Vendor | None:

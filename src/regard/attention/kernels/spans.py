@@ -6,7 +6,7 @@ and which tiles of queries and keys have a bit at all, so that kernels skip the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from regard.attention.grid import Grid
-from regard.attention.masks import All, Blocks, Documents, Everything, Keys, Mask, Window
+from regard.attention.masks import All, Blocks, Documents, Everything, Keys, Mask, Runs, Window
+from regard.attention.transforms import is_memory_lasting
 
 FAR = 2**30  # further than any key
 TILE = 16  # queries and keys of the smallest tile that may be skipped
@@ -35,10 +36,14 @@ class Spans:
     bits: Tensor | None = None  # int32 (B or 1, H or 1, T, words), 32 bits each
     tiles: Tensor | None = None  # bool (B or 1, H or 1, T / TILE, S / TILE): whether a tile has a bit
     unit: int = 1
+    _bounds: dict[Any, Tensor] = field(default_factory=dict, init=False, repr=False)  # of blocks of queries or keys
 
     @classmethod
     def of(cls, mask: Mask, grid: Grid) -> Spans:
         """The mask in this form."""
+        if isinstance(mask, Runs):
+            found: Spans = mask.kept("spans", grid, lambda: cls()._narrowed(mask, grid))
+            return found
         spans = cls()
         runs, packed = _divided(mask)
         if packed:
@@ -175,18 +180,23 @@ class Spans:
         keys that all of them see. int32 (B * H, blocks, 4), from the explicit ends alone."""
         if self.lo is None or self.hi is None:
             return None
+        if (found := self._bounds.get(("queries", S, rows, B, H))) is not None:
+            return found
         lo, hi = _in_blocks(self.lo, rows), _in_blocks(self.hi, rows)
         sees = hi > lo
         first = torch.where(sees, lo, S).amin(-1)
         last = torch.where(sees, hi, 0).amax(-1)
         bounds = torch.stack((first, last, lo.amax(-1), hi.amin(-1)), -1)
-        return bounds.expand(B, H, -1, 4).reshape(B * H, -1, 4).contiguous()
+        bounds = bounds.expand(B, H, -1, 4).reshape(B * H, -1, 4).contiguous()
+        return self._keep(("queries", S, rows, B, H), bounds)
 
     def key_block_bounds(self, S: int, keys: int, B: int, H: int) -> Tensor | None:
         """For each block of `keys` keys: the first tile of 64 queries that sees any of them, one past the last; the
         same of a run of tiles that see all of them. int32 (B * H, blocks, 4), from the explicit ends alone."""
         if self.lo is None or self.hi is None:
             return None
+        if (found := self._bounds.get(("keys", S, keys, B, H))) is not None:
+            return found
         lo, hi = _in_blocks(self.lo, 64), _in_blocks(self.hi, 64)  # (b, h, tiles, 64)
         sees = hi > lo
         low, high = torch.where(sees, lo, S).amin(-1)[..., None], torch.where(sees, hi, 0).amax(-1)[..., None]
@@ -201,7 +211,14 @@ class Spans:
         all_from = torch.where(all_of, tiles, none).amin(-2)
         all_to = torch.where(~all_of & (tiles >= all_from.unsqueeze(-2)), tiles, none).amin(-2)
         bounds = torch.stack((first, torch.maximum(last, first), all_from, torch.maximum(all_to, all_from)), -1).int()
-        return bounds.expand(B, H, -1, 4).reshape(B * H, -1, 4).contiguous()
+        bounds = bounds.expand(B, H, -1, 4).reshape(B * H, -1, 4).contiguous()
+        return self._keep(("keys", S, keys, B, H), bounds)
+
+    def _keep(self, key: Any, bounds: Tensor) -> Tensor:
+        """These bounds, kept for the next layer that has the same mask."""
+        if is_memory_lasting(bounds.device):
+            self._bounds[key] = bounds
+        return bounds
 
 
 def unsupported_reason(mask: Mask) -> str | None:

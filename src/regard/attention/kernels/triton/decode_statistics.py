@@ -44,7 +44,7 @@ def decode_statistics(
             write = launches["decode weights"] = PlannedLaunch(
                 decode_weights, (), (H, H // HK, after * LOG2E, before),
                 D=D, BD=tile_width(D), BM=max(16, triton.next_power_of_2(H // HK)), BN=KEYS, CAPPED=cap > 0,
-                num_warps=4,
+                STEP=8 if D % 8 == 0 and k.element_size() == 2 else 1, num_warps=4,
             )  # fmt: skip
         sizes = S, q.stride(0), q.stride(1), *k.stride()[:3], lse.stride(0)
         write(q, k, lse, weights, grid=(triton.cdiv(S, KEYS), B * HK), sizes=sizes)
@@ -63,9 +63,13 @@ def decode_statistics(
 @triton.jit(do_not_specialize=["S", "stride_qb", "stride_qh", "stride_kb", "stride_kh", "stride_kn", "stride_lb"])
 def decode_weights(
     Q, K, LSE, WEIGHTS, S, stride_qb, stride_qh, stride_kb, stride_kh, stride_kn, stride_lb, H, GROUP, c, g,
-    D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAPPED: tl.constexpr,
+    D: tl.constexpr, BD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAPPED: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """The weights that the GROUP query heads of one key head give to BN keys."""
+    """The weights that the GROUP query heads of one key head give to BN keys. All strides of keys are multiples of
+    STEP, so that they are read 16 bytes at a time."""
+    stride_kb = tl.multiple_of(stride_kb, STEP)
+    stride_kh = tl.multiple_of(stride_kh, STEP)
+    stride_kn = tl.multiple_of(stride_kn, STEP)
     start = tl.program_id(0) * BN
     b = tl.program_id(1) // (H // GROUP)
     hk = tl.program_id(1) % (H // GROUP)
