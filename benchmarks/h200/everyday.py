@@ -7,7 +7,8 @@ billion weights, unheard and heard, beside PyTorch alone.
               top 8, received, everything (these and a thumbnail of 256 x 256)
     host      microseconds of the host for one call
     forward   a forward pass of the Llama, multiples of its own sdpa
-    generate  64 tokens after 1,024, greedy
+    padded    the same for a batch whose rows have other lengths
+    generate  64 tokens after 1,024, greedy, and 32 after texts of other lengths, padded to 512
     compiled  the forward pass under torch.compile(fullgraph=True), captured
     choice    bare output: each backend that serves it, at every width, length and mask
     decode    one query against a cache, 8 to 64 rows
@@ -203,62 +204,93 @@ def forward_rows() -> list[Row]:
         model = llama(width)
         for count, length in ((4, 512), (1, 2048), (1, 4096), (1, 8192)):
             ids = torch.randint(0, 32000, (count, length), device="cuda")
-
-            def alone(how: str, ids: Tensor = ids) -> Tensor:
-                model.set_attn_implementation(how)
-                return model.model(ids, use_cache=False).last_hidden_state
-
-            def seen(observe: Observe, ids: Tensor = ids) -> Tensor:
-                model.set_attn_implementation("regard")
-                with regard.capture(model, observe=observe) as heard:
-                    found = model.model(ids, use_cache=False).last_hidden_state
-                assert len(heard) == 16, f"{len(heard)} places were heard"
-                return found
-
-            ways: dict[str, Work] = {"sdpa": lambda: alone("sdpa"), "unheard": lambda: alone("regard")}
-            for name, observe in OBSERVED.items():
-                if name != "output":
-                    ways[name] = lambda o=observe: seen(o)
-            same = all(torch.equal(alone("regard"), seen(observe)) for observe in OBSERVED.values())
-            found = against(turns(ways, lambda w: wall_ms(w, 60.0)), "sdpa")
-            row = {"what": "forward", "width": width, "rows": count, "length": length, "same bits": same}
-            rows.append(row | {"wall": found})
-            told = "  ".join(f"{name} {one['ratio']:.2f}" for name, one in found.items())
-            print(
-                f"Llama D={width}, {count} x {length}: sdpa {found['sdpa']['ms']:.1f} ms; {told}; "
-                f"{'no bit changed' if same else 'BITS CHANGED'}",
-                flush=True,
-            )
+            row = {"what": "forward", "width": width, "rows": count, "length": length}
+            rows.append(row | passes(model, f"Llama D={width}, {count} x {length}", {"input_ids": ids}))
     return rows
+
+
+def padded_rows() -> list[Row]:
+    rows = []
+    for width in ASKED.widths:
+        model = llama(width)
+        for count, length in ((4, 512), (1, 2048), (4, 2048)):
+            ids, mask = padded_batch(count, length)
+            row = {"what": "padded", "width": width, "rows": count, "length": length}
+            given = {"input_ids": ids, "attention_mask": mask}
+            rows.append(row | passes(model, f"Llama D={width}, {count} x {length} padded", given))
+    return rows
+
+
+def padded_batch(count: int, length: int) -> tuple[Tensor, Tensor]:
+    """Random tokens, and the padding mask of rows that are a tenth, two tenths, ... shorter."""
+    mask = torch.ones(count, length, dtype=torch.long, device="cuda")
+    for number, row in enumerate(mask, 1):
+        row[length - number * length // 10 :] = 0
+    return torch.randint(0, 32000, (count, length), device="cuda"), mask
+
+
+def passes(model: Any, name: str, given: dict[str, Tensor]) -> Row:
+    """Forward passes of a model: with sdpa, with "regard", and captured."""
+
+    def alone(how: str) -> Tensor:
+        model.set_attn_implementation(how)
+        return model.model(**given, use_cache=False).last_hidden_state
+
+    def seen(observe: Observe) -> Tensor:
+        model.set_attn_implementation("regard")
+        with regard.capture(model, observe=observe) as heard:
+            found = model.model(**given, use_cache=False).last_hidden_state
+        assert len(heard) == 16, f"{len(heard)} places were heard"
+        return found
+
+    ways: dict[str, Work] = {"sdpa": lambda: alone("sdpa"), "unheard": lambda: alone("regard")}
+    for observed, observe in OBSERVED.items():
+        if observed != "output":
+            ways[observed] = lambda o=observe: seen(o)
+    same = all(torch.equal(alone("regard"), seen(observe)) for observe in OBSERVED.values())
+    found = against(turns(ways, lambda w: wall_ms(w, 60.0)), "sdpa")
+    told = "  ".join(f"{name} {one['ratio']:.2f}" for name, one in found.items())
+    print(
+        f"{name}: sdpa {found['sdpa']['ms']:.1f} ms; {told}; {'no bit changed' if same else 'BITS CHANGED'}", flush=True
+    )
+    return {"same bits": same, "wall": found}
 
 
 def generate_rows() -> list[Row]:
     rows = []
     for width in ASKED.widths:
         model = llama(width)
-        ids = torch.randint(0, 32000, (1, 1024), device="cuda")
-        how: Any = {"max_new_tokens": 64, "min_new_tokens": 64, "do_sample": False, "pad_token_id": 0}
-
-        def alone(name: str) -> None:
-            model.set_attn_implementation(name)
-            model.generate(ids, **how)
-
-        def seen(observe: Observe) -> None:
-            model.set_attn_implementation("regard")
-            with regard.capture(model, observe=observe):
-                model.generate(ids, **how)
-
-        ways: dict[str, Work] = {
-            "sdpa": lambda: alone("sdpa"),
-            "unheard": lambda: alone("regard"),
-            "entropy + top 8": lambda: seen(OBSERVED["entropy + top 8"]),
-            "everything": lambda: seen(OBSERVED["everything"]),
-        }
-        found = against(turns(ways, lambda w: wall_ms(w, 1.0), 3), "sdpa")
-        rows.append({"what": "generate", "width": width, "wall": found})
-        told = "  ".join(f"{name} {one['ratio']:.2f}" for name, one in found.items())
-        print(f"Llama D={width}, 64 tokens after 1024: sdpa {found['sdpa']['ms']:.0f} ms; {told}", flush=True)
+        ids, mask = padded_batch(8, 512)
+        one = {"input_ids": torch.randint(0, 32000, (1, 1024), device="cuda")}
+        several = {"input_ids": ids, "attention_mask": mask.flip(1)}  # padded at the left
+        for name, given, tokens in (("64 tokens after 1024", one, 64), ("32 after 8 x 512 padded", several, 32)):
+            found = generation(model, given, tokens)
+            rows.append({"what": "generate", "width": width, "name": name, "wall": found})
+            told = "  ".join(f"{way} {one['ratio']:.2f}" for way, one in found.items())
+            print(f"Llama D={width}, {name}: sdpa {found['sdpa']['ms']:.0f} ms; {told}", flush=True)
     return rows
+
+
+def generation(model: Any, given: dict[str, Tensor], tokens: int) -> Row:
+    """Greedy generation: with sdpa, with "regard", and captured."""
+    how: Any = {"max_new_tokens": tokens, "min_new_tokens": tokens, "do_sample": False, "pad_token_id": 0}
+
+    def alone(name: str) -> None:
+        model.set_attn_implementation(name)
+        model.generate(**given, **how)
+
+    def seen(observe: Observe) -> None:
+        model.set_attn_implementation("regard")
+        with regard.capture(model, observe=observe):
+            model.generate(**given, **how)
+
+    ways: dict[str, Work] = {
+        "sdpa": lambda: alone("sdpa"),
+        "unheard": lambda: alone("regard"),
+        "entropy + top 8": lambda: seen(OBSERVED["entropy + top 8"]),
+        "everything": lambda: seen(OBSERVED["everything"]),
+    }
+    return against(turns(ways, lambda w: wall_ms(w, 1.0), 3), "sdpa")
 
 
 def compiled_rows() -> list[Row]:
@@ -322,6 +354,7 @@ RUNS: dict[str, Callable[[], list[Row]]] = {
     "attend": attend_rows,
     "host": host_rows,
     "forward": forward_rows,
+    "padded": padded_rows,
     "generate": generate_rows,
     "compiled": compiled_rows,
     "choice": choice_rows,

@@ -186,7 +186,8 @@ def _by_triton(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Ob
 
 
 def _by_sdpa(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Observe) -> Attended:
-    if prepared.q.is_cuda and observe.statistics and fused.unsupported_reason(prepared, v, 0.0) is None:
+    table = prepared.q.is_cuda and observe.statistics and needs_bits(prepared.mask)
+    if table and fused.unsupported_reason(prepared, v, 0.0) is None:  # far quicker than the second pass of sdpa
         return replace(fused.compute_vendor(prepared, v, dropout, observe), backend=sdpa.NAME)
     return sdpa.compute(prepared, v, dropout, observe)
 

@@ -309,7 +309,8 @@ class Request:
         (_, H, T, _), (heads, S) = self.q.shape, self.k.shape[1:3]
         tensors = (self.q, self.k, self.v, self.q if self.sink is None else self.sink)
         learns = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-        return self.spans.bits is None and not learns and H // heads * T <= FEW_QUERIES and max(MANY_KEYS, 64 * T) <= S
+        few = T == 1 or max(MANY_KEYS, 64 * T) <= S
+        return self.spans.bits is None and not learns and H // heads * T <= FEW_QUERIES and few
 
     def decode(self, observe: Observe) -> Attended:
         """A few queries against a long KV cache: their scores fit in memory, and statistics follow by definition."""
