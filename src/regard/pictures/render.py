@@ -10,7 +10,7 @@ import numpy as np
 
 from regard.errors import SettingError
 from regard.pictures.scene_objects import BACKGROUNDS, COLOURS, SMALLEST, Background, SceneObject
-from regard.pictures.shapes import Mask, outline_mask, shape_mask, stroke_mask
+from regard.pictures.shapes import Coverage, outline_mask, shape_mask, stroke_mask
 
 WHITE = np.array((250, 250, 250), np.float32)  # of outlines
 DARK = 0.5  # a texture's dark tone over its colour
@@ -92,11 +92,11 @@ def decode_runs(runs: Sequence[int], height: int, width: int) -> np.ndarray:
     return found.reshape(height, width)
 
 
-def _mask_of(one: SceneObject, scale: float) -> Mask:
+def _mask_of(one: SceneObject, scale: float) -> Coverage:
     return shape_mask(one.shape, one.radius, *_within(one.x, one.y), one.texture, scale)
 
 
-def _outline_of(one: SceneObject, scale: float) -> Mask:
+def _outline_of(one: SceneObject, scale: float) -> Coverage:
     return outline_mask(one.shape, one.radius, *_within(one.x, one.y), scale)
 
 
@@ -105,7 +105,7 @@ def _within(x: float, y: float) -> tuple[float, float]:
     return x - math.floor(x), y - math.floor(y)
 
 
-def _slices(mask: Mask, x: float, y: float, size: int) -> tuple[Slices, Slices]:
+def _slices(mask: Coverage, x: float, y: float, size: int) -> tuple[Slices, Slices]:
     """The part of the canvas that a mask lies on, and the part of the mask that lies on the canvas."""
     top, left, side = math.floor(y) - mask.reach, math.floor(x) - mask.reach, 2 * mask.reach + 1
     first_row, last_row = min(max(top, 0), size), min(max(top + side, 0), size)
@@ -118,7 +118,7 @@ def _slices(mask: Mask, x: float, y: float, size: int) -> tuple[Slices, Slices]:
 
 def _blend(
     canvas: np.ndarray,
-    mask: Mask,
+    mask: Coverage,
     x: float,
     y: float,
     paint: np.ndarray,

@@ -56,7 +56,7 @@ class WrittenPictures(NamedTuple):
     examples: int
 
 
-class Part(NamedTuple):
+class SplitSource(NamedTuple):
     """A split as it is written: the view that draws it, and from which split of the scenes."""
 
     view: Callable[[SceneRng], Described]
@@ -184,9 +184,9 @@ def _with_labels(example: LabelledScene, within: str) -> Described:
     return example.scene, within, {"labels": example.labels, "label_objects": example.objects}
 
 
-PICTURE_VIEWS: dict[str, dict[str, Part]] = {
-    "pictures": {split: Part(described, split) for split in SPLITS},
-    "labelled-pictures": {split: Part(classed, split) for split in SPLITS} | {"doubled": Part(two_classes, "test")},
+PICTURE_VIEWS: dict[str, dict[str, SplitSource]] = {
+    "pictures": {split: SplitSource(described, split) for split in SPLITS},
+    "labelled-pictures": {split: SplitSource(classed, split) for split in SPLITS} | {"doubled": SplitSource(two_classes, "test")},
 }
 
 

@@ -15,7 +15,7 @@ import numpy as np
 SUBSAMPLES = 8  # along each side of a pixel
 OUTLINE_SUBSAMPLES = 4
 FAINTEST = 0.125  # a pixel of which a shape covers less is not of it
-GAP, LINE = 1.3, 1.1  # between an object and its outline, and the outline's width, in a picture of 64 pixels
+GAP, LINE = 1.2, 1.4  # between an object and its outline, and the outline's width, in a picture of 64 pixels
 REACH = GAP + LINE  # how far an outline reaches beyond its object
 STRIPES, DOTS, DOT = 4.0, 4.0, 1.1  # period of the stripes and of the dots, radius of a dot, in a picture of 64
 
@@ -36,7 +36,7 @@ def _star(u: Grid, v: Grid) -> Grid:
 
 
 def _heart(u: Grid, v: Grid) -> Grid:
-    x, y = 1.24 * u, 0.12 - 1.2 * v
+    x, y = 1.36 * u, 0.12 - 1.31 * v
     return (x * x + y * y - 1) ** 3 - x * x * y**3 <= 0
 
 
@@ -65,7 +65,7 @@ INSIDE: dict[str, Callable[[Grid, Grid], Grid]] = {
 }
 
 
-class Mask(NamedTuple):
+class Coverage(NamedTuple):
     """Coverage of the pixels about a centre: row 0 is `reach` rows above the centre's row, columns likewise."""
 
     reach: int
@@ -76,7 +76,7 @@ class Mask(NamedTuple):
 
 
 @lru_cache(maxsize=8192)
-def shape_mask(shape: str, radius: float, along_x: float, along_y: float, texture: str, scale: float) -> Mask:
+def shape_mask(shape: str, radius: float, along_x: float, along_y: float, texture: str, scale: float) -> Coverage:
     """The mask of a shape whose centre lies at (along_x, along_y) of its pixel."""
     reach = math.ceil(radius) + 1
     x, y = _subpixels(reach, along_x, along_y, SUBSAMPLES)
@@ -88,11 +88,11 @@ def shape_mask(shape: str, radius: float, along_x: float, along_y: float, textur
     if texture != "plain":
         tone = _mean(inside & _dark_places(texture, x / scale, y / scale), SUBSAMPLES)
         dark = np.where(touched, tone, np.float32(0))[:, :, None]
-    return Mask(reach, alpha[:, :, None], dark, touched, alpha == 1)
+    return Coverage(reach, alpha[:, :, None], dark, touched, alpha == 1)
 
 
 @lru_cache(maxsize=2048)
-def outline_mask(shape: str, radius: float, along_x: float, along_y: float, scale: float) -> Mask:
+def outline_mask(shape: str, radius: float, along_x: float, along_y: float, scale: float) -> Coverage:
     """The outline of a marked object: the points whose distance from the shape is between GAP and REACH."""
     reach = math.ceil(radius + REACH * scale) + 1
     x, y = _subpixels(reach, along_x, along_y, OUTLINE_SUBSAMPLES)
@@ -100,18 +100,18 @@ def outline_mask(shape: str, radius: float, along_x: float, along_y: float, scal
     near = _dilated(filled, GAP * scale * OUTLINE_SUBSAMPLES)
     far = _dilated(filled, REACH * scale * OUTLINE_SUBSAMPLES)
     alpha = _mean(far & ~near, OUTLINE_SUBSAMPLES)
-    return Mask(reach, alpha[:, :, None], None, alpha > 0, alpha == 1)
+    return Coverage(reach, alpha[:, :, None], None, alpha > 0, alpha == 1)
 
 
 @lru_cache(maxsize=4096)
-def stroke_mask(length: float, angle: int, along_x: float, along_y: float, width: float) -> Mask:
+def stroke_mask(length: float, angle: int, along_x: float, along_y: float, width: float) -> Coverage:
     """The mask of a stroke of clutter."""
     reach = math.ceil(length / 2) + 1
     x, y = _subpixels(reach, along_x, along_y, OUTLINE_SUBSAMPLES)
     turn = angle * math.pi / 8
     along, across = x * math.cos(turn) + y * math.sin(turn), y * math.cos(turn) - x * math.sin(turn)
     alpha = _mean((np.abs(along) <= length / 2) & (np.abs(across) <= width / 2), OUTLINE_SUBSAMPLES)
-    return Mask(reach, alpha[:, :, None], None, alpha > 0, alpha == 1)
+    return Coverage(reach, alpha[:, :, None], None, alpha > 0, alpha == 1)
 
 
 def _subpixels(reach: int, along_x: float, along_y: float, samples: int) -> tuple[np.ndarray, np.ndarray]:
