@@ -15,7 +15,7 @@ import struct
 import warnings
 import zlib
 from threading import Lock
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from PIL import Image, ImageFile
@@ -42,6 +42,8 @@ SIGNATURES = {  # of files that people take for images that we read
     b"vers": "a Git LFS pointer",
 }
 BLOCK_PIXELS = 1 << 22  # blended onto white at once
+INFLATED = 1 << 20  # bytes of a PNG inflated at once, when they are counted
+ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _DECODE_ERRORS = (  # whatever Pillow's decoders raise for damaged files
     OSError,
     SyntaxError,
@@ -83,7 +85,7 @@ def decode_image(content: bytes, where: str, at_least: int | None = None) -> np.
     """The pixels of an image file with this content; `where` names it in errors."""
     if not content:
         raise CorpusError("The file is empty", where=where)
-    if (size := _webp_canvas(content)) is not None:  # Pillow allocates it when it opens the file
+    if (size := _header_size(content)) is not None:  # Pillow allocates a WebP when it opens the file
         _expect_bounded(size, where)
     try:
         with _WARNINGS, warnings.catch_warnings():
@@ -125,7 +127,10 @@ def resize_image(pixels: np.ndarray, size: int, fit: Fit = "crop") -> np.ndarray
 
 
 def resize_box(pixels: np.ndarray, box: tuple[float, float, float, float], size: int) -> np.ndarray:
-    """The part of an image within a box (left, top, right, bottom) as a square of `size` pixels."""
+    """The part of an image within a box (left, top, right, bottom) as a square of `size` pixels.
+
+    The filter reaches a little beyond the box, so that a crop of a small image is the middle of the small image.
+    """
     image = Image.fromarray(pixels)
     return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR, box=box)).copy()
 
@@ -146,8 +151,10 @@ def _not_an_image(content: bytes) -> str:
     return f"This is {kind}, not a PNG, JPEG or WebP image" if kind else "This is not a PNG, JPEG or WebP image"
 
 
-def _webp_canvas(content: bytes) -> tuple[int, int] | None:
-    """The size in the header of a WebP file; None for other files and for headers that the decoder will refuse."""
+def _header_size(content: bytes) -> tuple[int, int] | None:
+    """(width, height) in the header of a PNG or WebP file; None for others, and for headers that will be refused."""
+    if content[:8] == b"\x89PNG\r\n\x1a\n" and len(content) >= 24:
+        return int.from_bytes(content[16:20], "big"), int.from_bytes(content[20:24], "big")
     if content[:4] != b"RIFF" or content[8:12] != b"WEBP" or len(content) < 30:
         return None
     kind, data = content[12:16], content[20:30]
@@ -229,15 +236,43 @@ def _turned(pixels: np.ndarray, orientation: object) -> np.ndarray:
 
 
 def _expect_sound_png(content: bytes, where: str) -> None:
-    """Compare the checksums of a PNG's critical chunks: Pillow skips those of pixel data, and shows wrong pixels."""
-    view, at = memoryview(content), 8
+    """Check what Pillow leaves unchecked in a PNG, and shows as wrong pixels: checksums, and rows that are missing."""
+    view, at, wanted = memoryview(content), 8, 0
+    inflate = zlib.decompressobj()
     while at + 12 <= len(content):
         length = int.from_bytes(view[at : at + 4], "big")
         kind, end = bytes(view[at + 4 : at + 8]), at + 8 + length
         if end + 4 > len(content):
-            break  # truncated, as the decoder will say
+            return  # truncated, as the decoder will say
         if kind[:1].isupper() and zlib.crc32(view[at + 4 : end]) != int.from_bytes(view[end : end + 4], "big"):
             raise CorpusError(f"The PNG image is damaged: a wrong checksum of {kind.decode('latin-1')}", where=where)
-        if kind == b"IEND":
-            return
+        if kind == b"IHDR":
+            wanted = _png_bytes(bytes(view[at + 8 : end]))
+        elif kind == b"IDAT":
+            wanted -= _inflated(inflate, view[at + 8 : end], wanted)
+        elif kind == b"IEND":
+            break
         at = end + 4
+    if wanted > 0:
+        raise CorpusError("The PNG image is damaged: some of its pixels are missing", where=where)
+
+
+def _inflated(inflate: Any, data: memoryview, most: int) -> int:
+    """How many bytes compressed data hold, at most about `most`; they are not kept."""
+    found, rest = 0, bytes(data)
+    while rest and found < most:
+        found += len(inflate.decompress(rest, INFLATED))
+        rest = inflate.unconsumed_tail
+    return found
+
+
+def _png_bytes(header: bytes) -> int:
+    """The bytes of a PNG's rows before compression, each with a filter byte; in seven passes if it is interlaced."""
+    width, height, depth, kind, _, _, interlaced = struct.unpack(">IIBBBBB", header)
+    bits = depth * {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}.get(kind, 1)
+    passes = ADAM7 if interlaced else ((0, 0, 1, 1),)
+    total = 0
+    for left, top, right, down in passes:
+        columns, rows = -(-(width - left) // right), -(-(height - top) // down)
+        total += rows * (1 + -(-columns * bits // 8)) if columns > 0 and rows > 0 else 0
+    return total

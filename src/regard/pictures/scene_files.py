@@ -122,8 +122,10 @@ def _in_order(
         yield (write(*block) for block in blocks)
         return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield pool.map(write, *zip(*blocks, strict=True))
-        pool.shutdown(cancel_futures=True)
+        try:
+            yield pool.map(write, *zip(*blocks, strict=True))
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _write_block(
@@ -186,7 +188,8 @@ def _with_labels(example: LabelledScene, within: str) -> Described:
 
 PICTURE_VIEWS: dict[str, dict[str, SplitSource]] = {
     "pictures": {split: SplitSource(described, split) for split in SPLITS},
-    "labelled-pictures": {split: SplitSource(classed, split) for split in SPLITS} | {"doubled": SplitSource(two_classes, "test")},
+    "labelled-pictures": {split: SplitSource(classed, split) for split in SPLITS}
+    | {"doubled": SplitSource(two_classes, "test")},
 }
 
 
@@ -223,12 +226,18 @@ def _folder_aside(folder: Path, old: list[Path]) -> Iterator[Path]:
     aside.mkdir()
     try:
         yield aside
+        new = sorted(aside.iterdir())
         replaced = aside / "replaced"
         replaced.mkdir()
-        for path in old:
-            path.rename(replaced / path.name)
-        for path in sorted(aside.iterdir()):
-            if path != replaced:
+        try:
+            for path in old:
+                path.rename(replaced / path.name)
+            for path in new:
                 path.rename(folder / path.name)
+        except BaseException:
+            for path in replaced.iterdir():
+                if not (folder / path.name).exists():
+                    path.rename(folder / path.name)
+            raise
     finally:
         shutil.rmtree(aside, ignore_errors=True)
