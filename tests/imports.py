@@ -13,6 +13,7 @@ ROOMS = (
     "html",
     "attention",
     "text",
+    "pictures",
     "models",
     "decoding",
     "runs",

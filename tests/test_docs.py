@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from regard.pictures import write_pictures
 from regard.text.grammar.corpus_files import write_corpus
 
 ROOT = Path(__file__).parents[1]
@@ -48,6 +49,20 @@ def test_the_alignment_of_the_book(folder: Path) -> None:
 def test_the_built_in_corpus_of_the_book(capsys: pytest.CaptureFixture[str]) -> None:
     exec(blocks("docs/text.md", "The built-in corpus"), {})
     assert capsys.readouterr().out.count("|") == 6
+
+
+def test_the_pictures_of_the_book(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(blocks("docs/pictures.md", "The built-in scenes"), {})
+    assert capsys.readouterr().out.count("relation") >= 3 and (tmp_path / "scenes.png").exists()
+    write_pictures(tmp_path / "pictures", 20)
+    write_pictures(tmp_path / "classes", 40, view="labelled-pictures")
+    names: dict[str, object] = {}
+    exec(blocks("docs/pictures.md", "Image files of one's own"), names)
+    assert names["pixels"].shape == (48, 48, 3)  # type: ignore[attr-defined]
+    assert capsys.readouterr().out.endswith("(32, 32, 3)\n")
 
 
 def test_the_batches_of_the_book(folder: Path) -> None:

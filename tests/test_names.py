@@ -86,6 +86,11 @@ FOUND_IN = {  # a term, as a pattern: the modules that implement it
     r"comprehensiveness": ["faithfulness/token_erasure"],
     r"permut": ["faithfulness/counterfactual"],
     r"adversarial attention": ["faithfulness/adversary"],
+    r"(image )?augmentation|random.crop": ["pictures/augment"],
+    r"captions of scenes": ["pictures/captions"],
+    r"class folders": ["pictures/folder"],
+    r"png, jpeg": ["pictures/image_files"],
+    r"anti.aliased": ["pictures/render"],
 }
 
 GERUNDS = {  # the field's own words

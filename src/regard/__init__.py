@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from regard.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from regard import hub as hub, text as text, training as training
+    from regard import hub as hub, pictures as pictures, text as text, training as training
     from regard.attention import (
         Attended as Attended,
         Observe as Observe,
@@ -33,7 +33,7 @@ __version__ = "0.1.0"
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "": ("hub", "text", "training"),
+        "": ("hub", "pictures", "text", "training"),
         "attention": (
             "Attended",
             "Observe",

@@ -58,7 +58,7 @@ class PlaceError(RegardError, LookupError):
 
 
 class CorpusError(RegardError, ValueError):
-    """Text that cannot be read, or not in the requested format; `where` is path:line of the user's file."""
+    """Text or an image that cannot be read, or not in the requested format; `where` is path:line of the user's file."""
 
 
 class StoreError(RegardError, ValueError):

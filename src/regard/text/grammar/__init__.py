@@ -8,7 +8,7 @@ Read `sentences` for what it covers, `tokens` for how the two languages are alig
 for its vocabulary.
 """
 
-from regard.text.grammar.corpus_files import detokenize, write_corpus
+from regard.text.grammar.corpus_files import VIEWS as TEXT_VIEWS, detokenize, write_corpus
 from regard.text.grammar.generated_corpus import SPLITS, GeneratedCorpus, translation
 from regard.text.grammar.lexicon import lemmas
 from regard.text.grammar.opinions import opinion, opinion_french, review, review_french, verdict, verdict_french
@@ -20,6 +20,7 @@ from regard.text.grammar.views import SENSES, question, sense, tagged, tagged_fr
 __all__ = [
     "SENSES",
     "SPLITS",
+    "TEXT_VIEWS",
     "GrammarRng",
     "GeneratedCorpus",
     "detokenize",
