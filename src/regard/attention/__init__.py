@@ -9,6 +9,7 @@ from regard.attention.grid import Grid, Lead, cut
 from regard.attention.inputs import AttentionInputs, Index, autocast_disabled
 from regard.attention.kernels.recurrent import PreparedKeys
 from regard.attention.kv_cache import KVCache
+from regard.attention.mask_analysis import mask_of_table
 from regard.attention.normalise import Entmax, Normaliser, Sink, Softmax, Sparsemax
 from regard.attention.observe import Attended, Observe, Top, cell_assignment
 from regard.attention.pooling import AttentionPooling
@@ -50,6 +51,7 @@ __all__ = [
     "cut",
     "capture_into",
     "listen",
+    "mask_of_table",
     "log_mass",
     "named_places",
     "max_materialized",

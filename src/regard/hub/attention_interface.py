@@ -24,9 +24,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from regard.attention import Attended, Normaliser, Observe, Sink, attend, dispatch
+from regard.attention import Attended, Normaliser, Observe, Sink, attend, dispatch, mask_of_table
 from regard.attention.biases import DenseBias
-from regard.attention.mask_analysis import mask_of_table
 from regard.attention.masks import Blocks, Dense, Everything, Keys, Mask, Window
 from regard.attention.scores import ScaledDot
 from regard.errors import BackendError, SettingError, ShapeError
