@@ -29,6 +29,7 @@ from regard.adapters.case import Case, Example, InputRow
 from regard.adapters.token_row import TokenRow
 from regard.decoding import Translator
 from regard.errors import SettingError
+from regard.pictures import Picture
 
 Kind = Literal["translates", "continues", "fills", "reads"]
 Decision = Literal["class", "hidden word", "next word", "next word of the translation"]
@@ -67,6 +68,7 @@ class ModelOutput:
     rows          how many rows the batch had, or several numbers that the inputs leave open
     even          whether every input had one entry for each row, so that several sequences of a call may be a row's own
     known_axis    of inputs that were tensors: the labels of so many positions at a place, where they are known
+    pictures      what the model looked at: the pictures to which the grids of the axes refer
     """
 
     axes: tuple[TokenRow, ...]
@@ -76,6 +78,7 @@ class ModelOutput:
     rows: tuple[int, ...] = (1,)
     even: bool = True
     known_axis: Callable[[str, int], TokenRow | None] | None = None
+    pictures: tuple[Picture, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
+from regard.pictures import PatchGrid
+
 Span = tuple[int, int]
 NO_SPAN: Span = (-1, -1)  # of a token that is not in the text, such as [CLS]
 NO_WORD = -1
@@ -23,7 +27,8 @@ class Piece(NamedTuple):
 class TokenRow:
     """The tokens of a text, or of several in one row. Texts are joined by a line break, and their words numbered on.
 
-    `optional`: left out of a record in which no place has its queries here.
+    `optional`: left out of a record in which no place has its queries here. `grids`: which tokens are patches of
+    pictures.
     """
 
     name: str
@@ -34,6 +39,7 @@ class TokenRow:
     segments: list[int] = field(default_factory=list)
     segment: int = 0
     optional: bool = False
+    grids: list[PatchGrid] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -57,6 +63,13 @@ class TokenRow:
             start = len(self.text) + bool(self.text)
             self.text = f"{self.text} {token}" if self.text else token
             self.add_pieces([Piece(token, (start, start + len(token)), self.next_word)])
+        return self
+
+    def add_patches(self, grid: PatchGrid) -> TokenRow:
+        """Add the patches of a picture that come next, in the order of their tokens."""
+        place = {int(token): (row, col) for (row, col), token in np.ndenumerate(grid.tokens) if token >= 0}
+        self.add_special(*(f"patch {row},{col}" for _, (row, col) in sorted(place.items())))
+        self.grids.append(grid)
         return self
 
     def next_segment(self) -> TokenRow:

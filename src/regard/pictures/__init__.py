@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         resize_box as resize_box,
         resize_image as resize_image,
     )
+    from regard.pictures.patches import PatchGrid as PatchGrid, Picture as Picture
     from regard.pictures.render import (
         bounding_box as bounding_box,
         decode_runs as decode_runs,
@@ -80,6 +81,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "captions": ("WORD_KINDS", "SceneCaption", "SceneWord", "caption_scene"),
         "folder": ("ImageFile", "ImageFolder", "ImageTable", "LoadedImage"),
         "image_files": ("MAX_PIXELS", "decode_image", "read_image", "resize_box", "resize_image"),
+        "patches": ("PatchGrid", "Picture"),
         "render": ("bounding_box", "decode_runs", "encode_runs"),
         "scene": ("Scene",),
         "scene_corpus": ("SceneCorpus",),

@@ -63,7 +63,7 @@ def collect(
     if rows == 1 and len(output.rows) == 1 and output.rows[0] > 1:
         facts |= {"row": None, "rows": output.rows[0]}
     steps = () if output.predicted is None else generation_steps(output.predicted)
-    return Record(*axes.used_by(places), facts, steps, unheard=heard.unheard)
+    return Record(*axes.used_by(places), facts, steps, unheard=heard.unheard, pictures=output.pictures)
 
 
 def _prepare(

@@ -23,13 +23,14 @@ from torch import Tensor
 
 from regard.attention import named_places
 from regard.bounded_files import expect_regular
-from regard.errors import RecordError, unknown
+from regard.errors import CorpusError, RecordError, unknown
 from regard.files import write_atomic
 from regard.inspection.record.mask_codec import BiasTerm, GaussianWindow, MaskSpans
 from regard.inspection.record.place import PlaceRecord, PlaceStatistics, StoredGradients, StoredQK
 from regard.inspection.record.quantize import Int16Tensor
 from regard.inspection.record.tensor_checks import check_tensors
 from regard.inspection.record.token_axis import TokenAxis
+from regard.pictures import Picture
 
 VERSION = 2
 EXTRA: dict[str, Any] = {
@@ -96,6 +97,7 @@ class Record:
     steps      the generated tokens, if any
     measures   attribution maps, if any
     unheard    attention modules that ran and could not be heard: their paths, and the names of their classes
+    pictures   what the model looked at; the grids of the axes say which token is which patch of them
     """
 
     axes: tuple[TokenAxis, ...]
@@ -104,6 +106,7 @@ class Record:
     steps: tuple[GenerationStep, ...] = ()
     measures: tuple[MeasureMap, ...] = ()
     unheard: Mapping[str, str] = field(default_factory=dict)
+    pictures: tuple[Picture, ...] = ()
 
     @property
     def title(self) -> str:
@@ -168,6 +171,8 @@ class Record:
             found["unheard"] = dict(self.unheard)
         if self.notes:
             found["notes"] = self.notes
+        if self.pictures:
+            found["pictures"] = [one.to_dict() for one in self.pictures]
         return found | ({"measures": [one.to_dict() for one in self.measures]} if self.measures else {})
 
     def tensors(self) -> dict[str, Tensor]:
@@ -224,7 +229,11 @@ class Record:
         if broken is not None:
             raise damaged(f"measures.{broken}.values", "has numbers that are not finite", where)
         places = tuple(_place_from_dict(one, f"{number}.", tensors) for number, one in enumerate(data["places"]))
-        return cls(axes, places, dict(data["facts"]), steps, measures, found.unheard)
+        try:
+            pictures = tuple(Picture.from_dict(one) for one in data.get("pictures", ()))
+        except CorpusError as error:
+            raise damaged("pictures", f"has one that is not as it says ({error})", where) from None
+        return cls(axes, places, dict(data["facts"]), steps, measures, found.unheard, pictures)
 
 
 def _place_to_dict(place: PlaceRecord) -> dict[str, Any]:

@@ -13,12 +13,15 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints, ValidationError
 
 from regard.errors import RecordError
+from regard.pictures import Picture
 
 MAX_NAME = 4096  # characters of a name
 MAX_TEXT = 2**27  # characters of a text
 MAX_TOKENS = 2**24  # of an axis
 MAX_PLACES, MAX_HEADS, MAX_AXES = 2**14, 2**14, 2**15
 MAX_DEPTH = 32  # of nested facts
+MAX_PICTURES, MAX_GRIDS, MAX_PATCHES = 2**10, 2**12, 2**12  # patches of a side
+MAX_PICTURE = 2**23  # characters of a picture's content
 LARGEST = 2**31 - 1
 MAX_LOG_PROB = 1.0  # ln p, with room for rounding
 
@@ -38,6 +41,7 @@ Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
 Size = Annotated[int, Field(strict=True, ge=1, le=MAX_TOKENS)]
 Number = Annotated[int, Field(strict=True, ge=-1, le=LARGEST)]  # -1: none
 Real = Annotated[float, BeforeValidator(_real)]
+Share = Annotated[Real, Field(ge=0, le=1)]
 Finite = Annotated[Real, Field(allow_inf_nan=False)]
 LogProb = Annotated[Real, Field(le=MAX_LOG_PROB)]
 Numbers = Annotated[list[Count], Field(max_length=MAX_HEADS)]
@@ -49,6 +53,25 @@ class Metadata(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=True)
 
 
+class GridMetadata(Metadata):
+    """The patches of a picture: the first token of a raster, or the token of every patch."""
+
+    picture: Count
+    rows: Annotated[int, Field(strict=True, ge=1, le=MAX_PATCHES)]
+    cols: Annotated[int, Field(strict=True, ge=1, le=MAX_PATCHES)]
+    box: tuple[Share, Share, Share, Share]
+    first: Count | None = None
+    tokens: Annotated[list[Number], Field(max_length=MAX_TOKENS)] | None = None
+
+
+class PictureMetadata(Metadata):
+    title: Name
+    width: Annotated[int, Field(strict=True, ge=1, le=Picture.MAX_SIDE)]
+    height: Annotated[int, Field(strict=True, ge=1, le=Picture.MAX_SIDE)]
+    type: Literal["image/png", "image/jpeg"]
+    content: Annotated[str, StringConstraints(strict=True, max_length=MAX_PICTURE)]
+
+
 class AxisMetadata(Metadata):
     name: Name
     text: Text
@@ -57,6 +80,7 @@ class AxisMetadata(Metadata):
     words: list[Number]
     segments: list[Count] | None = None
     numbered: StrictBool = False
+    grids: Annotated[list[GridMetadata], Field(max_length=MAX_GRIDS)] = []
 
 
 class StoredMetadata(Metadata):
@@ -135,6 +159,7 @@ class RecordMetadata(Metadata):
     measures: list[MeasureMetadata] = []
     unheard: dict[Name, Name] = {}
     notes: list[Text] = []
+    pictures: Annotated[list[PictureMetadata], Field(max_length=MAX_PICTURES)] = []
 
 
 def damaged(field: str, problem: str, where: str) -> RecordError:
@@ -153,6 +178,10 @@ def parse_metadata(data: Any, where: str) -> RecordMetadata:
         raise damaged(field, _in_words(first), where) from None
     for number, axis in enumerate(found.axes):
         _check_axis(axis, f"axes.{number}", where)
+        for at, grid in enumerate(axis.grids):
+            _check_grid(grid, len(axis.tokens), len(found.pictures), f"axes.{number}.grids.{at}", where)
+    for number, picture in enumerate(found.pictures):
+        _decoded(picture.content, f"pictures.{number}.content", where)
     _check_places(found, where)
     for number, one in enumerate(found.measures):
         _check_measure(one, found, f"measures.{number}", where)
@@ -199,6 +228,29 @@ def _check_axis(axis: AxisMetadata, field: str, where: str) -> None:
             raise damaged(f"{field}.spans.{number}", problem, where)
 
 
+def _check_grid(grid: GridMetadata, tokens: int, pictures: int, field: str, where: str) -> None:
+    if grid.picture >= pictures:
+        raise damaged(f"{field}.picture", f"is number {grid.picture}, of {pictures} pictures", where)
+    if (grid.first is None) == (grid.tokens is None):
+        raise damaged(field, "needs either its first token or all of them", where)
+    size = grid.rows * grid.cols
+    if grid.tokens is not None and len(grid.tokens) != size:
+        raise damaged(f"{field}.tokens", f"has {len(grid.tokens)} entries for {grid.rows} x {grid.cols} patches", where)
+    last = max(grid.tokens) if grid.tokens is not None else (grid.first or 0) + size - 1
+    if last >= tokens:
+        raise damaged(field, f"has token {last}, of {tokens} tokens", where)
+    left, top, right, bottom = grid.box
+    if not (left < right and top < bottom):
+        raise damaged(f"{field}.box", "is empty", where)
+
+
+def _decoded(content: str, field: str, where: str) -> bytes:
+    try:
+        return base64.b64decode(content, validate=True)
+    except (binascii.Error, ValueError):
+        raise damaged(field, "is not base64", where) from None
+
+
 def _check_places(data: RecordMetadata, where: str) -> None:
     seen: set[str] = set()
     for number, place in enumerate(data.places):
@@ -235,9 +287,6 @@ def _check_measure(one: MeasureMetadata, data: RecordMetadata, field: str, where
         if tokens != size:
             problem = f"is axis {at}, which does not exist" if tokens is None else f"has {tokens} tokens for {size}"
             raise damaged(f"{field}.{side}", problem, where)
-    try:
-        content = base64.b64decode(one.values, validate=True)
-    except (binascii.Error, ValueError):
-        raise damaged(f"{field}.values", "is not base64", where) from None
+    content = _decoded(one.values, f"{field}.values", where)
     if len(content) != 4 * one.shape[0] * one.shape[1]:
         raise damaged(f"{field}.values", f"has {len(content)} bytes for {one.shape[0]} x {one.shape[1]} numbers", where)

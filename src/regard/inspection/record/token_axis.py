@@ -8,13 +8,15 @@ from typing import Any
 
 from regard.adapters import TokenRow
 from regard.errors import RecordError
+from regard.pictures import PatchGrid
 
 
 @dataclass(frozen=True, repr=False)
 class TokenAxis:
     """`tokens` as they are shown; `spans`: the characters of each in `text`, [start, stop); `words`: the number of the
     word of each. A token that is not in the text, such as [CLS], has NO_SPAN and NO_WORD. `segments`: 0 and 1 where
-    there are two texts in one row. `numbered`: positions that are not tokens of a text."""
+    there are two texts in one row. `numbered`: positions that are not tokens of a text. `grids`:
+    the tokens that are patches of pictures."""
 
     name: str
     text: str
@@ -23,6 +25,7 @@ class TokenAxis:
     words: tuple[int, ...]
     segments: tuple[int, ...] | None = None
     numbered: bool = False
+    grids: tuple[PatchGrid, ...] = ()
 
     def __post_init__(self) -> None:
         sizes = {len(self.tokens), len(self.spans), len(self.words)} | (
@@ -65,6 +68,7 @@ class TokenAxis:
             "words": self.words,
             "segments": self.segments,
             **({"numbered": True} if self.numbered else {}),
+            **({"grids": [grid.to_dict() for grid in self.grids]} if self.grids else {}),
         }
 
     @classmethod
@@ -78,10 +82,12 @@ class TokenAxis:
             tuple(data["words"]),
             None if segments is None else tuple(segments),
             data.get("numbered", False),
+            tuple(PatchGrid.from_dict(grid) for grid in data.get("grids", ())),
         )
 
 
 def to_token_axis(row: TokenRow) -> TokenAxis:
     """The tokens of an adapter as an axis of a record."""
     segments = tuple(row.segments) if row.segment else None
-    return TokenAxis(row.name, row.text, tuple(row.tokens), tuple(row.spans), tuple(row.words), segments)
+    tokens, spans, words = tuple(row.tokens), tuple(row.spans), tuple(row.words)
+    return TokenAxis(row.name, row.text, tokens, spans, words, segments, grids=tuple(row.grids))
