@@ -20,7 +20,7 @@ TRIED = {"permuted", "permuted_flips", "uniform", "uniform_flips", "adversarial_
 TRIED |= {"largest_weight", "erased_flips", "erased_random_flips", "erased_attention_share", "erased_gradient_share"}
 TRIED |= {"erased_gradient_x_attention_share", "erased_random_share"}
 TOLD = {"tau_gradient", "tau_leave_one_out", "comprehensiveness", "sufficiency", "class_sensitivity"}
-METHODS = {"attention", "norm-based attention", "rollout", "gradient x attention", "gradient x input"}
+METHODS = {"attention", "norm-based attention", "rollout", "relevance", "gradient x attention", "gradient x input"}
 METHODS |= {"integrated gradients"}
 
 
@@ -81,7 +81,7 @@ def test_attention_does_not_depend_on_the_class() -> None:
     adapter = bert("cls")
     [one] = run_tests(adapter, cases(adapter, TEXTS[0]), QUICK, 0)
     for name, numbers in one.maps.items():
-        if name in ("gradient x attention", "gradient x input", "integrated gradients"):
+        if name in ("relevance", "gradient x attention", "gradient x input", "integrated gradients"):
             assert 0 < numbers["class_sensitivity"] < 1 + 1e-9
         elif name not in (RANDOM, "gradient"):
             assert numbers["class_sensitivity"] == 0

@@ -17,6 +17,7 @@ from regard.faithfulness.maps import (
     integrated_gradients_map,
     method_maps,
     norm_map,
+    relevance_map,
     rollout_map,
     trace_decisions,
 )
@@ -227,13 +228,31 @@ def test_norms_without_an_output_projection() -> None:
     torch.testing.assert_close(norm_map(adapter, trace, seen), expected.detach())
 
 
+@every_adapter
+def test_relevance_is_finite_never_negative_and_of_the_text_alone(name: str) -> None:
+    adapter, given = asked(name)
+    trace = trace_decisions(adapter, given)
+    found = relevance_map(adapter, trace, trace.attention)
+    assert found.isfinite().all() and (found >= -1e-12).all() and (found.sum(1) > 0).any()
+    for row, length in zip(found, trace.lengths.tolist(), strict=True):
+        assert row[length:].abs().max() == 0 if length < len(row) else True
+
+
+def test_relevance_of_one_layer_is_the_positive_part_of_gradient_times_attention() -> None:
+    adapter = classifier()
+    trace = trace_decisions(adapter, rows(adapter, *TEXTS))
+    [one] = trace.attention
+    expected = one.at_readout((one.weights * one.gradients).clamp(min=0), trace.lengths).mean(1)
+    torch.testing.assert_close(relevance_map(adapter, trace, trace.attention), expected)
+
+
 def test_for_the_second_class_gradients_change_and_attention_does_not() -> None:
     adapter, given = asked("from [CLS]")
     trace = trace_decisions(adapter, given)
     first, second = method_maps(adapter, trace), method_maps(adapter, trace, second=True)
     for name in ("attention", "norm-based attention", "rollout"):
         assert torch.equal(first[name], second[name])
-    for name in ("gradient x attention", "gradient x input", "integrated gradients"):
+    for name in ("relevance", "gradient x attention", "gradient x input", "integrated gradients"):
         assert not torch.allclose(first[name], second[name], atol=1e-3)
     torch.testing.assert_close(
         second["integrated gradients"], integrated_gradients_map(adapter, trace.rows, trace.second)

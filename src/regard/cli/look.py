@@ -71,8 +71,8 @@ def look(
         typer.Option(
             "--measure",
             metavar="NAME",
-            help="Also compute an attribution map: rollout, flow, norms, gradients, integrated-gradients or "
-            "value-zeroing (repeatable).",
+            help="Also compute an attribution map: rollout, flow, relevance, norms, gradients, integrated-gradients "
+            "or value-zeroing (repeatable).",
         ),
     ] = None,
     as_json: AsJson = False,

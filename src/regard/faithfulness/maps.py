@@ -2,7 +2,7 @@
 
 A map is (B, S), larger where a token supports the decision more; gradients may be below 0, where a token opposes it.
 Attention gives a map for every head and one for every place (the mean of its heads); each other method gives one:
-norm-based attention, attention rollout, gradient x attention, gradient x input, integrated gradients.
+norm-based attention, attention rollout, relevance, gradient x attention, gradient x input, integrated gradients.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from regard.adapters import InputRow, ModelAdapter
 from regard.attention import Observe, capture
 from regard.errors import PlaceError, unknown
 from regard.inspection import (
+    RelevanceLayer,
     RolloutLayer,
     compute_gradients,
     gradient_times_input,
     integrated_input_gradients,
     intercept_embeddings,
     intercept_weights,
+    relevance,
     rollout,
     transformed_norms,
 )
@@ -158,6 +160,7 @@ def method_maps(adapter: ModelAdapter, trace: DecisionTrace, second: bool = Fals
         "attention": last.at_readout(last.weights, lengths).mean(1),
         "norm-based attention": norm_map(adapter, trace, last),
         "rollout": rollout_map(adapter, trace),
+        "relevance": relevance_map(adapter, trace, attention),
         "gradient x attention": torch.stack([(one.weights * one.gradients).sum((1, 2)) for one in attention]).sum(0),
         "gradient x input": gradient_times_input_map(adapter, trace.rows, classes),
         "integrated gradients": integrated_gradients_map(adapter, trace.rows, classes),
@@ -210,6 +213,25 @@ def rollout_map(adapter: ModelAdapter, trace: DecisionTrace) -> Tensor:
         found = shares[range(len(readout)), readout]
     total = found.sum(-1, keepdim=True)
     return found / total.masked_fill(total == 0, 1.0)
+
+
+def relevance_map(adapter: ModelAdapter, trace: DecisionTrace, attention: Sequence[AttentionAt]) -> Tensor:
+    """Relevance (Chefer et al. 2021) of each token of the text to the readout query, (B, S); where there is no single
+    one, to all real queries together. What a token has by being itself, 1, is left out."""
+    layers = []
+    for one in attention:
+        queries = TEXT_STREAM if adapter.has_text_queries(one.place) else OTHER_STREAM
+        layers.append(RelevanceLayer(one.weights * one.gradients, queries, TEXT_STREAM))
+    streams = relevance(layers)
+    if OTHER_STREAM in streams:
+        shares = streams[OTHER_STREAM][TEXT_STREAM]
+    else:
+        shares = streams[TEXT_STREAM][TEXT_STREAM]
+        shares = shares - torch.eye(shares.size(-1), dtype=shares.dtype)
+    if (readout := attention[-1].readout) is not None:
+        return shares[range(len(readout)), readout]
+    real = torch.arange(shares.size(1)) < trace.lengths.unsqueeze(1)
+    return (shares * real.unsqueeze(-1)).sum(1)
 
 
 def norm_map(adapter: ModelAdapter, trace: DecisionTrace, attention: AttentionAt) -> Tensor:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         pool_map_to_words as pool_map_to_words,
     )
     from regard.inspection.attribution.norms import transformed_norms as transformed_norms
+    from regard.inspection.attribution.relevance import RelevanceLayer as RelevanceLayer, relevance as relevance
     from regard.inspection.attribution.rollout import RolloutLayer as RolloutLayer, rollout as rollout
     from regard.inspection.bootstrap import (
         CONFIDENCE_LEVEL as CONFIDENCE_LEVEL,
@@ -126,6 +127,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "attribution.head_statistics": ("HeadStatistics", "all_head_statistics"),
         "attribution.measure": ("Rerun", "expect_measures", "measure", "pool_map_to_words"),
         "attribution.norms": ("transformed_norms",),
+        "attribution.relevance": ("RelevanceLayer", "relevance"),
         "attribution.rollout": ("RolloutLayer", "rollout"),
         "classify": ("Classifier",),
         "embeddings": ("Embedded", "Embedder", "Layer", "Pool", "concat_embedded", "save_embedded"),

@@ -48,7 +48,7 @@ def test_every_measure_gives_maps_of_tokens(recipe: str, name: str, views: dict[
     for one in found:
         assert one.values.shape == tuple(map(len, one.axes)) and np.isfinite(one.values).all()
         assert [len(record.axes[side].tokens) for side in (one.rows, one.cols)] == [len(axis) for axis in one.axes]
-    if name not in ("rollout", "flow"):
+    if name not in ("rollout", "flow", "relevance"):
         assert [one.place for one in found] == [place.name for place in record.places]
     again = views[recipe].measure(name)
     assert all(np.array_equal(one.values, other.values) for one, other in zip(found, again, strict=True))

@@ -96,6 +96,7 @@ TESTS: dict[str, MetricInfo] = {
 METHODS: dict[str, str] = {
     "attention": "attention weights of the last place whose keys are the text, the mean of its heads",
     "norm-based attention": "the same weights times the norms of the transformed values (Kobayashi et al. 2020)",
+    "relevance": "relevance propagated through all layers, as far as weights raise the decision (Chefer et al. 2021)",
     "rollout": "attention rollout: the product of all layers' weights, with residuals (Abnar & Zuidema 2020)",
     "gradient x attention": "each weight times its gradient, summed over places and heads",
     "gradient x input": "each word's embedding times its gradient",

@@ -1,10 +1,11 @@
-"""Attribution maps of a record by name: rollout, flow, norms, gradients, integrated-gradients, value-zeroing.
+"""Attribution maps of a record by name: rollout, flow, relevance, norms, gradients, integrated-gradients,
+value-zeroing.
 
 [found] = measure("rollout", record)
 found.values, found.axes                     # (R, C), and the tokens along both axes
 
-Rollout and flow go through all layers; the others give a map for each place, its heads together. Those that run the
-model again take a `Rerun`, which `regard.look` makes.
+Rollout, flow and relevance go through all layers; the others give a map for each place, its heads together. Those that
+run the model again take a `Rerun`, which `regard.look` makes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from regard.errors import SettingError, unknown
 from regard.inspection.attribution.flow import flow
 from regard.inspection.attribution.gradients import gradient_times_attention, integrated_gradients
 from regard.inspection.attribution.norms import norm_based_attention
-from regard.inspection.attribution.rollout import rollout, rollout_layers
+from regard.inspection.attribution.relevance import RelevanceLayer, relevance
+from regard.inspection.attribution.rollout import rollout, rollout_layers, rollout_streams
 from regard.inspection.attribution.value_zeroing import value_zeroing
 from regard.inspection.attribution.word_pooling import pool_measure, word_texts
 from regard.inspection.record.record import MeasureMap, Record
@@ -79,7 +81,8 @@ def pool_map_to_words(one: MeasureMap, axes: Sequence[TokenAxis]) -> MeasureMap:
 
 
 Maps = Iterator[tuple[str | None, int, int, Tensor]]
-"""For each map its place, if it has one, the numbers of the axes of its rows and columns, and values (R, C)."""
+"""For each map its place, if it has one, the numbers of the axes of its rows and columns, and values (R, C); or those
+of each head, (H, R, C)."""
 
 
 def _rollout(record: Record, rerun: Rerun | None) -> Maps:
@@ -96,6 +99,16 @@ def _flow(record: Record, rerun: Rerun | None) -> Maps:
         yield None, record.places[-1].queries, origin, torch.stack([row[origin] for row in rows])
 
 
+def _relevance(record: Record, rerun: Rerun | None) -> Maps:
+    streams = rollout_streams(record)
+    layers = [
+        RelevanceLayer(values.double(), streams.get(queries, queries), streams.get(keys, keys))
+        for _, queries, keys, values in _weight_gradients(record, rerun, "relevance")
+    ]
+    for origin, shares in relevance(layers)[layers[-1].queries].items():
+        yield None, record.places[-1].queries, origin, shares
+
+
 def _norms(record: Record, rerun: Rerun | None) -> Maps:
     known = [place for place in record.places if place.value_norms is not None]
     if not known:
@@ -106,13 +119,21 @@ def _norms(record: Record, rerun: Rerun | None) -> Maps:
 
 
 def _gradients(record: Record, rerun: Rerun | None) -> Maps:
+    for name, queries, keys, values in _weight_gradients(record, rerun, "gradients"):
+        yield name, queries, keys, values.sum(0)
+
+
+def _weight_gradients(record: Record, rerun: Rerun | None, where: str) -> Maps:
+    """Weight x gradient of every head, (H, T, S), of each place: stored ones, or those of another run."""
     if all(place.stored_gradients is not None for place in record.places):
         for place in record.places:
             heads = [place.tile(head) * place.gradient(head) for head in range(place.heads)]
-            yield place.name, place.queries, place.keys, torch.stack(heads).sum(0)
+            yield place.name, place.queries, place.keys, torch.stack(heads)
         return
-    again = _expect_rerun(rerun, "gradients")
-    yield from _by_place(record, gradient_times_attention(again.model, again.expect_target, _place_names(record)))
+    again = _expect_rerun(rerun, where)
+    found = gradient_times_attention(again.model, again.expect_target, _place_names(record))
+    for place in record.places:
+        yield place.name, place.queries, place.keys, found[place.name][0].detach().cpu()
 
 
 def _integrated(record: Record, rerun: Rerun | None) -> Maps:
@@ -161,6 +182,7 @@ def _tokens(record: Record, rows: int, cols: int) -> tuple[tuple[str, ...], tupl
 MEASURES: dict[str, tuple[str, Callable[[Record, Rerun | None], Maps]]] = {
     "rollout": ("Attention rollout", _rollout),
     "flow": ("Attention flow", _flow),
+    "relevance": ("Relevance", _relevance),
     "norms": ("Value-weighted attention", _norms),
     "gradients": ("Attention x gradient", _gradients),
     "integrated-gradients": ("Integrated gradients", _integrated),

@@ -37,7 +37,7 @@ def rollout_layers(record: Record, places: Sequence[str] | None = None) -> list[
     A stream has the number of one of its axes in the record.
     """
     wanted = None if places is None else {record.place(name).name for name in places}
-    same = _streams(record)
+    same = rollout_streams(record)
     found = [
         (place, same.get(place.queries, place.queries), same.get(place.keys, place.keys))
         for place in record.places
@@ -80,7 +80,7 @@ def expect_layers(layers: Sequence[RolloutLayer], residual: float, where: str) -
     return sizes
 
 
-def _streams(record: Record) -> dict[int, int]:
+def rollout_streams(record: Record) -> dict[int, int]:
     """For each axis that is not the first of its residual stream, the axis that is.
 
     The output tokens of a decoder are its input tokens shifted by one: two axes, but one stream. So are the queries of
