@@ -5,7 +5,7 @@ The gold patches of a region are those that it fills by at least GOLD_SHARE, or 
 pointing     the pointing game (Zhang et al. 2018): whether the largest value lies in a gold patch
 mass         relevance mass accuracy (Arras et al. 2022): the share of the positive values that lies in gold patches
 rank         relevance rank accuracy: of the k largest values, the share in gold patches, of which there are k
-drop         comprehensiveness: how far the probability of the class falls when the patches of the k largest values are blank
+drop         comprehensiveness: how far the class's probability falls when the patches of the k largest values are blank
 sensitivity  how far the map for one class is from that for another: Jensen-Shannon divergence / ln 2, from 0 to 1
 """
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         word_map as word_map,
     )
     from regard.inspection.attribution.gradients import (
+        attention_gradients as attention_gradients,
         compute_gradients as compute_gradients,
         gradient_times_input as gradient_times_input,
         integrated_input_gradients as integrated_input_gradients,
@@ -118,6 +119,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "word_map",
         ),
         "attribution.gradients": (
+            "attention_gradients",
             "gradient_times_input",
             "compute_gradients",
             "integrated_input_gradients",
