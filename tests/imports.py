@@ -30,6 +30,7 @@ ROOMS = (
 ATTENTION = (
     "scores",
     "grid",
+    "groups",
     "transforms",
     "masks",
     "normalise",

@@ -89,7 +89,7 @@ def everything() -> list[Row]:
 
 def received() -> list[Row]:
     """What each key received: given the log-sum-exp, and with the pass that finds it."""
-    from regard.attention.kernels.spans import FAR, Spans
+    from regard.attention.kernels.spans import FAR, KeySpans
     from regard.attention.kernels.triton import statistics_pass as launch
 
     rival = None
@@ -98,7 +98,7 @@ def received() -> list[Row]:
     rows = []
     for width, count, length, causal in SHAPES:
         q, k, v = inputs(count, 16, length, width)
-        spans = Spans(-FAR, 1 if causal else FAR)
+        spans = KeySpans(-FAR, 1 if causal else FAR)
         lse = attend(q, k, v, mask=mask_of(causal), backend="triton-fused").lse
         none, wanted = lse.new_empty(0), launch.RequestedStatistics(True, 0, 0, 0)
         ways: dict[str, Work] = {

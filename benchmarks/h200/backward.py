@@ -33,7 +33,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from regard.attention import attend, masks
 from regard.attention.kernels.shapes import Tiling
-from regard.attention.kernels.spans import FAR, Spans
+from regard.attention.kernels.spans import FAR, KeySpans
 from regard.attention.kernels.triton.backward import TILINGS, BackwardTilings, gradients
 from regard.attention.kernels.triton.decode import DECODE_TILINGS, DecodeTiling, decode
 
@@ -48,7 +48,7 @@ def drawn(*shapes: tuple[int, ...]) -> list[Tensor]:
     return [torch.randn(shape, generator=source, device=DEVICE).to(DTYPE) for shape in shapes]
 
 
-def plain(q: Tensor, k: Tensor, v: Tensor, reach: Spans) -> tuple[Tensor, Tensor, Tensor]:
+def plain(q: Tensor, k: Tensor, v: Tensor, reach: KeySpans) -> tuple[Tensor, Tensor, Tensor]:
     """Output, lse and scores by the definition, in the dtype that comes."""
     group = q.size(1) // k.size(1)
     scores = (q * q.size(-1) ** -0.5) @ k.repeat_interleave(group, 1).mT
@@ -67,13 +67,13 @@ def errors() -> list[Row]:
         hi = torch.full((2, 1, T), S // 2, dtype=torch.int32, device=DEVICE)
         documents = [torch.arange(n, dtype=torch.int32, device=DEVICE)[None] // 60 for n in (T, S)]
         reaches = {
-            "full": Spans(),
-            "causal": Spans(shift_hi=S - T + 1),
-            "window": Spans(shift_lo=-50, shift_hi=60),
+            "full": KeySpans(),
+            "causal": KeySpans(shift_hi=S - T + 1),
+            "window": KeySpans(shift_lo=-50, shift_hi=60),
         }
         if D in (64, 128):  # each of these is compiled for itself
-            reaches["explicit ends"] = Spans(shift_hi=S - T + 1, lo=hi * 0 + 5, hi=hi)
-            reaches["documents"] = Spans(query_docs=documents[0], key_docs=documents[1])
+            reaches["explicit ends"] = KeySpans(shift_hi=S - T + 1, lo=hi * 0 + 5, hi=hi)
+            reaches["documents"] = KeySpans(query_docs=documents[0], key_docs=documents[1])
         for name, reach in reaches.items():
             q, k, v, do, dlse = drawn((2, 4, T, D), (2, 2, S, D), (2, 2, S, D), (2, 4, T, D), (2, 4, T))
             found = {}
@@ -104,10 +104,10 @@ def errors() -> list[Row]:
     return rows
 
 
-def reach_of_few(reach: Spans) -> Spans:
+def reach_of_few(reach: KeySpans) -> KeySpans:
     """Of the first three queries alone."""
     cut = {name: None if (x := getattr(reach, name)) is None else x[..., :3] for name in ("lo", "hi", "query_docs")}
-    return Spans(reach.shift_lo, reach.shift_hi, **cut, key_docs=reach.key_docs)
+    return KeySpans(reach.shift_lo, reach.shift_hi, **cut, key_docs=reach.key_docs)
 
 
 @dataclass(frozen=True)
@@ -126,13 +126,13 @@ class Trained:
     def of(cls, B: int, H: int, T: int, D: int, causal: bool) -> Trained:
         q, k, v, do = drawn(*[(B, H, T, D)] * 4)
         if TINY:
-            out, lse, _ = plain(q, k, v, Spans(shift_hi=1 if causal else FAR))
+            out, lse, _ = plain(q, k, v, KeySpans(shift_hi=1 if causal else FAR))
         else:
             out, lse = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, causal)[:2]
         return cls(q, k, v, do, out, lse.float(), causal)
 
     def ours(self, **how: Any) -> Work:
-        reach, scale = Spans(shift_hi=1 if self.causal else FAR), self.q.size(-1) ** -0.5
+        reach, scale = KeySpans(shift_hi=1 if self.causal else FAR), self.q.size(-1) ** -0.5
         return lambda: gradients(self.do, self.q, self.k, self.v, self.out, self.lse, None, reach, scale, **how)
 
     def of_output(self, forward: Callable[..., Tensor]) -> Work:
@@ -213,7 +213,7 @@ def sweep() -> None:
         DecodeTiling(128, 8, 2),
     ):
         for splits in (None, 8, 16):
-            work = partial(decode, q, k, v, Spans(), q.size(-1) ** -0.5, False, tiling, splits)
+            work = partial(decode, q, k, v, KeySpans(), q.size(-1) ** -0.5, False, tiling, splits)
             rate = bandwidth(k, v, milliseconds(work))
             print(f"  decode {tuple(tiling)} in {splits or 'the usual'} parts: {rate:.2f} TB/s", flush=True)
 
@@ -238,8 +238,8 @@ def decoding() -> list[Row]:
     ways: dict[str, Work] = {
         "SDPA": lambda: scaled_dot_product_attention(q, k, v, enable_gqa=True),
         "auto": lambda: attend(q, k, v),
-        "kernels": lambda: decode(q, k, v, Spans(), 128**-0.5, False),
-        "kernels, scores too": lambda: decode(q, k, v, Spans(), 128**-0.5, True),
+        "kernels": lambda: decode(q, k, v, KeySpans(), 128**-0.5, False),
+        "kernels, scores too": lambda: decode(q, k, v, KeySpans(), 128**-0.5, True),
     }
     if not TINY:
         ways |= {name: partial(named_sdpa, backend, q, k, v) for name, backend in RIVALS.items()}

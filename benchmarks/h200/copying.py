@@ -36,7 +36,7 @@ from torch import Tensor
 from regard.attention import attend
 from regard.attention.copy_attention import copy_log_prob
 from regard.attention.kernels.shapes import Tiling
-from regard.attention.kernels.spans import Spans
+from regard.attention.kernels.spans import KeySpans
 from regard.attention.kernels.triton import copy_kernels as launch
 from regard.attention.kernels.triton.copy_kernels import CopyTilings
 from regard.attention.masks import Documents, Past
@@ -315,7 +315,7 @@ class Tuning:
     def of(cls, case: Case) -> Tuning:
         q, k, ids, targets = case.inputs()
         q, k = (x.detach().unsqueeze(1) for x in (q, k))
-        given, ship = (q, k, ids, targets, Spans(shift_hi=0), case.D**-0.5), launch.copy_tilings(q)
+        given, ship = (q, k, ids, targets, KeySpans(shift_hi=0), case.D**-0.5), launch.copy_tilings(q)
         left = launch.forward(*given, ship)[1]
         return cls(given, torch.randn(case.B, 1, case.T, device=DEVICE), left, ship)
 

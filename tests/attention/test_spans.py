@@ -7,7 +7,7 @@ import torch
 
 from regard.attention import masks
 from regard.attention.grid import Grid
-from regard.attention.kernels.spans import Spans, needs_bits, unsupported_reason
+from regard.attention.kernels.spans import KeySpans, needs_bits, unsupported_reason
 from regard.attention.masks import Mask
 
 T, S, B, H = 150, 333, 2, 3
@@ -44,7 +44,7 @@ def grid() -> Grid:
 
 @pytest.mark.parametrize("name", MASKS)
 def test_spans_say_what_the_mask_says(name: str) -> None:
-    spans = Spans.of(MASKS[name], grid())
+    spans = KeySpans.of(MASKS[name], grid())
     dense = MASKS[name].dense(T, S, (B, H))
     assert torch.equal(spans.dense(T, S).expand(B, H, T, S), dense)
     assert (unsupported_reason(MASKS[name]) is None) == (not needs_bits(MASKS[name])) == (spans.bits is None)
@@ -54,7 +54,7 @@ def test_spans_say_what_the_mask_says(name: str) -> None:
 @pytest.mark.parametrize(("rows", "keys"), [(16, 16), (64, 32), (32, 128)])
 @pytest.mark.parametrize("by_keys", [False, True])
 def test_lists_of_tiles_leave_none_out(name: str, rows: int, keys: int, by_keys: bool) -> None:
-    spans = Spans.of(MASKS[name], grid())
+    spans = KeySpans.of(MASKS[name], grid())
     order, count = spans.tile_lists(rows, keys, T, S, by_keys=by_keys)
     listed = torch.zeros(order.shape, dtype=torch.bool).scatter(
         -1, order.long(), torch.arange(order.size(-1)) < count.unsqueeze(-1)
@@ -72,7 +72,7 @@ def test_lists_of_tiles_leave_none_out(name: str, rows: int, keys: int, by_keys:
 @pytest.mark.parametrize("lead", [(), (2,), (2, 1, 3)], ids=str)
 def test_any_leading_dimensions(lead: tuple[int, ...]) -> None:
     mask = masks.Causal() & masks.Padding([S, 70]) if lead else masks.Causal()
-    spans = Spans.of(mask, Grid(lead, T, S, torch.device("cpu")))
+    spans = KeySpans.of(mask, Grid(lead, T, S, torch.device("cpu")))
     flat = mask.dense(T, S, lead).reshape(-1, lead[-1] if len(lead) > 1 else 1, T, S)
     assert torch.equal(spans.dense(T, S).expand(flat.shape), flat)
 
@@ -92,10 +92,10 @@ def test_what_is_no_run_of_keys_is_said_in_words(mask: Mask, why: str) -> None:
 
 @pytest.mark.parametrize("name", ["padding", "padding on the left", "window that moves", "all of them"])
 def test_bounds_of_blocks_of_queries(name: str) -> None:
-    spans = Spans.of(MASKS[name], grid())
+    spans = KeySpans.of(MASKS[name], grid())
     bounds = spans.query_block_bounds(S, 64, B, H)
     assert bounds is not None and bounds.shape == (B * H, 3, 4)
-    seen_by_head = Spans(lo=spans.lo, hi=spans.hi).dense(T, S).expand(B, H, T, S).flatten(0, 1)
+    seen_by_head = KeySpans(lo=spans.lo, hi=spans.hi).dense(T, S).expand(B, H, T, S).flatten(0, 1)
     for head, block in [(head, block) for head in range(B * H) for block in range(3)]:
         first, last, all_from, all_to = bounds[head, block].tolist()
         seen = seen_by_head[head, block * 64 : block * 64 + 64]
@@ -105,10 +105,10 @@ def test_bounds_of_blocks_of_queries(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["padding", "padding on the left", "window that moves", "all of them"])
 def test_bounds_of_blocks_of_keys(name: str) -> None:
-    spans = Spans.of(MASKS[name], grid())
+    spans = KeySpans.of(MASKS[name], grid())
     bounds = spans.key_block_bounds(S, 128, B, H)
     assert bounds is not None and bounds.shape == (B * H, 3, 4)
-    seen_by_head = Spans(lo=spans.lo, hi=spans.hi).dense(T, S).expand(B, H, T, S).flatten(0, 1)
+    seen_by_head = KeySpans(lo=spans.lo, hi=spans.hi).dense(T, S).expand(B, H, T, S).flatten(0, 1)
     for head, block in [(head, block) for head in range(B * H) for block in range(3)]:
         first, last, all_from, all_to = (64 * tile for tile in bounds[head, block].tolist())
         seen = seen_by_head[head, :, block * 128 : block * 128 + 128]

@@ -284,7 +284,7 @@ def check_candidates_are_put_in_order() -> None:
 @checks
 def check_the_largest_is_found_among_the_keys_that_are_left() -> None:
     """What Hopper's forward pass leaves of it: four keys, or half a block where several classes have it."""
-    from regard.attention.kernels.spans import Spans
+    from regard.attention.kernels.spans import KeySpans
     from regard.attention.kernels.triton.statistics_pass import StatisticsPass
 
     q, k, _ = drawn(40, 230, 16)
@@ -300,7 +300,7 @@ def check_the_largest_is_found_among_the_keys_that_are_left() -> None:
     places[:, :, 4] = -1
     want[:, :, 4] = -1
     lo = torch.tensor([0, 7], dtype=torch.int32)[:, None, None].expand(2, 4, 40).contiguous()
-    reach = Spans(shift_hi=191, lo=lo, hi=torch.full_like(lo, 230))
+    reach = KeySpans(shift_hi=191, lo=lo, hi=torch.full_like(lo, 230))
     places = places.unsqueeze(-1).contiguous()
     StatisticsPass(q, k, scores.logsumexp(-1), reach, 0.25).argmax_indices(places)
     assert torch.equal(places[..., 0], want)
@@ -333,7 +333,7 @@ def check_floors_are_what_the_last_of_the_largest_reach() -> None:
 
 @checks
 def check_only_rows_with_too_many_candidates_are_gone_through_again() -> None:
-    from regard.attention.kernels.spans import Spans
+    from regard.attention.kernels.spans import KeySpans
     from regard.attention.kernels.triton.statistics_pass import MAX_CANDIDATES, StatisticsPass
 
     q, k, v = drawn(40, 50, 16, few=4)
@@ -342,7 +342,7 @@ def check_only_rows_with_too_many_candidates_are_gone_through_again() -> None:
     count = torch.zeros(2, 4, 40, dtype=torch.int32)
     count[1, 2, 17] = MAX_CANDIDATES + 1
     values, places = torch.full((2, 4, 40, 3), torch.nan), torch.full((2, 4, 40, 3), -7)
-    StatisticsPass(q, k, want.lse, Spans(shift_hi=11), 0.25).topk_by_scan(values, places, 3, count)
+    StatisticsPass(q, k, want.lse, KeySpans(shift_hi=11), 0.25).topk_by_scan(values, places, 3, count)
     again = count > MAX_CANDIDATES
     assert torch.equal(places[again], want.top.indices[again]) and bool((places[~again] == -7).all())
     torch.testing.assert_close(values[again], want.top.values[again])

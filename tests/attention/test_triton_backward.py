@@ -20,7 +20,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 from regard.attention import masks
 from regard.attention.grid import Grid
 from regard.attention.kernels.shapes import Tiling
-from regard.attention.kernels.spans import FAR, Spans
+from regard.attention.kernels.spans import FAR, KeySpans
 from regard.attention.kernels.triton.backward import TILINGS, BackwardTilings, gradients
 
 SMALL = BackwardTilings(Tiling(16, 32, 4, 1), Tiling(32, 16, 4, 1))  # several blocks of either kind, of different sizes
@@ -36,7 +36,7 @@ class Case:
     v: Tensor
     do: Tensor
     dlse: Tensor | None
-    reach: Spans
+    reach: KeySpans
     scale: float
 
     def to(self, dtype: torch.dtype) -> Case:
@@ -45,7 +45,7 @@ class Case:
 
 
 def drawn(
-    reach: Spans, B: int = 1, H: int = 1, HK: int = 1, T: int = 37, S: int = 53, D: int = 40, *,
+    reach: KeySpans, B: int = 1, H: int = 1, HK: int = 1, T: int = 37, S: int = 53, D: int = 40, *,
     loud: float = 1.0, dlse: bool = True,
 ) -> Case:  # fmt: skip
     source = torch.Generator().manual_seed(T + 7 * S + 11 * D + H)
@@ -102,25 +102,25 @@ def both(case: Case) -> None:
 
 @check
 def check_everything_seen() -> None:
-    both(drawn(Spans()))
-    both(drawn(Spans(), dlse=False))
-    agrees(drawn(Spans(), T=64, S=64, D=32))
+    both(drawn(KeySpans()))
+    both(drawn(KeySpans(), dlse=False))
+    agrees(drawn(KeySpans(), T=64, S=64, D=32))
 
 
 @check
 def check_causal() -> None:
-    both(drawn(Spans(shift_hi=1), T=70, S=70))
-    both(drawn(Spans(shift_hi=53 - 37 + 1)))  # the last query sees the last key
-    both(drawn(Spans(shift_hi=1)))  # keys that nobody sees
-    both(drawn(Spans(shift_hi=-20)))  # and queries that see nothing
+    both(drawn(KeySpans(shift_hi=1), T=70, S=70))
+    both(drawn(KeySpans(shift_hi=53 - 37 + 1)))  # the last query sees the last key
+    both(drawn(KeySpans(shift_hi=1)))  # keys that nobody sees
+    both(drawn(KeySpans(shift_hi=-20)))  # and queries that see nothing
 
 
 @check
 def check_windows() -> None:
-    both(drawn(Spans(shift_lo=-9, shift_hi=1), T=100, S=100, D=16))
-    both(drawn(Spans(shift_lo=-40, shift_hi=41), T=100, S=90, D=16))
-    both(drawn(Spans(shift_lo=30, shift_hi=FAR), T=100, S=90, D=16))
-    both(drawn(Spans(shift_lo=200, shift_hi=FAR)))  # nobody sees anything
+    both(drawn(KeySpans(shift_lo=-9, shift_hi=1), T=100, S=100, D=16))
+    both(drawn(KeySpans(shift_lo=-40, shift_hi=41), T=100, S=90, D=16))
+    both(drawn(KeySpans(shift_lo=30, shift_hi=FAR), T=100, S=90, D=16))
+    both(drawn(KeySpans(shift_lo=200, shift_hi=FAR)))  # nobody sees anything
 
 
 @check
@@ -129,26 +129,26 @@ def check_explicit_ends() -> None:
     ones = torch.ones(2, 1, 100, dtype=torch.int32)
     size: dict[str, Any] = {"B": 2, "H": 2, "HK": 2, "T": 100, "S": 90, "D": 16}
     lengths = torch.tensor([0, 71], dtype=torch.int32)[:, None, None]
-    both(drawn(Spans(lo=0 * ones, hi=ones * lengths), **size))
-    both(drawn(Spans(shift_hi=1, lo=ones * 13, hi=ones * lengths), **size))
+    both(drawn(KeySpans(lo=0 * ones, hi=ones * lengths), **size))
+    both(drawn(KeySpans(shift_hi=1, lo=ones * 13, hi=ones * lengths), **size))
     source = torch.Generator().manual_seed(1)
     lo = torch.randint(0, 90, (1, 2, 100), generator=source, dtype=torch.int32)
-    both(drawn(Spans(lo=lo, hi=lo + torch.randint(-9, 40, lo.shape, generator=source, dtype=torch.int32)), **size))
+    both(drawn(KeySpans(lo=lo, hi=lo + torch.randint(-9, 40, lo.shape, generator=source, dtype=torch.int32)), **size))
     begins = torch.arange(100, dtype=torch.int32)[None, None] // 35 * 35  # one sentence after another
-    both(drawn(Spans(shift_hi=1, lo=begins, hi=begins + 35), **size))
+    both(drawn(KeySpans(shift_hi=1, lo=begins, hi=begins + 35), **size))
     quiet = ones * 90
     quiet[:, :, 30:60] = 0  # queries that see nothing between blocks that see all
-    both(drawn(Spans(lo=0 * ones, hi=quiet), **size))
+    both(drawn(KeySpans(lo=0 * ones, hi=quiet), **size))
 
 
 @check
 def check_documents() -> None:
     asking = torch.arange(37, dtype=torch.int32)[None] // 9
     asked = torch.arange(53, dtype=torch.int32)[None] // 11
-    both(drawn(Spans(query_docs=asking, key_docs=asked), B=2))
-    both(drawn(Spans(shift_hi=1, query_docs=asking % 2, key_docs=asked % 3)))
+    both(drawn(KeySpans(query_docs=asking, key_docs=asked), B=2))
+    both(drawn(KeySpans(shift_hi=1, query_docs=asking % 2, key_docs=asked % 3)))
     each = torch.stack([asking[0], 3 - asking[0]])
-    both(drawn(Spans(shift_lo=-20, query_docs=each, key_docs=asked, lo=torch.full((1, 1, 37), 5, dtype=torch.int32),
+    both(drawn(KeySpans(shift_lo=-20, query_docs=each, key_docs=asked, lo=torch.full((1, 1, 37), 5, dtype=torch.int32),
                      hi=torch.full((1, 1, 37), 50, dtype=torch.int32)), B=2))  # fmt: skip
 
 
@@ -160,40 +160,40 @@ def check_packed_masks() -> None:
     size: dict[str, Any] = {"B": 2, "H": 2, "HK": 1, "T": 70, "S": 90, "D": 16}
     chosen = torch.randint(-1, 90, (2, 1, 70, 3), generator=source)
     blocks = masks.Blocks(torch.randint(-1, 9, (2, 70, 1), generator=source), 10)
-    both(drawn(Spans.of(masks.Keys(chosen), grid), **size))
-    both(drawn(Spans.of(blocks & masks.Causal(), grid), **size))
+    both(drawn(KeySpans.of(masks.Keys(chosen), grid), **size))
+    both(drawn(KeySpans.of(blocks & masks.Causal(), grid), **size))
 
 
 @check
 def check_heads_that_share_keys() -> None:
-    both(drawn(Spans(shift_hi=17), B=2, H=6, HK=2))
+    both(drawn(KeySpans(shift_hi=17), B=2, H=6, HK=2))
     hi = torch.arange(4, dtype=torch.int32)[None, :, None] * 15 + torch.zeros(2, 1, 37, dtype=torch.int32)
-    both(drawn(Spans(lo=hi * 0, hi=hi), B=2, H=4, HK=1))
+    both(drawn(KeySpans(lo=hi * 0, hi=hi), B=2, H=4, HK=1))
 
 
 @check
 def check_few() -> None:
-    both(drawn(Spans(), T=1, S=1, D=16))
-    both(drawn(Spans(), T=1, S=53))
-    both(drawn(Spans(), T=37, S=1))
+    both(drawn(KeySpans(), T=1, S=1, D=16))
+    both(drawn(KeySpans(), T=1, S=53))
+    both(drawn(KeySpans(), T=37, S=1))
 
 
 @check
 def check_huge_scores() -> None:
-    agrees(drawn(Spans(shift_hi=17), loud=1e3))
-    agrees(drawn(Spans(shift_hi=17), loud=1e4))
+    agrees(drawn(KeySpans(shift_hi=17), loud=1e3))
+    agrees(drawn(KeySpans(shift_hi=17), loud=1e4))
 
 
 @check
 def check_equal_scores() -> None:
-    case = drawn(Spans(shift_hi=17))
+    case = drawn(KeySpans(shift_hi=17))
     both(replace(case, k=case.k[:, :, :1].expand_as(case.k)))
 
 
 @check
 def check_queries_that_see_nothing_have_no_gradient() -> None:
     """Even if an infinite or undefined gradient of their lse comes in."""
-    case = drawn(Spans(shift_hi=-20))
+    case = drawn(KeySpans(shift_hi=-20))
     assert case.dlse is not None
     case.dlse[:, :, :21] = torch.nan
     dq, dk, dv = agrees(case)
@@ -203,13 +203,13 @@ def check_queries_that_see_nothing_have_no_gradient() -> None:
 @check
 def check_every_width() -> None:
     for D in (16, 24, 32, 64, 80, 128, 256):
-        agrees(drawn(Spans(shift_hi=4), T=19, S=22, D=D))
+        agrees(drawn(KeySpans(shift_hi=4), T=19, S=22, D=D))
 
 
 @check
 def check_any_strides() -> None:
     """Heads beside each other in memory, gradients that are one number expanded, lengths of one buffer."""
-    case = drawn(Spans(shift_hi=17), B=2, H=2, HK=2)
+    case = drawn(KeySpans(shift_hi=17), B=2, H=2, HK=2)
     want = agrees(case)
     q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in (case.q, case.k, case.v))
     apart = replace(case, q=q, k=k, v=v)
@@ -223,7 +223,7 @@ def check_any_strides() -> None:
 @check
 def check_descriptors_give_the_same_bits() -> None:
     told = torch.full((1, 1, 37), 50, dtype=torch.int32)
-    for reach in (Spans(shift_hi=17), Spans(shift_lo=-5, lo=told - 48, hi=told)):
+    for reach in (KeySpans(shift_hi=17), KeySpans(shift_lo=-5, lo=told - 48, hi=told)):
         case = drawn(reach, B=2, H=2, HK=1)
         want, got = (agrees(case, descriptors=how) for how in (False, True))
         assert all(torch.equal(x, y) for x, y in zip(want, got, strict=True))
@@ -232,12 +232,12 @@ def check_descriptors_give_the_same_bits() -> None:
 @check
 def check_whatever_lay_in_the_outputs_is_overwritten() -> None:
     with poisoned_memory():
-        agrees(drawn(Spans(shift_lo=-9, shift_hi=-3)))
+        agrees(drawn(KeySpans(shift_lo=-9, shift_hi=-3)))
 
 
 @check
 def check_the_tilings_that_ship() -> None:
-    agrees(drawn(Spans(shift_hi=20), T=150, S=170, D=64), torch.float16, TILINGS[64])
+    agrees(drawn(KeySpans(shift_hi=20), T=150, S=170, D=64), torch.float16, TILINGS[64])
 
 
 @interpreted

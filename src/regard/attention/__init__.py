@@ -6,12 +6,13 @@ from regard.attention.capture import Captured, capture, capture_into, named_plac
 from regard.attention.copy_attention import copy_log_prob, log_mass, max_materialized
 from regard.attention.eager_hooks import HEAD_COUNTS
 from regard.attention.grid import Grid, Lead, cut
+from regard.attention.groups import Queries, Spans
 from regard.attention.inputs import AttentionInputs, Index, autocast_disabled
 from regard.attention.kernels.recurrent import PreparedKeys
 from regard.attention.kv_cache import KVCache
 from regard.attention.mask_analysis import mask_of_table
 from regard.attention.normalise import Entmax, Normaliser, Sink, Softmax, Sparsemax
-from regard.attention.observe import Attended, Observe, Top, cell_assignment
+from regard.attention.observe import Attended, Observe, Top, cell_assignment, received_by_key_heads
 from regard.attention.pooling import AttentionPooling
 from regard.attention.residual import Residual, is_compiled_half_cuda
 from regard.attention.tap import OnAttention, Tap, TapListener, dispatch, listen, places_of, taps_of
@@ -37,7 +38,9 @@ __all__ = [
     "Sparsemax",
     "AttentionInputs",
     "PreparedKeys",
+    "Queries",
     "Residual",
+    "Spans",
     "Tap",
     "Top",
     "Index",
@@ -58,6 +61,7 @@ __all__ = [
     "intercept_attention",
     "autocast_disabled",
     "places_of",
+    "received_by_key_heads",
     "plain",
     "dispatch",
     "taps_of",

@@ -40,7 +40,10 @@ def plain(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Observe
     """The definition: the full map at once, T x S."""
     weights, lse, hidden = full_map(prepared)
     output = average(torch.nn.functional.dropout(weights, dropout), v, prepared.grid)
-    return Attended(output, lse, "plain", **attention_statistics(weights, hidden, observe))
+    found = attention_statistics(weights, hidden, observe)
+    if observe.peak:
+        found["peak"] = prepared.precise().scores().detach().amax(-1)
+    return Attended(output, lse, "plain", **found)
 
 
 def full_map(prepared: AttentionInputs) -> tuple[Tensor, Tensor, Tensor]:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.grid import short_repr
+from regard.attention.groups import Queries, Spans
 from regard.attention.inputs import AttentionInputs
 from regard.errors import SettingError
 
@@ -26,8 +27,12 @@ class Observe:
 
     top        the k largest weights of each query and the keys they belong to
     entropy    - sum w ln w of each query's weights
-    received   the weight each key got, summed over queries
+    received   the weight each key got, summed over queries: all of them, or those that Queries or a boolean tensor (T,)
+               name
     thumbnail  (rows, columns): the map downsampled to at most that size, each cell the exact mean of its weights
+    peak       the largest score of each query
+    distance   of each query, the mean and the variance of the distance to keys, under its weights
+    spans      Spans: the weights summed between groups of queries and groups of keys
     weights    the full map, T x S
     prepared   what any tile of the map can be recomputed from
     values     the values that were averaged
@@ -35,8 +40,11 @@ class Observe:
 
     top: int = 0
     entropy: bool = False
-    received: bool = False
+    received: bool | Queries | Tensor = False
     thumbnail: tuple[int, int] | None = None
+    peak: bool = False
+    distance: bool = False
+    spans: Spans | None = None
     weights: bool = False
     prepared: bool = False
     values: bool = False
@@ -46,6 +54,13 @@ class Observe:
     def __post_init__(self) -> None:
         if isinstance(self.top, bool) or not isinstance(self.top, int) or self.top < 0:
             raise SettingError(f"top={self.top!r}", "a whole number of at least 0", where="Observe")
+        if isinstance(self.received, Tensor):
+            object.__setattr__(self, "received", Queries(marked=self.received))
+        if type(self.received) not in (bool, Queries):
+            expected = "True, Queries(...) or a boolean tensor (T,)"
+            raise SettingError(f"received={self.received!r}", expected, where="Observe")
+        if self.spans is not None and not isinstance(self.spans, Spans):
+            raise SettingError(f"spans={self.spans!r}", "Spans(queries, keys)", where="Observe")
         if self.thumbnail is not None:
             sizes = tuple(self.thumbnail) if isinstance(self.thumbnail, Sequence) else ()
             if len(sizes) != 2 or not all(isinstance(size, int) and size >= 1 for size in sizes):
@@ -54,18 +69,14 @@ class Observe:
 
     def __or__(self, other: Observe) -> Observe:
         """All that either requests."""
-        sizes = {size for size in (self.thumbnail, other.thumbnail) if size is not None}
-        if len(sizes) > 1:
-            raise SettingError(
-                f"Listeners at one place request thumbnails of {' and '.join(map(str, sorted(sizes)))}",
-                where="Observe",
-                advice="Choose one size for all of them.",
-            )
         return Observe(
             top=max(self.top, other.top),
             entropy=self.entropy or other.entropy,
-            received=self.received or other.received,
-            thumbnail=next(iter(sizes), None),
+            received=_only_one("received of queries", self.received, other.received) or False,
+            thumbnail=_only_one("thumbnails", self.thumbnail, other.thumbnail),
+            peak=self.peak or other.peak,
+            distance=self.distance or other.distance,
+            spans=_only_one("spans", self.spans, other.spans),
             weights=self.weights or other.weights,
             prepared=self.prepared or other.prepared,
             values=self.values or other.values,
@@ -74,7 +85,24 @@ class Observe:
     @property
     def statistics(self) -> bool:
         """Whether any statistic is requested that needs a pass over the map."""
-        return self.top > 0 or self.entropy or self.received or self.thumbnail is not None
+        more = self.peak or self.distance or self.spans is not None
+        return self.top > 0 or self.entropy or bool(self.received) or self.thumbnail is not None or more
+
+    @property
+    def counted(self) -> Queries | None:
+        """The queries that count in `received`; None: all of them."""
+        return self.received if isinstance(self.received, Queries) else None
+
+
+def _only_one(what: str, first: Any, second: Any) -> Any:
+    """The one that is requested; two different ones are refused."""
+    if not first or not second or first == second:
+        return first or second
+    raise SettingError(
+        f"Listeners at one place request {what} of two kinds: {first!r} and {second!r}",
+        where="Observe",
+        advice="Choose one for all of them.",
+    )
 
 
 OBSERVED = tuple(one.name for one in fields(Observe) if one.name != "top")
@@ -110,6 +138,9 @@ class Attended:
     entropy: Tensor | None = None
     received: Tensor | None = None
     thumbnail: Tensor | None = None
+    peak: Tensor | None = None
+    distance: Tensor | None = None
+    spans: Tensor | None = None
     weights: Tensor | None = None
     prepared: AttentionInputs | None = None
     values: Tensor | None = None
@@ -145,14 +176,17 @@ class Attended:
         )
 
 
-def attention_statistics(weights: Tensor, hidden: Tensor, observe: Observe) -> Mapping[str, Any]:
-    """The statistics of a whole map (..., T, S): the definition of each. `hidden`: keys that a query may not see."""
+def attention_statistics(weights: Tensor, hidden: Tensor, observe: Observe) -> dict[str, Any]:
+    """The statistics of a whole map (..., T, S): the definition of each but `peak`, which is of scores. `hidden`: keys
+    that a query may not see."""
     seen = weights.detach()
     return {
         "top": top_k(seen, hidden, observe.top) if observe.top else None,
         "entropy": torch.special.entr(seen).sum(-1) if observe.entropy else None,
-        "received": seen.sum(-2) if observe.received else None,
+        "received": received_by_keys(seen, observe.counted) if observe.received else None,
         "thumbnail": thumbnail_of(seen, *observe.thumbnail) if observe.thumbnail else None,
+        "distance": distance_of(seen) if observe.distance else None,
+        "spans": observe.spans.sum(seen) if observe.spans is not None else None,
         "weights": weights if observe.weights else None,
     }
 
@@ -170,6 +204,41 @@ def pad_top(values: Tensor, indices: Tensor, k: int) -> Top:
     if missing:
         values, indices = (torch.nn.functional.pad(x, (0, missing), value=-1) for x in (values, indices))
     return Top(values.clamp(min=0), indices.masked_fill(values < 0, -1))
+
+
+def received_by_keys(weights: Tensor, counted: Queries | None = None) -> Tensor:
+    """What each key got (..., S), from all queries or from those that count."""
+    if counted is None:
+        return weights.sum(-2)
+    T = weights.size(-2)
+    return (weights * counted.counted(slice(0, T), T, weights.device).unsqueeze(-1)).sum(-2)
+
+
+def distance_of(weights: Tensor, first: int = 0, T: int | None = None, start: int = 0, S: int | None = None) -> Tensor:
+    """The mean and the variance (..., t, 2) of |query position - key position| under the weights (..., t, s) of queries
+    from `first` of T on and keys from `start` of S on. Query i is at position i + S - T. Where weights do not sum to 1,
+    they count as if they did; of weights of 0 both are 0."""
+    T, S = weights.size(-2) if T is None else T, weights.size(-1) if S is None else S
+    rows = torch.arange(first, first + weights.size(-2), device=weights.device)
+    cols = torch.arange(start, start + weights.size(-1), device=weights.device)
+    far = (rows.unsqueeze(-1) + (S - T) - cols).abs().to(weights.dtype)
+    total = weights.sum(-1)
+    total = total.masked_fill(total == 0, 1.0)
+    mean = (weights * far).sum(-1) / total
+    variance = (weights * (far - mean.unsqueeze(-1)).square()).sum(-1) / total
+    return torch.stack((mean, variance), -1)
+
+
+def received_by_key_heads(received: Tensor, key_heads: int, how: str = "sum") -> Tensor:
+    """What the keys of each key head got, (..., key heads, S), of what they got from each query head (..., heads, S):
+    the "sum" over the query heads that share a key head, or the "mean"."""
+    heads = received.size(-2)
+    if how not in ("sum", "mean"):
+        raise SettingError(f"how={how!r}", "'sum' or 'mean'", where="received_by_key_heads")
+    if key_heads < 1 or heads % key_heads:
+        raise SettingError(f"{key_heads} key heads", f"a divisor of {heads} heads", where="received_by_key_heads")
+    grouped = received.unflatten(-2, (key_heads, heads // key_heads))
+    return grouped.sum(-2) if how == "sum" else grouped.mean(-2)
 
 
 def thumbnail_of(weights: Tensor, rows: int, cols: int) -> Tensor:

@@ -326,4 +326,5 @@ def _with_weights(got: Attended, weights: Tensor, v: Tensor, dropout: float, obs
         output = average(nn.functional.dropout(weights, dropout), v, grid)
     hidden = weights == 0
     left = None if got.sink is None else (1 - weights.sum(-1)).clamp(min=0.0)
-    return replace(got, output=output, sink=left, **attention_statistics(weights, hidden, observe))
+    found = attention_statistics(weights, hidden, observe)  # scores stay, and their peaks
+    return replace(got, output=output, sink=left, **found)

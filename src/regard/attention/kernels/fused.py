@@ -9,7 +9,6 @@ Both are operators of torch.library, so that torch.compile, autograd and export 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -21,8 +20,9 @@ from regard.attention.inputs import AttentionInputs, is_grouped
 from regard.attention.kernels import sdpa, spans
 from regard.attention.kernels.devices import INTERPRETED, on_device, triton_unsupported_reason
 from regard.attention.kernels.operator_inputs import as_arguments, from_arguments
+from regard.attention.kernels.row_statistics import counted_queries, has_rows, row_statistics, without_rows
 from regard.attention.kernels.shapes import aligned, as_bhtd
-from regard.attention.kernels.spans import Spans
+from regard.attention.kernels.spans import KeySpans
 from regard.attention.kernels.statistics import (
     WAITS_FOR_DEVICE,
     empty_statistics,
@@ -166,7 +166,7 @@ def _table_statistics(
     assert isinstance(prepared.mask, Dense)
     prepared = replace(prepared, mask=runs_by_content(prepared.mask.table) or prepared.mask)
     found = recompute_statistics(prepared, v, lse, observe)
-    return tensors_of({name: found.get(name) for name in ("top", "entropy", "received", "thumbnail")})
+    return tensors_of(found)
 
 
 @_table_statistics.register_fake
@@ -190,7 +190,7 @@ class Request:
     q: Tensor
     k: Tensor
     v: Tensor
-    spans: Spans
+    spans: KeySpans
     scale: float
     lead: tuple[int, ...]
     cap: float = 0.0
@@ -204,7 +204,7 @@ class Request:
         q, k, v = as_bhtd(prepared, v)
         lead, normalise = prepared.grid.lead, prepared.normalise
         sink = normalise.logits.expand(lead).reshape(q.shape[:2]) if isinstance(normalise, Sink) else None
-        spans = Spans.of(prepared.mask, prepared.grid)
+        spans = KeySpans.of(prepared.mask, prepared.grid)
         return cls(q, k, v, spans, prepared.score.scale(k.size(-1)), lead, _cap(prepared), sink)
 
     def attend(self, observe: Observe) -> Attended:
@@ -214,7 +214,8 @@ class Request:
         top = observe.top if observe.top <= MAX_TRACED_TOP else 0
         output, lse, entropy, class_maxima, argmax, taken = self._forward(observe.entropy, top)
         refuse_second_derivative(output, "triton-fused")
-        found = self.statistics(observe, lse.detach(), class_maxima, argmax)
+        found = self.statistics(without_rows(observe), lse.detach(), class_maxima, argmax)
+        found |= self._rows(observe, lse.detach())
         shape = (*self.lead, self.q.size(2))
         if observe.entropy:
             found["entropy"] = entropy.reshape(shape)
@@ -225,6 +226,9 @@ class Request:
     def statistics_of(self, lse: Tensor, observe: Observe) -> dict[str, Any]:
         """Statistics of what another kernel computed, with this log-sum-exp (*lead, T). Entropy and class maxima come
         from our forward pass, and then its own log-sum-exp goes with them."""
+        if has_rows(observe):
+            flat = lse.detach().reshape(self.q.shape[:3]).contiguous()
+            return self.statistics_of(lse, without_rows(observe)) | self._rows(observe, flat)
         if self._is_one_query(observe):
             return self._decode_statistics(lse, observe)
         top = observe.top if observe.top <= MAX_TRACED_TOP else 0
@@ -239,6 +243,18 @@ class Request:
         if observe.entropy:
             found["entropy"] = self._as_lead(entropy)
         return found
+
+    def _rows(self, observe: Observe, lse: Tensor) -> dict[str, Any]:
+        """Peak, distance, spans, and what the queries that count gave to each key; lse (B, H, T)."""
+        if not has_rows(observe):
+            return {}
+        q, k = self.q.detach(), self.k.detach()
+        found: dict[str, Any] = dict(row_statistics(q, k, lse, self.spans, self.scale, self.cap, observe))
+        if (counted := observe.counted) is not None:
+            q, some, spans = counted_queries(q, lse, self.spans, counted, k.size(2))
+            of = replace(self, q=q, k=k, v=self.v.detach(), spans=spans, launches=None, is_plain=False)
+            found["received"] = of._statistics(some, None, (True, 0, 0, 0))[0]
+        return {name: self._as_lead(x) for name, x in found.items()}
 
     def _as_lead(self, x: Tensor) -> Tensor:
         """(B, H, ...) with the leading dimensions of the request."""
@@ -257,7 +273,7 @@ class Request:
 
         q, k, (B, H), S = aligned(self.q), aligned(self.k), self.q.shape[:2], self.k.size(2)
         if (launches := self.launches) is None:
-            launches = launches_of((q, k[:, :, :1]), Spans(), self.scale, self.cap)
+            launches = launches_of((q, k[:, :, :1]), KeySpans(), self.scale, self.cap)
         cells = min(observe.thumbnail[1], S) if observe.thumbnail else 0
         received, entropy, values, indices, thumbnail = decode_statistics(
             q, k, lse.reshape(B, H).contiguous(), self.scale, self.cap, observe.entropy, observe.top, cells, launches
@@ -319,12 +335,14 @@ class Request:
         if self.sink is not None:
             output, lse = Sink(self.sink).fold(output, lse)
         shape = (*self.lead, self.q.size(2))
-        found: Mapping[str, Any] = {}
+        found: dict[str, Any] = {}
         if observe.statistics:
             hidden = scores == -torch.inf
             weights = (scores - lse.masked_fill(lse == -torch.inf, 0.0).unsqueeze(-1)).exp().clamp_(max=1.0)
             full = (*shape, scores.size(-1))
             found = attention_statistics(weights.reshape(full), hidden.reshape(full), replace(observe, weights=False))
+            if observe.peak:
+                found["peak"] = scores.amax(-1).reshape(shape)
         return Attended(output.reshape(*shape, -1), lse.reshape(shape), "triton-fused", **found)
 
     def tensors(self) -> tuple[Tensor | None, ...]:
@@ -344,9 +362,8 @@ class Request:
         values, indices = class_maxima, argmax
         top = 0 if observe.top == 1 else observe.top  # top 1 came with the output
         if top or observe.received or observe.thumbnail:
-            received, thumbnail, top_values, top_keys = self._statistics(
-                lse, class_maxima, (observe.received, R, C, top)
-            )
+            wanted = (bool(observe.received), R, C, top)
+            received, thumbnail, top_values, top_keys = self._statistics(lse, class_maxima, wanted)
             values, indices = (top_values, top_keys) if top else (values, indices)
         found: dict[str, Any] = {}
         if observe.received:
@@ -375,7 +392,7 @@ def _forward(
     16 classes of keys (B, H, T, 16); what the sink takes (B, H, T). What is not requested is empty."""
     from regard.attention.kernels.triton import dispatch as launch
 
-    seen = Spans(shift_lo, shift_hi, lo, hi, query_docs, key_docs, bits, tiles, unit)
+    seen = KeySpans(shift_lo, shift_hi, lo, hi, query_docs, key_docs, bits, tiles, unit)
     with on_device(q):
         return _own(launch.forward(aligned(q), aligned(k), aligned(v), seen, scale, entropy, top, cap, sink))
 
@@ -438,7 +455,7 @@ def _decode(
     from regard.attention.kernels.triton.decode import decode
 
     output, lse, scores = decode(
-        q, k, v, Spans(shift_lo, shift_hi, lo, hi, query_docs, key_docs), scale, wants_scores, cap=cap
+        q, k, v, KeySpans(shift_lo, shift_hi, lo, hi, query_docs, key_docs), scale, wants_scores, cap=cap
     )
     return output, lse, lse.new_empty(0) if scores is None else scores
 
@@ -462,7 +479,7 @@ def _gradients(
     """Gradients of q, k and v, and of the sink (B, H), empty without one."""
     from regard.attention.kernels.triton import dispatch as launch
 
-    seen = Spans(shift_lo, shift_hi, lo, hi, query_docs, key_docs, bits, tiles, unit)
+    seen = KeySpans(shift_lo, shift_hi, lo, hi, query_docs, key_docs, bits, tiles, unit)
     with on_device(q):
         return launch.gradients(grad, grad_lse, q, k, v, output, lse, seen, scale, cap, sink)
 
@@ -488,7 +505,7 @@ def _statistics(
     requested is empty."""
     from regard.attention.kernels.triton import statistics_pass as launch
 
-    seen = Spans(shift_lo, shift_hi, lo, hi, query_docs, key_docs, bits, tiles, unit)
+    seen = KeySpans(shift_lo, shift_hi, lo, hi, query_docs, key_docs, bits, tiles, unit)
     with on_device(q):
         wanted = launch.RequestedStatistics(received, rows, cols, top)
         return _own(launch.statistics(aligned(q), aligned(k), lse, class_maxima, seen, scale, wanted, cap))

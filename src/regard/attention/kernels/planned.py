@@ -21,7 +21,7 @@ from regard.attention.kernels.devices import INTERPRETED
 from regard.attention.kernels.fused import HALF_DTYPES, Request
 from regard.attention.kernels.sdpa import CUDNN_MIN_LENGTH, SdpaRequest
 from regard.attention.kernels.shapes import is_aligned
-from regard.attention.kernels.spans import Spans
+from regard.attention.kernels.spans import KeySpans
 from regard.attention.mask_analysis import every_row_and_column_live, is_trivial, live_queries_and_keys
 from regard.attention.masks import Causal, Everything, Mask, Runs, Window
 from regard.attention.normalise import Softmax
@@ -56,7 +56,7 @@ class PlannedCall:
         of, spans = self.request, self.request.spans
         if type(mask) is Runs:  # whose numbers are no part of the kind
             grid = self.grid if k.size(2) == self.grid.S else replace(self.grid, S=k.size(2))
-            spans = Spans.of(mask, grid)
+            spans = KeySpans.of(mask, grid)
             # a hidden key's score is replaced before it is used, and a weight of 0 times NaN is NaN
             v = zero_masked(v, live_queries_and_keys(mask, grid)[1], grid)
         return Request(q, k, v, spans, of.scale, of.lead, of.cap, None, of.launches, True)
@@ -131,9 +131,9 @@ def keep_plan(
         _kept.clear()
     request, nothing = Request.of(prepared, v), torch.empty(0)
     # another cache may be longer: what sees all of this one sees all of that
-    spans = Spans() if grid.T == 1 and is_trivial(prepared.mask, grid) else request.spans
+    spans = KeySpans() if grid.T == 1 and is_trivial(prepared.mask, grid) else request.spans
     # no plan keeps a tensor alive
-    spans = Spans() if runs else spans
+    spans = KeySpans() if runs else spans
     launches: dict[Any, Any] | None = None if runs and grid.T == 1 else {}  # None: those of one length of a cache
     request = replace(request, q=nothing, k=nothing, v=nothing, spans=spans, launches=launches)
     _kept[kind] = PlannedCall(backend, observe, request, vendor, grid)

@@ -113,7 +113,7 @@ def compute(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Obser
     weights, lse = _weights(scores, row)
     values = repeat_kv(v, grid).to(dtype)
     output = (torch.nn.functional.dropout(weights, dropout) @ values).to(v.dtype)
-    return _as_attended(output, weights, lse, row, observe)
+    return _as_attended(output, weights, lse, scores, row, observe)
 
 
 def _weights(scores: Tensor, row: HiddenKeys | None) -> tuple[Tensor, Tensor]:
@@ -130,11 +130,16 @@ def _weights(scores: Tensor, row: HiddenKeys | None) -> tuple[Tensor, Tensor]:
     )
 
 
-def _as_attended(output: Tensor, weights: Tensor, lse: Tensor, row: HiddenKeys | None, observe: Observe) -> Attended:
+def _as_attended(
+    output: Tensor, weights: Tensor, lse: Tensor, scores: Tensor, row: HiddenKeys | None, observe: Observe
+) -> Attended:
     if not observe.statistics and not observe.weights:
         return Attended(output, lse, "recurrent")
     hidden = torch.zeros_like(weights, dtype=torch.bool) if row is None else row.hidden
-    return Attended(output, lse, "recurrent", **attention_statistics(weights, hidden, observe))
+    found = attention_statistics(weights, hidden, observe)
+    if observe.peak:
+        found["peak"] = scores.detach().masked_fill(hidden, -torch.inf).amax(-1)
+    return Attended(output, lse, "recurrent", **found)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -202,7 +207,7 @@ class PreparedKeys:
         """The Attended of a step that has been computed: from prepared queries (B, T, D'), their scores (B, T, S), -inf
         where hidden, and the output (B, T, Dv)."""
         row = None if self.hidden is None else HiddenKeys(self.hidden, self.empty_rows)
-        got = _as_attended(output, *_weights(scores, row), row, observe)
+        got = _as_attended(output, *_weights(scores, row), scores, row, observe)
         grid = Grid((queries.size(0),), queries.size(-2), self.keys.size(-2), queries.device)
         inputs = AttentionInputs(self.score, queries, self.keys, self.mask, None, None, None, grid, as_normaliser(None))
         return got.with_inputs(inputs, self.values, observe)

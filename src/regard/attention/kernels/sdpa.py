@@ -119,8 +119,8 @@ def second_pass(prepared: AttentionInputs, observe: Observe) -> Mapping[str, Any
     scratch = Scratch(precise.q)
     for lead, part in lead_parts(precise):
         for block in blocks(lead, part):
-            logs, weights, total, _ = exponentials(part, block, scratch)
-            statistics.add(block, weights, logs, total)
+            logs, weights, total, _, peak = exponentials(part, block, scratch)
+            statistics.add(block, weights, logs, total, peak)
     return statistics.found()
 
 

@@ -23,7 +23,7 @@ PACKED_NUMBERS = 2**26  # booleans that are held at a time while a mask is packe
 
 
 @dataclass(frozen=True, eq=False)
-class Spans:
+class KeySpans:
     """Query i sees key j if max(i + shift_lo, lo[i], 0) <= j < min(i + shift_hi, hi[i], S) and
     query_docs[i] == key_docs[j] and bit j // unit of bits[i] is set; a tensor that is None narrows nothing."""
 
@@ -39,10 +39,10 @@ class Spans:
     _bounds: dict[Any, Tensor] = field(default_factory=dict, init=False, repr=False)  # of blocks of queries or keys
 
     @classmethod
-    def of(cls, mask: Mask, grid: Grid) -> Spans:
+    def of(cls, mask: Mask, grid: Grid) -> KeySpans:
         """The mask in this form."""
         if isinstance(mask, Runs):
-            found: Spans = mask.kept("spans", grid, lambda: cls()._narrowed(mask, grid))
+            found: KeySpans = mask.kept("spans", grid, lambda: cls()._narrowed(mask, grid))
             return found
         spans = cls()
         runs, packed = _divided(mask)
@@ -58,19 +58,19 @@ class Spans:
                 spans = spans._narrowed(part, grid)
         return spans
 
-    def _shifted(self, window: Window, grid: Grid) -> Spans:
+    def _shifted(self, window: Window, grid: Grid) -> KeySpans:
         offset = grid.S - grid.T if window.offset is None else int(window.offset)
         lo = -FAR if window.left is None else offset - window.left
         hi = FAR if window.right is None else offset + window.right + 1
         return replace(self, shift_lo=max(self.shift_lo, lo), shift_hi=min(self.shift_hi, hi))
 
-    def _narrowed(self, mask: Mask, grid: Grid) -> Spans:
+    def _narrowed(self, mask: Mask, grid: Grid) -> KeySpans:
         lo, hi = (_as_bht(end.int(), grid, heads=True) for end in torch.broadcast_tensors(*mask.span(grid)))
         if self.lo is not None and self.hi is not None:
             lo, hi = torch.maximum(lo, self.lo), torch.minimum(hi, self.hi)
         return replace(self, lo=lo.contiguous(), hi=hi.contiguous())
 
-    def _packed(self, parts: list[Mask], grid: Grid) -> Spans:
+    def _packed(self, parts: list[Mask], grid: Grid) -> KeySpans:
         """These masks as bits, some queries at a time."""
         sizes = {part.size for part in parts if isinstance(part, Blocks)}
         unit = sizes.pop() if len(sizes) == 1 and all(isinstance(part, Blocks) for part in parts) else 1
@@ -213,6 +213,15 @@ class Spans:
         bounds = torch.stack((first, torch.maximum(last, first), all_from, torch.maximum(all_to, all_from)), -1).int()
         bounds = bounds.expand(B, H, -1, 4).reshape(B * H, -1, 4).contiguous()
         return self._keep(("keys", S, keys, B, H), bounds)
+
+    def from_query(self, first: int) -> KeySpans:
+        """The same without the queries before this one; not of packed masks, whose tiles begin at multiples of TILE."""
+        assert self.bits is None, "packed masks are not cut"
+        lo, hi = (None if x is None else x[..., first:].contiguous() for x in (self.lo, self.hi))
+        query_docs = None if self.query_docs is None else self.query_docs[..., first:].contiguous()
+        lowest = -FAR if self.shift_lo == -FAR else self.shift_lo + first
+        highest = min(self.shift_hi + first, FAR)
+        return replace(self, shift_lo=lowest, shift_hi=highest, lo=lo, hi=hi, query_docs=query_docs)
 
     def _keep(self, key: Any, bounds: Tensor) -> Tensor:
         """These bounds, kept for the next layer that has the same mask."""

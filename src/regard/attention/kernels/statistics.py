@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from regard.attention.grid import Grid, cut
+from regard.attention.groups import Queries, Spans
 from regard.attention.kernels.row_blocks import Block
-from regard.attention.observe import Observe, Top, pad_top
+from regard.attention.observe import Observe, Top, distance_of, pad_top
 
 LOG_ZERO = -1e4
 """Stands for a log-weight of -inf in sums of w ln w: exp(-1e4) is 0 in every precision, and 0 * -1e4 is not NaN."""
@@ -23,21 +24,26 @@ WAITS_FOR_DEVICE = (torch.Tag.cudagraph_unsafe,)
 
 def request_of(observe: Observe) -> tuple[Any, ...]:
     """The statistics that are requested, as a value that an operator takes (OperatorArguments.text)."""
-    return tuple([getattr(observe, name) for name in _REQUESTED])
+    received = observe.counted.as_values() if observe.counted is not None else observe.received
+    spans = None if observe.spans is None else observe.spans.as_values()
+    return received, spans, *[getattr(observe, name) for name in _REQUESTED]
 
 
 def requested(values: tuple[Any, ...]) -> Observe:
-    return Observe(**dict(zip(_REQUESTED, values, strict=True)))
+    received, spans, *rest = values
+    found = dict(zip(_REQUESTED, rest, strict=True))
+    counted = Queries(*received) if isinstance(received, tuple) else received
+    return Observe(received=counted, spans=None if spans is None else Spans.from_values(spans), **found)
 
 
-_REQUESTED = ("top", "entropy", "received", "thumbnail")
+_REQUESTED = ("top", "entropy", "thumbnail", "peak", "distance")
 
 
 def tensors_of(found: Mapping[str, Any]) -> list[Tensor]:
     """The statistics of `StreamingStatistics.found` as an operator returns them: those that there are."""
-    top = found["top"]
+    top = found.get("top")
     parts = [] if top is None else [top.values, top.indices]
-    return [*parts, *[found[name] for name in _SINGLE if found[name] is not None]]
+    return [*parts, *[found[name] for name in _SINGLE if found.get(name) is not None]]
 
 
 def statistics_of(observe: Observe, tensors: list[Tensor]) -> dict[str, Any]:
@@ -58,7 +64,7 @@ def empty_statistics(observe: Observe, grid: Grid, dtype: torch.dtype) -> list[T
     return tensors_of(zero_statistics(observe, grid, dtype))
 
 
-_SINGLE = ("entropy", "received", "thumbnail")  # statistics of one tensor
+_SINGLE = ("entropy", "received", "thumbnail", "peak", "distance", "spans")  # statistics of one tensor
 
 
 def zero_statistics(observe: Observe, grid: Grid, dtype: torch.dtype) -> dict[str, Any]:
@@ -76,6 +82,10 @@ def zero_statistics(observe: Observe, grid: Grid, dtype: torch.dtype) -> dict[st
     found["received"] = zeros(S) if observe.received else None
     cells = observe.thumbnail  # sym_min: a compiled graph serves texts shorter and longer than the thumbnail
     found["thumbnail"] = zeros(torch.sym_min(cells[0], T), torch.sym_min(cells[1], S)) if cells else None
+    found["peak"] = torch.full((*lead, T), -torch.inf, dtype=dtype, device=grid.device) if observe.peak else None
+    found["distance"] = zeros(T, 2) if observe.distance else None
+    spans = observe.spans
+    found["spans"] = None if spans is None else zeros(spans.rows(T), spans.keys.count)
     return found
 
 
@@ -87,16 +97,23 @@ class StreamingStatistics:
         self.closed = False  # True: the pass is over; blocks recomputed for gradients do not count twice
         found = zero_statistics(observe, grid, dtype)
         self.top: Top | None = found["top"]
-        self.entropy, self.received, self.thumbnail = (found[name] for name in _SINGLE)
+        self.entropy, self.received, self.thumbnail, self.peak, self.distance, spans = (found[name] for name in _SINGLE)
+        self.by_query = spans  # of each query to each group of keys, (*lead, T, H); groups of queries come last
+        if observe.spans is not None:
+            observe.spans.check(grid.T, grid.S)
+            shape = (*grid.lead, grid.T, observe.spans.keys.count)
+            self.by_query = torch.zeros(shape, dtype=dtype, device=grid.device)
         if self.thumbnail is not None:
             (R, C), T = self.thumbnail.shape[-2:], grid.T
             self.row_cell = torch.arange(T, device=grid.device) * R // max(T, 1)
             self.columns = ThumbnailColumns(grid.S, C, grid.device)
 
     @torch.no_grad()
-    def add(self, block: Block, weights: Tensor, logs: Tensor, total: Tensor | None) -> None:
+    def add(
+        self, block: Block, weights: Tensor, logs: Tensor, total: Tensor | None, peak: Tensor | None = None
+    ) -> None:
         """Add the weights (..., t, s) of a block: exp(`logs`), still to be divided by `total` (..., t, 1), to which a
-        sink may add.
+        sink may add. `peak` (..., t, 1): the largest score of each row.
 
         Without `total` they are final (a window's Gaussian was applied), and `logs` only says which keys are hidden,
         by -inf. Both tensors are overwritten.
@@ -104,6 +121,16 @@ class StreamingStatistics:
         weights, logs = weights.detach(), logs.detach()
         if self.received is not None or self.thumbnail is not None:
             self._sum_queries(block, weights, total)
+        if self.peak is not None:
+            assert peak is not None, "the peak of a row is that of its scores"
+            cut(self.peak, block.lead, trailing=1)[..., block.rows] = peak.squeeze(-1)
+        if self.distance is not None:
+            here = distance_of(weights, block.rows.start, self.grid.T, block.cols.start, self.grid.S)
+            cut(self.distance, block.lead)[..., block.rows, :] = here
+        if self.observe.spans is not None:
+            members = self.observe.spans.key_members(block.cols, self.grid.S, weights)
+            sums = weights @ members.mT
+            cut(self.by_query, block.lead)[..., block.rows, :] = sums if total is None else sums / total
         hidden = [(edge, logs[..., edge] == -torch.inf) for edge in block.edges] if self.top is not None else []
         if self.entropy is not None:
             entropy = (
@@ -124,13 +151,22 @@ class StreamingStatistics:
         if thumbnail is not None:
             in_row = torch.bincount(self.row_cell, minlength=thumbnail.size(-2))
             thumbnail = thumbnail / (in_row[:, None] * self.columns.sizes)
-        return {"top": self.top, "entropy": self.entropy, "received": self.received, "thumbnail": thumbnail}
+        spans = None if self.observe.spans is None else self.observe.spans.sum_queries(self.by_query)
+        found = {"top": self.top, "entropy": self.entropy, "received": self.received, "thumbnail": thumbnail}
+        return found | {"peak": self.peak, "distance": self.distance, "spans": spans}
 
     def _sum_queries(self, block: Block, weights: Tensor, total: Tensor | None) -> None:
         """Sum the weights over the queries of each thumbnail row, by a product with (cells, t): one pass over them."""
         rows = block.rows
         share = torch.ones_like(weights[..., :1]) if total is None else 1 / total
+        counted = self.observe.counted
+        if counted is not None and self.received is not None:
+            chosen = counted.counted(rows, self.grid.T, weights.device).unsqueeze(-1)
+            gave = ((share * chosen).mT @ weights).squeeze(-2)
+            cut(self.received, block.lead, trailing=1)[..., block.cols] += gave
         if self.thumbnail is None:
+            if counted is not None:
+                return
             first, member = 0, share.mT
         else:
             cell = self.row_cell[rows]
@@ -139,7 +175,7 @@ class StreamingStatistics:
             place = torch.arange(first, last + 1, device=cell.device)
             member = torch.where(cell == place[:, None], share.mT, 0.0)
         sums = member @ weights  # (..., cells, s)
-        if self.received is not None:
+        if self.received is not None and counted is None:
             cut(self.received, block.lead, trailing=1)[..., block.cols] += sums.sum(-2)
         if self.thumbnail is not None:
             here = cut(self.thumbnail, block.lead)

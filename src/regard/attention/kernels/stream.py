@@ -210,13 +210,13 @@ class RowBlockAttention:
             return self.no_keys(block.rows.stop - block.rows.start)
         if not self.part.normalise.is_softmax:
             return self.normalised_block(block)
-        logs, powers, total, lse = exponentials(self.part, block, self.scratch)
+        logs, powers, total, lse, peak = exponentials(self.part, block, self.scratch)
         windowed = self.part.window is not None
         if windowed:
             powers = powers / total * self.part.window_weight(block.rows, block.cols)
         output = torch.nn.functional.dropout(powers, self.dropout) @ self.values[..., block.cols, :]
         output = output if windowed else output / total
-        self.observe(block, powers, logs, None if windowed else total)
+        self.observe(block, powers, logs, None if windowed else total, peak)
         return output, lse.squeeze(-1)
 
     def normalised_block(self, block: Block) -> tuple[Tensor, Tensor]:
@@ -226,12 +226,12 @@ class RowBlockAttention:
         weights, lse = self.part.normalise.normalise(scores.masked_fill(empty, 0.0))
         weights = weights.masked_fill(empty, 0.0)
         output = torch.nn.functional.dropout(weights, self.dropout) @ self.values[..., block.cols, :]
-        self.observe(block, weights.detach().clone(), scores, None)
+        self.observe(block, weights.detach().clone(), scores, None, scores.detach().amax(-1, keepdim=True))
         return output, lse.masked_fill(empty.squeeze(-1), -torch.inf)
 
-    def observe(self, block: Block, weights: Tensor, logs: Tensor, total: Tensor | None) -> None:
+    def observe(self, block: Block, weights: Tensor, logs: Tensor, total: Tensor | None, peak: Tensor) -> None:
         if self.statistics is not None and not self.statistics.closed:
-            self.statistics.add(block, weights, logs, total)
+            self.statistics.add(block, weights, logs, total, peak)
 
     def no_keys(self, rows: int) -> tuple[Tensor, Tensor]:
         """Rows without keys: zeros, and a log-sum-exp of -inf."""
@@ -243,15 +243,17 @@ class RowBlockAttention:
         )
 
 
-def exponentials(part: AttentionInputs, block: Block, scratch: Scratch | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """ln w and w before division, what they are divided by (..., t, 1), and the log-sum-exp (..., t, 1).
+def exponentials(
+    part: AttentionInputs, block: Block, scratch: Scratch | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """ln w and w before division, what they are divided by, the log-sum-exp and the largest score (..., t, 1).
 
     A sink counts in what they are divided by; a row without keys is divided by 1, and its log-sum-exp is -inf.
     """
     shape = block.shape(part)
     buffer = None if scratch is None else scratch.buffer("scores", shape)
     scores = part.scores(block.rows, block.cols, block.inner, out=buffer)
-    peak = scores.detach().amax(-1, keepdim=True)
+    largest = peak = scores.detach().amax(-1, keepdim=True)
     empty = None if block.all_live else peak == -torch.inf
     sink = part.normalise.column(scores.dtype).unsqueeze(-1) if isinstance(part.normalise, Sink) else None
     if sink is not None:
@@ -264,9 +266,9 @@ def exponentials(part: AttentionInputs, block: Block, scratch: Scratch | None) -
     if sink is not None:
         total = total + torch.exp(sink - peak)
     if empty is None:
-        return logs, powers, total, total.log() + peak
+        return logs, powers, total, total.log() + peak, largest
     total = total.masked_fill(empty, 1.0)
-    return logs, powers, total, (total.log() + peak).masked_fill(empty, -torch.inf)
+    return logs, powers, total, (total.log() + peak).masked_fill(empty, -torch.inf), largest
 
 
 def _assemble(results: list[tuple[Tensor, Tensor]], lead: tuple[int, ...]) -> list[Tensor]:

@@ -10,6 +10,7 @@ What a part needs besides two tables of its pairs uses the memory of its gradien
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any, NamedTuple
 
@@ -20,7 +21,14 @@ from regard.attention.grid import Grid
 from regard.attention.inputs import AttentionInputs, repeat_kv
 from regard.attention.kernels.devices import on_device, triton_unsupported_reason
 from regard.attention.kernels.row_blocks import Block
-from regard.attention.kernels.statistics import StreamingStatistics
+from regard.attention.kernels.statistics import (
+    StreamingStatistics,
+    empty_statistics,
+    request_of,
+    requested,
+    statistics_of,
+    tensors_of,
+)
 from regard.attention.kernels.triton.additive_workspace import (
     MapPart,
     Tiles,
@@ -31,7 +39,8 @@ from regard.attention.kernels.triton.additive_workspace import (
 )
 from regard.attention.masks import Everything
 from regard.attention.normalise import Softmax
-from regard.attention.observe import Attended, Observe, Top
+from regard.attention.observe import Attended, Observe
+from regard.attention.operator_arguments import OperatorArguments
 from regard.attention.scores import Additive
 from regard.attention.transforms import refuse_second_derivative
 
@@ -211,9 +220,10 @@ def compute(prepared: AttentionInputs, v: Tensor, dropout: float, observe: Obser
     output, lse, entropy = additive_forward(a, b, values, vector, lo, hi)
     refuse_second_derivative(output, NAME)
     found: dict[str, Any] = {}
-    if observe.top or observe.received or observe.thumbnail:
+    rest = replace(observe, entropy=False, weights=False, prepared=False, values=False)
+    if rest.statistics:
         with torch.no_grad():
-            found = _statistics(a, b, vector, lo, hi, observe, grid.lead)
+            found = _statistics(a, b, vector, lo, hi, rest, grid)
     if observe.entropy:
         found["entropy"] = entropy.detach().reshape(*grid.lead, grid.T)
     output = output.to(v.dtype).reshape(*grid.lead, grid.T, -1)
@@ -253,13 +263,14 @@ additive_forward.register_autograd(backward, setup_context=save_for_backward)
 
 @torch.library.custom_op("regard::additive_statistics", mutates_args=())
 def additive_statistics(
-    a: Tensor, b: Tensor, vector: Tensor, lo: Tensor | None, hi: Tensor | None, top: int, rows: int, columns: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The `top` largest weights and their keys (N, T, top), the weight each key received (N, S), and a thumbnail of at
-    most (rows, columns)."""
+    a: Tensor, b: Tensor, vector: Tensor, lo: Tensor | None, hi: Tensor | None,
+    tensors: list[Tensor], sizes: list[int], numbers: list[float], request: str,
+) -> list[Tensor]:  # fmt: skip
+    """The requested statistics (N, ...), in the order of `tensors_of`."""
     (N, T, _), S = a.shape, b.size(1)
     grid = Grid((N,), T, S, a.device)
-    statistics = StreamingStatistics(Observe(top=top, received=True, thumbnail=(rows, columns)), grid, a.dtype)
+    observe = requested(OperatorArguments([N, T, S], tensors, sizes, numbers).value(request))
+    statistics = StreamingStatistics(observe, grid, a.dtype)
     lse, entropy, keys = a.new_empty(N, T), a.new_empty(N, T), torch.arange(S, device=a.device)
     padded = pad_vector(vector)
     with on_device(a):
@@ -271,38 +282,29 @@ def additive_statistics(
                 hidden = (keys < tiles.lo.unsqueeze(-1)) | (keys >= tiles.hi.unsqueeze(-1))
                 logs.masked_fill_(hidden, -torch.inf)
             inner = slice(0, S) if tiles.lo is None else None
-            statistics.add(Block((part.leads,), part.rows, slice(0, S), inner, finite=True), weights, logs, None)
-    found = statistics.found()
-    largest = found["top"] or Top(a.new_empty(N, T, 0), torch.empty(N, T, 0, dtype=torch.long, device=a.device))
-    return largest.values, largest.indices, found["received"], found["thumbnail"]
+            peak = (part.cut(lse).unsqueeze(-1) + weights.amax(-1, keepdim=True).log()) if observe.peak else None
+            statistics.add(Block((part.leads,), part.rows, slice(0, S), inner, finite=True), weights, logs, None, peak)
+    return tensors_of(statistics.found())
 
 
 @additive_statistics.register_fake
 def _(
-    a: Tensor, b: Tensor, vector: Tensor, lo: Tensor | None, hi: Tensor | None, top: int, rows: int, columns: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    (N, T, _), S = a.shape, b.size(1)
-    largest = a.new_empty(N, T, top), a.new_empty(N, T, top, dtype=torch.long)
-    return *largest, a.new_empty(N, S), a.new_empty(N, min(rows, T), min(columns, S))
+    a: Tensor, b: Tensor, vector: Tensor, lo: Tensor | None, hi: Tensor | None,
+    tensors: list[Tensor], sizes: list[int], numbers: list[float], request: str,
+) -> list[Tensor]:  # fmt: skip
+    grid = Grid((a.size(0),), a.size(1), b.size(1), a.device)
+    packed = OperatorArguments([*grid.lead, grid.T, grid.S], tensors, sizes, numbers)
+    return empty_statistics(requested(packed.value(request)), grid, a.dtype)
 
 
 def _statistics(
-    a: Tensor,
-    b: Tensor,
-    vector: Tensor,
-    lo: Tensor | None,
-    hi: Tensor | None,
-    observe: Observe,
-    lead: tuple[int, ...],
+    a: Tensor, b: Tensor, vector: Tensor, lo: Tensor | None, hi: Tensor | None, observe: Observe, grid: Grid
 ) -> dict[str, Any]:
-    rows, columns = observe.thumbnail or (1, 1)
-    found = additive_statistics(a, b, vector, lo, hi, observe.top, rows, columns)
-    values, indices, received, thumbnail = (x.reshape(*lead, *x.shape[1:]) for x in found)
-    return {
-        "top": Top(values, indices) if observe.top else None,
-        "received": received if observe.received else None,
-        "thumbnail": thumbnail if observe.thumbnail else None,
-    }
+    packed = OperatorArguments([], [a.new_empty(0)])
+    request = packed.text(request_of(observe))
+    tensors, _, sizes, numbers = packed.all()
+    found = additive_statistics(a, b, vector, lo, hi, tensors, sizes, numbers, request)
+    return statistics_of(observe, [x.reshape(*grid.lead, *x.shape[1:]) for x in found])
 
 
 def _flatten_lead(x: Tensor, grid: Grid) -> Tensor:

@@ -28,7 +28,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor  # type: ignore[impo
 
 from regard.attention.kernels.devices import on_device
 from regard.attention.kernels.shapes import Tiling, tile_width
-from regard.attention.kernels.spans import Spans
+from regard.attention.kernels.spans import KeySpans
 from regard.attention.kernels.triton.forward import key_range, packed
 from regard.attention.kernels.triton.soft_cap import factors, soft_cap
 
@@ -418,7 +418,7 @@ FLOAT32_TILINGS = {
 
 
 def gradients(
-    do: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, dlse: Tensor | None, spans: Spans,
+    do: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, dlse: Tensor | None, spans: KeySpans,
     scale: float, tilings: BackwardTilings | None = None, descriptors: bool | None = None, *,
     cap: float = 0.0, sink: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
@@ -490,8 +490,8 @@ def sink_gradient(do: Tensor, out: Tensor, lse: Tensor, sink: Tensor) -> Tensor:
     with on_device(out):
         preprocess[(blocks, B * H)](
             do, out, lse.contiguous(), None, None, None, None, sink, dsink, H, T, 0, 1.0, blocks, *sink_strides(sink),
-            *do.stride()[:3], *out.stride()[:3], **Spans().end_args(), D=D, BD=tile_width(D), BM=SINK_ROWS, ENDS=False,
-            num_warps=4,
+            *do.stride()[:3], *out.stride()[:3], **KeySpans().end_args(), D=D, BD=tile_width(D), BM=SINK_ROWS,
+            ENDS=False, num_warps=4,
         )  # fmt: skip
     return dsink.sum(-1).reshape(B, H)
 

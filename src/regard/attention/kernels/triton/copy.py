@@ -14,7 +14,7 @@ from torch import Tensor
 from regard.attention.inputs import AttentionInputs
 from regard.attention.kernels.fused import dot_unsupported_reason
 from regard.attention.kernels.shapes import as_bhtd
-from regard.attention.kernels.spans import Spans
+from regard.attention.kernels.spans import KeySpans
 from regard.attention.masks import Documents
 from regard.attention.scores import Dot
 
@@ -31,7 +31,7 @@ def compute(prepared: AttentionInputs, same: Documents) -> Tensor:
     assert isinstance(prepared.score, Dot)
     grid = prepared.grid
     q, k, _ = as_bhtd(prepared, prepared.k)
-    seen, named = Spans.of(prepared.mask, grid), Spans.of(same, grid)
+    seen, named = KeySpans.of(prepared.mask, grid), KeySpans.of(same, grid)
     assert named.query_docs is not None and named.key_docs is not None
     dtype = torch.promote_types(named.query_docs.dtype, named.key_docs.dtype)
     mass, _ = _copy_log_prob(
@@ -50,7 +50,7 @@ def _copy_log_prob(
     """ln mass (B, H, T), and what is saved for the backward pass: (4, B, H, T), or (2, B, H, T) for 16 bits."""
     from regard.attention.kernels.triton.copy_kernels import forward
 
-    return forward(q, k, ids, targets, Spans(shift_lo, shift_hi, lo, hi, query_docs, key_docs), scale)
+    return forward(q, k, ids, targets, KeySpans(shift_lo, shift_hi, lo, hi, query_docs, key_docs), scale)
 
 
 @_copy_log_prob.register_fake
@@ -72,7 +72,7 @@ def _gradients(
     """Gradients of q and k."""
     from regard.attention.kernels.triton.copy_kernels import gradients
 
-    return gradients(grad, q, k, ids, targets, saved, Spans(shift_lo, shift_hi, lo, hi, query_docs, key_docs), scale)
+    return gradients(grad, q, k, ids, targets, saved, KeySpans(shift_lo, shift_hi, lo, hi, query_docs, key_docs), scale)
 
 
 @_gradients.register_fake

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from regard.attention.kernels.devices import INTERPRETED, on_device
 from regard.attention.kernels.shapes import Tiling, tile_width
-from regard.attention.kernels.spans import Spans
+from regard.attention.kernels.spans import KeySpans
 from regard.attention.kernels.triton.forward import EMPTY_MAX, NEG_INF, key_range
 
 LN2 = tl.constexpr(0.6931471805599453)
@@ -418,7 +418,13 @@ def copy_tilings(q: Tensor) -> CopyTilings:
 
 
 def forward(
-    q: Tensor, k: Tensor, ids: Tensor, targets: Tensor, spans: Spans, scale: float, tilings: CopyTilings | None = None
+    q: Tensor,
+    k: Tensor,
+    ids: Tensor,
+    targets: Tensor,
+    spans: KeySpans,
+    scale: float,
+    tilings: CopyTilings | None = None,
 ) -> tuple[Tensor, Tensor]:
     """ln mass (B, H, T), and what is saved for the backward pass. q (B, H, T, D), k (B, H / GROUP, S, D), ids
     (B or 1, S), targets (B or 1, T); scale: above 0."""
@@ -440,7 +446,7 @@ def saved_shape(q: Tensor) -> tuple[int, ...]:
 
 
 def gradients(
-    grad: Tensor, q: Tensor, k: Tensor, ids: Tensor, targets: Tensor, saved: Tensor, spans: Spans, scale: float,
+    grad: Tensor, q: Tensor, k: Tensor, ids: Tensor, targets: Tensor, saved: Tensor, spans: KeySpans, scale: float,
     tilings: CopyTilings | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """dq and dk, from the gradient (B, H, T) of ln mass and what the forward pass `saved`."""
@@ -460,7 +466,7 @@ def gradients(
     return dq, dk
 
 
-def _mask_args(spans: Spans) -> dict[str, Any]:
+def _mask_args(spans: KeySpans) -> dict[str, Any]:
     return spans.end_args() | spans.document_args() | spans.flags()
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.attention.kernels.devices import on_device
 from regard.attention.kernels.shapes import tile_width
-from regard.attention.kernels.spans import Spans
+from regard.attention.kernels.spans import KeySpans
 from regard.attention.kernels.triton.forward import key_range
 from regard.attention.kernels.triton.soft_cap import factors, soft_cap
 from regard.errors import ShapeError
@@ -51,7 +51,7 @@ DECODE_TILINGS = {
 
 
 def decode(
-    q: Tensor, k: Tensor, v: Tensor, spans: Spans, scale: float, wants_scores: bool,
+    q: Tensor, k: Tensor, v: Tensor, spans: KeySpans, scale: float, wants_scores: bool,
     tiling: DecodeTiling | None = None, splits: int | None = None, cap: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor | None]:  # fmt: skip
     """output (B, H, T, D), lse (B, H, T), and with `wants_scores` the scaled scores (B, H, T, S), -inf where hidden.
@@ -90,7 +90,7 @@ def decode(
     return out, lse, scores
 
 
-def _visible_range(spans: Spans, T: int, S: int, keys: int) -> tuple[int, int]:
+def _visible_range(spans: KeySpans, T: int, S: int, keys: int) -> tuple[int, int]:
     """The first key, rounded down to a tile, and one past the last, that any query sees by the shifts alone."""
     first = min(max(spans.shift_lo, 0), S) // keys * keys
     return first, max(min(T - 1 + spans.shift_hi, S), first)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.attention.kernels.devices import INTERPRETED
 from regard.attention.kernels.shapes import Tiling
-from regard.attention.kernels.spans import Spans
+from regard.attention.kernels.spans import KeySpans
 
 LOG2E = 1.4426950408889634
 KEY_BLOCK = 128  # keys in a block of Hopper's kernels
@@ -28,7 +28,7 @@ def dot_tiling(width: int, dtype: torch.dtype) -> Tiling:
     return Tiling(128, 64, 8, 3) if size <= 256 else Tiling(64, 32, 4, 2)
 
 
-def is_hopper_supported(q: Tensor, k: Tensor, spans: Spans) -> bool:
+def is_hopper_supported(q: Tensor, k: Tensor, spans: KeySpans) -> bool:
     """Whether Hopper's kernels were written for this request."""
     return (
         has_hopper(q.device)
@@ -68,7 +68,7 @@ def _shared_layout(rows: int, width: int, dtype: torch.dtype) -> Any:
     return gl.NVMMASharedLayout.get_default_for([1, 1, rows, width], kind)
 
 
-def mask_tensors(spans: Spans, like: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def mask_tensors(spans: KeySpans, like: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The tensors of the spans; where one is missing, a dummy that the kernel does not read."""
     dummy = unread_ints(like.device)
     lo, hi, query_docs, key_docs = (or_dummy(x, dummy) for x in (spans.lo, spans.hi, spans.query_docs, spans.key_docs))
@@ -87,7 +87,7 @@ def absent(device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.empty(0, dtype=dtype, device=device)
 
 
-def document_strides(spans: Spans) -> tuple[int, int]:
+def document_strides(spans: KeySpans) -> tuple[int, int]:
     """The batch stride of the documents of queries and of keys; 0 where all rows share them."""
     query_stride, key_stride = (
         0 if ids is None or ids.size(0) == 1 else ids.size(1) for ids in (spans.query_docs, spans.key_docs)

@@ -11,7 +11,7 @@ import triton  # type: ignore[import-untyped]
 from torch import Tensor
 
 from regard.attention.kernels.shapes import tile_width
-from regard.attention.kernels.spans import Spans
+from regard.attention.kernels.spans import KeySpans
 from regard.attention.kernels.triton.backward import gradients as general_gradients, sink_gradient, sink_strides
 from regard.attention.kernels.triton.descriptors import (
     KEY_BLOCK,
@@ -34,7 +34,7 @@ L2_BUDGET = 24 * 2**20  # bytes of keys and values of the heads worked on togeth
 
 
 def forward(
-    q: Tensor, k: Tensor, v: Tensor, spans: Spans, scale: float, entropy: bool, top: int,
+    q: Tensor, k: Tensor, v: Tensor, spans: KeySpans, scale: float, entropy: bool, top: int,
     cap: float = 0.0, sink: Tensor | None = None, launches: Launches | None = None, known: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """output (B, H, T, D), lse, entropy, what a sink (B, H) takes (B, H, T). top 1: the largest weight of each
@@ -88,7 +88,7 @@ class HopperForward:
     """Hopper's forward pass, planned for one signature."""
 
     def __init__(
-        self, q: Tensor, k: Tensor, v: Tensor, output: Tensor, spans: Spans, scale: float, entropy: bool, top: int,
+        self, q: Tensor, k: Tensor, v: Tensor, output: Tensor, spans: KeySpans, scale: float, entropy: bool, top: int,
         cap: float, sink: Tensor | None, average: bool,
     ) -> None:  # fmt: skip
         from regard.attention.kernels.hopper.forward import forward as kernel
@@ -117,7 +117,7 @@ class HopperForward:
         )  # fmt: skip
 
     def run(
-        self, q: Tensor, k: Tensor, v: Tensor, spans: Spans, sink: Tensor | None, found: tuple[Tensor, ...]
+        self, q: Tensor, k: Tensor, v: Tensor, spans: KeySpans, sink: Tensor | None, found: tuple[Tensor, ...]
     ) -> None:
         """Fill in what `forward` found."""
         output, lse, row_entropy, class_maxima, argmax, taken = found
@@ -150,8 +150,8 @@ def _heads_per_chunk(heads: int, k: Tensor) -> int:
 
 
 def gradients(
-    grad: Tensor, grad_lse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, output: Tensor, lse: Tensor, spans: Spans,
-    scale: float, cap: float = 0.0, sink: Tensor | None = None,
+    grad: Tensor, grad_lse: Tensor | None, q: Tensor, k: Tensor, v: Tensor, output: Tensor, lse: Tensor,
+    spans: KeySpans, scale: float, cap: float = 0.0, sink: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients of q, k and v: by the vendor's kernel where it knows the mask, which is quicker, or by ours; a sink is
     in the lse. Those of the sink (B, H), empty without one."""
@@ -166,7 +166,7 @@ def gradients(
     return dq, dk, dv, lse.new_empty(0) if sink is None else sink_gradient(grad, output, lse, sink)
 
 
-def _is_cudnn_supported(q: Tensor, k: Tensor, spans: Spans) -> bool:
+def _is_cudnn_supported(q: Tensor, k: Tensor, spans: KeySpans) -> bool:
     """Whether cuDNN knows this mask (none, or causal with as many queries as keys) and takes these tensors."""
     T, S = q.size(2), k.size(2)
     full = spans.shift_hi >= S and spans.shift_lo <= 1 - T

@@ -4,7 +4,7 @@ output, log-sum-exp, entropy.
 A program owns BM queries and passes over the keys they may see, BN at a time, with the online softmax of Milakov &
 Gimelshein 2018. Entropy costs one multiply-add a weight: with x_j = score_j - max and l = sum_j e^x_j it is
 ln l - (sum_j e^x_j x_j) / l, and the sum is carried along like l. A sink (a logit without a value) joins the sums at
-the end. Under a packed mask (Spans.bits) a program goes through a list of those blocks of keys that have a bit.
+the end. Under a packed mask (KeySpans.bits) a program goes through a list of those blocks of keys that have a bit.
 """
 
 # mypy: disable-error-code="no-untyped-def"

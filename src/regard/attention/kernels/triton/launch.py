@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.kernels.spans import Spans
+from regard.attention.kernels.spans import KeySpans
 from regard.attention.kernels.triton.descriptors import is_hopper_supported, tma_descriptor
 from regard.attention.kernels.triton.driver_launch import DriverLaunch, current_stream, device_of, driver_launch
 
@@ -94,7 +94,7 @@ Launches = dict[Any, Any]
 """The planned launches of one signature, by what they compute."""
 
 
-def runs_on_hopper(launches: Launches, q: Tensor, k: Tensor, spans: Spans) -> bool:
+def runs_on_hopper(launches: Launches, q: Tensor, k: Tensor, spans: KeySpans) -> bool:
     """Whether Hopper's kernels take such tensors and masks."""
     found: bool | None = launches.get("hopper")
     if found is None:
@@ -107,7 +107,7 @@ MAX_KEPT = 4096  # signatures; a program that meets more of them begins anew
 
 
 def launches_of(
-    tensors: Sequence[Tensor], spans: Spans, scale: float, cap: float, sink: Tensor | None = None
+    tensors: Sequence[Tensor], spans: KeySpans, scale: float, cap: float, sink: Tensor | None = None
 ) -> Launches:
     """The launches that were planned for such tensors, masks and numbers: those of the first call are kept."""
     shapes = [(x.shape, x.stride(), x.data_ptr() % ALIGNMENT == 0) for x in tensors]

@@ -12,7 +12,7 @@ import triton  # type: ignore[import-untyped]
 from torch import Tensor
 
 from regard.attention.kernels.shapes import tile_width
-from regard.attention.kernels.spans import Spans
+from regard.attention.kernels.spans import KeySpans
 from regard.attention.kernels.triton import statistics as general
 from regard.attention.kernels.triton.descriptors import (
     KEY_BLOCK,
@@ -63,7 +63,7 @@ def statistics(
     k: Tensor,
     lse: Tensor,
     class_maxima: Tensor | None,
-    spans: Spans,
+    spans: KeySpans,
     scale: float,
     wanted: RequestedStatistics,
     cap: float = 0.0,
@@ -105,7 +105,7 @@ class StatisticsPass:
     q: Tensor
     k: Tensor
     lse: Tensor
-    spans: Spans
+    spans: KeySpans
     scale: float
     cap: float = 0.0  # 0: none
     planned: Launches | None = None  # of this signature, where they are known already
