@@ -112,6 +112,14 @@ def test_the_looking_of_the_book(folder: Path) -> None:
     assert (folder / "train.html").read_text("utf-8").startswith("<!doctype html>")
 
 
+def test_groups_of_tokens() -> None:
+    names: dict[str, object] = {}
+    exec(blocks("docs/attention.md", "Groups of tokens"), names)
+    context, new = names["context"], names["new"]
+    assert isinstance(context, torch.Tensor) and isinstance(new, torch.Tensor)
+    torch.testing.assert_close(context + new, torch.ones(1, 8, 40))
+
+
 def test_what_one_token_gets() -> None:
     names: dict[str, object] = {"torch": torch}
     exec(blocks("docs/attention.md", "What one token gets"), names)

@@ -18,10 +18,12 @@ import torch
 from torch import Tensor
 
 from attention.interpreter import Checks, disassembled, interpreted
-from regard.attention import Attended, Observe, attend, masks, scores
+from regard.attention import Attended, Observe, Spans, attend, masks, scores
 from regard.attention.inputs import prepare
+from regard.attention.kernels.statistics import request_of
 from regard.attention.kernels.triton import additive, additive_workspace
 from regard.attention.kernels.triton.additive_workspace import TILINGS
+from regard.attention.operator_arguments import OperatorArguments
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -264,9 +266,12 @@ def check_the_rules_of_operators() -> None:
     ops = torch.ops.regard
     for ends in ((None, None), (lo, hi)):
         torch.library.opcheck(ops.additive.default, (a, b, v.requires_grad_(), vector, *ends))
-        torch.library.opcheck(
-            ops.additive_statistics.default, (a.detach(), b.detach(), vector.detach(), *ends, 2, 3, 2)
-        )
+        observe = Observe(top=2, received=True, thumbnail=(3, 2), peak=True, distance=True, spans=Spans(None, [(0, 4)]))
+        packed = OperatorArguments([], [vector.new_empty(0)])
+        request = packed.text(request_of(observe))
+        tensors, _, sizes, numbers = packed.all()
+        given = (a.detach(), b.detach(), vector.detach(), *ends, tensors, sizes, numbers, request)
+        torch.library.opcheck(ops.additive_statistics.default, given)
         output, lse, _ = ops.additive(*(x.detach() for x in (a, b, v, vector)), *ends)
         told = (torch.ones_like(output), torch.ones_like(lse))
         held = tuple(x.detach() for x in (a, b, v, vector))
