@@ -41,11 +41,27 @@ def place(
 ) -> PlaceRecord:
     """A place whose weights are the softmax of `scores` (heads, T, S)."""
     heads, T, S = scores.shape
-    left, singular, right = torch.linalg.svd(scores.double() * S**0.5, full_matrices=False)
-    width = singular.size(-1)
-    scale = (width / S) ** 0.5
-    q = (left * singular.unsqueeze(1).sqrt() * scale).float().unsqueeze(0)
-    k = (right.mT * singular.unsqueeze(1).sqrt()).float().unsqueeze(0)
+    if T <= S:  # scores = scores x identity
+        q, k = scores * S**0.5, torch.eye(S).expand(heads, S, S)
+    else:
+        q, k = torch.eye(T).expand(heads, T, T) * T**0.5, scores.mT
+    return of_queries(name, layer, q, k, axes, kind, mask=mask, norms=norms)
+
+
+def of_queries(
+    name: str,
+    layer: int,
+    q: Tensor,
+    k: Tensor,
+    axes: tuple[int, int],
+    kind: Literal["self", "cross"] = "self",
+    *,
+    mask: Mask | None = None,
+    norms: bool = False,
+) -> PlaceRecord:
+    """A place of queries (heads, T, D) and keys (heads, S, D)."""
+    (heads, T, _), S = q.shape, k.size(1)
+    q, k = q.unsqueeze(0).contiguous(), k.unsqueeze(0).contiguous()
     with torch.no_grad():
         got = attend(q, k, mask=mask or Everything(), observe=record_observe(max(T, S)))
         stored = store_qk([got], None)
@@ -206,7 +222,15 @@ def detector() -> Record:
 
 def large() -> Record:
     """More than a thousand patches, twelve heads."""
-    return vit(32, 12, 1)
+    torch.manual_seed(7)
+    grid = PatchGrid.raster(32, 32, first=1)
+    axis = with_patches("picture of 32 x 32 patches", ["[CLS]"], [grid])
+    at = torch.cat([torch.zeros(1, 2), torch.cartesian_prod(torch.arange(32.0), torch.arange(32.0))])
+    waves = at @ torch.randn(12, 2, 32) / 4
+    features = torch.cat([waves.cos(), waves.sin()], -1)
+    places = [of_queries(f"layers.{n}.attention", n, features * 2, features * 2, (0, 0), norms=True) for n in range(2)]
+    picture = Picture.of(example(3)[0], "a scene")
+    return Record((axis,), tuple(places), {"model": "large ViT"}, pictures=(picture,))
 
 
 def statistics() -> Record:

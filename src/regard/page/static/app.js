@@ -155,7 +155,7 @@ export class App {
     const { queries, keys } = places[shown.place];
     part.element.hidden = !sentence || axes[queries].segments === null || axes[keys].segments === null || !axes[keys].segments.includes(1);
     part.select.value = shown.part;
-    words.hidden = !sentence && this.view.name !== "picture";
+    words.hidden = !sentence && !(this.view.name === "picture" && [queries, keys].some((axis) => axes[axis].words.some((word, n) => word >= 0 && word === axes[axis].words[n - 1])));
     words.setAttribute("aria-pressed", String(shown.words));
     table.setAttribute("aria-pressed", String(shown.table));
     theme.setAttribute("aria-pressed", String(this.colours.theme === "dark"));

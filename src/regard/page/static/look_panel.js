@@ -15,7 +15,7 @@ import { groupTokens } from "./tokens.js";
 
 const MAX_WORDS = 600; // beyond which those in the middle of a long text are left out
 const MAX_DRAWN_WORDS = 10; // in an exported picture
-const PICTURE_SIDE = { least: 280, most: 560, share: 0.62 }; // pixels, and the share of the height of the view
+const PICTURE_SIDE = { least: 280, most: 560, around: 390 }; // pixels, and those of the page above and below
 const SCALE_WIDTH = 120;
 const EXPORTED_SIDE = 420;
 const EXPORTED_LINE = 20;
@@ -162,9 +162,10 @@ export class LookPanel {
 
   /** The size at which a picture leaves room for what is below it. @param {HTMLCanvasElement} picture */
   pictureSize(picture) {
-    const { least, most, share } = PICTURE_SIDE;
-    const room = this.element.closest(".picture-view")?.clientHeight ?? 0;
-    const side = Math.min(most, Math.max(least, share * room));
+    const { least, most, around } = PICTURE_SIDE;
+    const narrow = matchMedia("(max-width: 640px)").matches;
+    const room = narrow ? most : (this.element.closest(".app")?.clientHeight ?? 0) - around;
+    const side = Math.min(most, Math.max(least, room));
     return fitPicture(picture, Math.min(side * 1.25, this.element.clientWidth), side);
   }
 
@@ -208,7 +209,7 @@ export class LookPanel {
     if (spot === undefined || look === null) return;
     const known = look.values !== null && look.why === "";
     const number = look.without.has(cursor) ? "left out" : known ? formatNumber(/** @type {Float32Array} */ (look.values)[cursor]) : "";
-    this.tip.replaceChildren(make("strong", { class: "value" }, number), make("span", { class: "where" }, this.name([cursor])));
+    this.tip.replaceChildren(...(number === "" ? [] : [make("strong", { class: "value" }, number)]), make("span", { class: "where" }, this.name([cursor])));
     const [left, top, right, bottom] = spot.grid.box;
     const [w, h] = [this.canvas.clientWidth, this.canvas.clientHeight];
     const x = (left + ((spot.col + 1) / spot.grid.cols) * (right - left)) * w;
@@ -248,9 +249,11 @@ export class LookPanel {
   /** How tokens are called. @param {number[]} tokens */
   name(tokens) {
     const spot = tokens.length === 1 ? this.patches.spot(tokens[0]) : null;
-    if (spot !== null) return `patch ${spot.row}, ${spot.col}`;
+    const several = new Set(this.patches.grids.map((grid) => grid.picture)).size > 1;
+    if (spot !== null) return `patch ${spot.row}, ${spot.col}${several ? ` of picture ${spot.grid.picture + 1}` : ""}`;
     const item = this.items.find((one) => one.tokens[0] === tokens[0]);
-    return `“${isolateBidi(visibleText(item?.label ?? this.axis?.tokens[tokens[0]] ?? "", 40))}”`;
+    const text = isolateBidi(visibleText(item?.label ?? this.axis?.tokens[tokens[0]] ?? "", 40));
+    return (this.axis?.words[tokens[0]] ?? -1) < 0 ? text : `“${text}”`;
   }
 
   /** The largest values: patches and words together. @param {number} count @returns {{name: string, value: number}[]} */

@@ -46,7 +46,7 @@ function open(source) {
 function title(source) {
   const { facts, axes, pictures } = source.info;
   const written = axes.find((axis) => axis.text.trim() !== "")?.text;
-  const text = String(facts.inputs ?? written ?? (pictures ?? []).map((one) => one.title).join(", "));
+  const text = String(facts.inputs ?? written ?? (pictures ?? []).map((one) => one.title).filter(Boolean).join(", "));
   const begins = visibleText(text.trim().slice(0, 160).replace(/\s+/g, " "), 80);
   return make("header", { class: "title" }, make("h1", {}, visibleText(String(facts.model ?? "regard"), 60)), make("p", {}, bidiText(begins)));
 }

@@ -51,7 +51,7 @@ export class PictureView {
     this.subjectLine = make("p", { class: "subject" });
     this.looks = make("div", { class: "looks" });
     this.controls = this.makeControls();
-    this.element = make("div", { class: "picture-view" }, this.controls.element, this.alert, this.subjectLine, this.looks, this.film, this.heads.element);
+    this.element = make("div", { class: "picture-view" }, this.controls.element, this.alert, this.subjectLine, this.film, this.looks);
     this.busy = false;
     this.again = false;
     this.axesKey = "";
@@ -93,8 +93,13 @@ export class PictureView {
       without[kind] = toggleButton(title[0].toUpperCase() + title.slice(1), `Leave out keys: ${title}; the rest of the weight is renormalised`, () => this.toggleLeftOut(kind));
     }
     const leave = make("span", { class: "choice leave-out", role: "group", "aria-label": "Leave out" }, make("span", {}, "leave out"), ...Object.values(without));
-    const element = make("div", { class: "bar picture-controls", role: "toolbar", "aria-label": "Overlay" },
-      make("label", { class: "choice" }, make("span", {}, "opacity"), opacity), palette.element, smooth, contours, grid.element, leave, layers);
+    const element = make("details", { class: "overlay-options" }, make("summary", {}, "Overlay options"),
+      make("div", { class: "bar picture-controls", role: "toolbar", "aria-label": "Overlay" },
+        make("label", { class: "choice" }, make("span", {}, "opacity"), opacity), palette.element, smooth, contours, grid.element, leave, layers));
+    const wide = matchMedia("(min-width: 641px)"); // narrow ones have no room for it
+    const fold = () => (element.open = wide.matches);
+    wide.addEventListener("change", fold);
+    fold();
     return { element, opacity, palette, grid, smooth, contours, layers, without, leave };
   }
 
@@ -147,8 +152,9 @@ export class PictureView {
       this.panels.query.setAxis(this.axisOf("query"), map.T, state.shown.words);
       this.panels.key.setAxis(this.axisOf("key"), map.S, state.shown.words);
       const order = map.isSelf || this.panels.query.patches.grids.length > 0 ? ["key", "query"] : ["query", "key"];
-      this.looks.replaceChildren(...order.map((side) => this.panels[/** @type {"key" | "query"} */ (side)].element));
+      this.looks.replaceChildren(...order.map((side) => this.panels[/** @type {"key" | "query"} */ (side)].element), this.heads.element);
     }
+    this.heads.element.classList.toggle("every-layer", state.shown.layers);
     this.updateControls();
     this.refresh();
   }
@@ -476,7 +482,7 @@ export class PictureView {
     }
     const readable = stored !== null || map.measure === ROLLOUT || source.readable(map.place, map.head);
     if (!readable) return status(`${where}. ${source.why(map.place, map.head)} Only the largest weights of each query are known.`);
-    const say = (/** @type {LookPanel} */ panel) => panel.largest(3).map(({ name, value }) => `${name} ${formatNumber(value)}`).join(", ");
+    const say = (/** @type {LookPanel} */ panel) => panel.largest(2).map(({ name, value }) => `${name} ${formatNumber(value)}`).join(", ");
     const name = this.panels[subject.side === "key" ? "key" : "query"].name(subject.tokens);
     const parts = [];
     if (subject.side !== "key") parts.push(`${name} looks at ${say(this.panels.key) || "nothing"}`);
@@ -509,7 +515,8 @@ export class PictureView {
     const { source, colours } = this.context;
     const map = this.map;
     const title = [visibleText(String(source.info.facts.model ?? "regard"), 60), this.measureTitle(map)].join(": ");
-    const parts = [...this.looks.children].map((element) => (element === this.panels.key.element ? this.panels.key : this.panels.query).exported());
+    const panels = this.looks.firstChild === this.panels.key.element ? [this.panels.key, this.panels.query] : [this.panels.query, this.panels.key];
+    const parts = panels.map((panel) => panel.exported());
     const heads = this.heads.exported();
     const high = Math.max(...parts.map((part) => part.height));
     const width = Math.max(parts.reduce((sum, part) => sum + part.width + MARGIN, MARGIN), heads.width + 2 * MARGIN);
@@ -552,7 +559,7 @@ function gridLabel(grids) {
 
 /** @param {number} share */
 function percentOf(share) {
-  return `${(100 * share).toFixed(share > 0 && share < 0.0995 ? 1 : 0)} %`;
+  return `${(100 * share).toFixed((share > 0 && share < 0.0995) || (share > 0.9905 && share < 0.9995) ? 1 : 0)} %`;
 }
 
 /** The sum of columns. @param {Float32Array[]} columns */
