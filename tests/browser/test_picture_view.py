@@ -56,7 +56,7 @@ def point(page: Opened, token: int, side: str = "key") -> tuple[float, float]:
     part = page.do(
         """([token, side]) => {
           const panel = regard.views.picture.panels[side];
-          panel.canvas.scrollIntoView({ block: "center" });
+          panel.canvas.scrollIntoView({ block: "nearest" });
           const { grid, row, col } = panel.patches.spots.get(token).find((one) => panel.look.grids.includes(one.grid));
           const [left, top, right, bottom] = grid.box;
           const room = panel.canvas.getBoundingClientRect();
@@ -113,10 +113,10 @@ def test_a_word_under_the_pointer_shows_where_it_looks(opened: Callable[..., Ope
     for at in (1, len(texts) - 1):
         words.nth(at).hover()
         row = looks_at(idle(page))
-        np.testing.assert_allclose(row, page.record.places[2].tile(0)[at].numpy(), atol=2e-5)
+        np.testing.assert_allclose(row, page.record.places[2].tile(0)[at].numpy(), atol=1e-4)
         inside = grid.mass(regions[at]).ravel()
         assert inside[row.argmax()] == inside.max(), "the strongest patch is in the gold region"
-        assert f"“{texts[at]}”" in page.page.inner_text(".subject")
+        assert f"“\u2068{texts[at]}\u2069”" in page.page.inner_text(".subject")
         assert page.page.locator("h2", has_text="Where").first.inner_text() == f"Where “\u2068{texts[at]}\u2069” looks"
     assert "100 % of the weight is on the picture" in page.page.inner_text(".looks")
 
@@ -125,7 +125,7 @@ def test_a_patch_under_the_pointer_shows_who_looks_there(opened: Callable[..., O
     page = opened("picture-caption")
     idle(page)
     numbers = hover(page, 20)
-    np.testing.assert_allclose(looked_at_by(numbers), page.record.places[2].tile(0)[:, 20].numpy(), atol=2e-5)
+    np.testing.assert_allclose(looked_at_by(numbers), page.record.places[2].tile(0)[:, 20].numpy(), atol=1e-4)
     assert numbers["looks_at"] is None and numbers["subject"] == {"side": "key", "tokens": [20]}
     chips = page.page.locator(".picture-word .number").all_inner_texts()
     assert [float(one) for one in chips] == pytest.approx(
@@ -140,24 +140,24 @@ def test_a_patch_that_looks_at_patches_shows_both_directions(opened: Callable[..
     weights = page.record.places[2].tile(2).numpy()
     for side in ("key", "query"):
         numbers = hover(page, 100, side)
-        np.testing.assert_allclose(looks_at(numbers), weights[100], atol=2e-5)
-        np.testing.assert_allclose(looked_at_by(numbers), weights[:, 100], atol=2e-5)
+        np.testing.assert_allclose(looks_at(numbers), weights[100], atol=1e-4)
+        np.testing.assert_allclose(looked_at_by(numbers), weights[:, 100], atol=1e-4)
     headings = page.page.locator(".look-panel h2").all_inner_texts()
     assert headings == ["Where patch 6, 13 looks", "Who looks at patch 6, 13"]
     mean = page.record.places[2]
     numbers = shown(page, head=-1, query=0)
     expected = torch.stack([mean.tile(head) for head in range(4)]).mean(0)
-    np.testing.assert_allclose(looks_at(numbers), expected[0], atol=2e-5)
-    np.testing.assert_allclose(looked_at_by(numbers), expected[:, 0], atol=2e-5)
+    np.testing.assert_allclose(looks_at(numbers), expected[0], atol=1e-4)
+    np.testing.assert_allclose(looked_at_by(numbers), expected[:, 0], atol=1e-4)
 
 
 def test_queries_that_are_patches_and_keys_that_are_words(opened: Callable[..., Opened]) -> None:
     page = opened("picture-detector")
     idle(page)
     weights = page.record.places[2].tile(0).numpy()
-    np.testing.assert_allclose(looks_at(hover(page, 9, "query")), weights[9], atol=2e-5)
+    np.testing.assert_allclose(looks_at(hover(page, 9, "query")), weights[9], atol=1e-4)
     page.page.locator(".picture-word").nth(3).hover()
-    np.testing.assert_allclose(looked_at_by(idle(page)), weights[:, 3], atol=2e-5)
+    np.testing.assert_allclose(looked_at_by(idle(page)), weights[:, 3], atol=1e-4)
 
 
 def test_a_click_pins_and_releases(opened: Callable[..., Opened]) -> None:
@@ -170,7 +170,7 @@ def test_a_click_pins_and_releases(opened: Callable[..., Opened]) -> None:
     after = hover(page, 3)
     assert after["subject"] == before["subject"], "what is pinned stays while the pointer moves"
     tip = page.page.inner_text(".picture-frame .tip:visible")
-    assert float(tip.split("\n")[0].split()[0]) == pytest.approx(
+    assert float(tip.split("patch")[0]) == pytest.approx(
         float(page.record.places[2].tile(0)[4, 3]), abs=1e-4
     ), "the tip is the weight of the patch"
     page.page.mouse.click(*point(page, 3))
@@ -271,8 +271,8 @@ def test_class_token_registers_and_sinks_can_be_left_out(opened: Callable[..., O
         kept = weights.copy()
         kept[:, gone] = 0
         kept /= kept.sum(1, keepdims=True)
-        np.testing.assert_allclose(looks_at(numbers), kept[90], atol=3e-5)
-        np.testing.assert_allclose(looked_at_by(numbers), kept[:, 90], atol=3e-5)
+        np.testing.assert_allclose(looks_at(numbers), kept[90], atol=1e-4)
+        np.testing.assert_allclose(looked_at_by(numbers), kept[:, 90], atol=1e-4)
     told = page.page.locator(".look-panel .note").first.inner_text()
     share = float(weights[90, [0, 1, 2, 4]].sum())
     assert "Left out: class token, registers, sinks (4 keys" in told and "renormalised" in told
@@ -289,7 +289,7 @@ def test_several_pictures_and_frames(opened: Callable[..., Opened]) -> None:
     strip = page.page.locator(".film-picture")
     assert strip.all_inner_texts() == ["first frame", "<b>second</b>", "picture 3", f"{('last ' * 40)[:40]}…"]
     weights = page.record.places[0].tile(0)[0].numpy()
-    np.testing.assert_allclose(looks_at(numbers), weights, atol=2e-5)
+    np.testing.assert_allclose(looks_at(numbers), weights, atol=1e-4)
     before = page.do(PIXELS)
     strip.nth(3).click()
     idle(page)
@@ -383,13 +383,13 @@ def test_the_view_by_keyboard(opened: Callable[..., Opened]) -> None:
     keys.press("ArrowRight")
     keys.press("ArrowRight")
     keys.press("ArrowDown")
-    assert idle(page)["subject"]["tokens"] == [3 + 14 + 1]
+    assert idle(page)["subject"]["tokens"] == [3 + 14 + 2]
     keys.press("Enter")
-    assert page.do("() => regard.state.shown.query") == 18
+    assert page.do("() => regard.state.shown.query") == 19
     keys.press("Shift+ArrowRight")
-    assert page.do("() => [regard.state.shown.head, regard.state.shown.query]") == [1, 18]
+    assert page.do("() => [regard.state.shown.head, regard.state.shown.query]") == [1, 19]
     keys.press("j")
-    assert idle(page)["subject"] == {"side": "both", "tokens": [19]}
+    assert idle(page)["subject"] == {"side": "both", "tokens": [20]}
     keys.press("Escape")
     assert page.do("() => regard.state.shown.query") == -1
     page.page.focus(".picture-word >> nth=1")
@@ -572,8 +572,8 @@ def test_maps_that_stay_on_the_server(browser: Any, served: tuple[str, Record]) 
     assert gone[:3] == [0, 1, 2] and 4 in gone
     kept[:, gone] = 0
     kept /= kept.sum(1, keepdims=True)
-    np.testing.assert_allclose(looks_at(numbers), kept[60], atol=3e-5)
-    np.testing.assert_allclose(looked_at_by(numbers), kept[:, 60], atol=3e-5)
+    np.testing.assert_allclose(looks_at(numbers), kept[60], atol=1e-4)
+    np.testing.assert_allclose(looked_at_by(numbers), kept[:, 60], atol=1e-4)
     assert page.locator("select[name=measure] option").all_inner_texts() == ["weights", "attention rollout"]
     assert complaints == []
     page.close()
@@ -588,3 +588,15 @@ def test_the_page_in_a_sandboxed_frame(opened: Callable[..., Opened], made: Call
     frame = page.page.frame_locator("iframe")
     frame.locator(".status:has-text('looks at patch')").wait_for()
     assert frame.locator(".picture-frame canvas").first.is_visible()
+
+
+@pytest.mark.parametrize("name", ["caption", "mixed", "detector"])
+def test_words_stay_where_they_are_under_the_pointer(opened: Callable[..., Opened], name: str) -> None:
+    page = opened(f"picture-{name}")
+    idle(page)
+    words = page.page.locator(".look-panel:not([hidden]) .picture-word")
+    words.nth(1).hover()
+    idle(page)
+    places = [words.nth(n).bounding_box() for n in range(words.count())]
+    hover(page, int(page.record.axes[0].grids[0].tokens[1, 1]), "query" if name == "detector" else "key")
+    assert [words.nth(n).bounding_box() for n in range(words.count())] == places

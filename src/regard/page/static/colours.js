@@ -64,7 +64,7 @@ export function overlayPixels(values, peak, palette, opacity) {
     pixels[to] = negative ? NEGATIVE[palette][0] : scale[level];
     pixels[to + 1] = negative ? NEGATIVE[palette][1] : scale[level + 1];
     pixels[to + 2] = negative ? NEGATIVE[palette][2] : scale[level + 2];
-    pixels[to + 3] = 255 * opacity * (spotlight && !negative ? 1 - share : Math.min(1, 1.1 * share ** 1.4));
+    pixels[to + 3] = 255 * opacity * (spotlight && !negative ? 0.9 * (1 - share) : Math.min(1, 1.1 * share ** 1.4));
   }
   return pixels;
 }

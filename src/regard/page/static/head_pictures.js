@@ -54,7 +54,7 @@ export class HeadPictures {
     this.version++;
     if (look === null) return;
     this.heading.textContent = look.title;
-    const key = look.places.join();
+    const key = [look.picture.width, look.picture.height, ...look.places].join();
     if (key !== this.built) this.build(look.places);
     this.built = key;
     this.choose();
@@ -87,6 +87,10 @@ export class HeadPictures {
     const label = head === ALL_HEADS ? "mean" : `head ${head}`;
     const name = `${source.info.places[place].name}, ${headLabel(head)}${pattern ? `, ${pattern}` : ""}`;
     const button = make("button", { type: "button", class: "head-picture", "aria-label": name, title: name, "aria-pressed": "false" }, make("canvas", {}), make("span", { "aria-hidden": "true" }, pattern || label));
+    if (this.look !== null) {
+      const { width, height } = fitPicture(this.look.picture, SIDE, SIDE);
+      prepareCanvas(/** @type {HTMLCanvasElement} */ (button.firstChild), width, height); // drawn when it is in view
+    }
     button.dataset.place = String(place);
     button.dataset.head = String(head);
     button.addEventListener("click", () => state.set({ place, head }));

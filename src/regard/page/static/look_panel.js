@@ -45,11 +45,12 @@ export class LookPanel {
     this.tip = make("div", { class: "tip", hidden: "" });
     this.frame = make("div", { class: "picture-frame" }, this.canvas, this.tip);
     this.scale = make("canvas", { "aria-hidden": "true" });
+    prepareCanvas(this.scale, SCALE_WIDTH, 10);
     this.scaleEnds = [make("span", { class: "number" }), make("span", { class: "number" })];
     this.scaleRow = make("div", { class: "picture-scale" }, this.scaleEnds[0], this.scale, this.scaleEnds[1]);
     this.legend = make("p", { class: "note" });
     this.words = make("div", { class: "picture-words", role: "group" });
-    this.element = make("section", { class: "look-panel" }, this.heading, this.frame, this.scaleRow, this.legend, this.words);
+    this.element = make("section", { class: "look-panel" }, this.heading, this.frame, this.scaleRow, this.words, this.legend);
     this.canvas.addEventListener("pointermove", (event) => this.point(event.offsetX, event.offsetY));
     this.canvas.addEventListener("pointerleave", () => this.moveCursor(-1));
     this.canvas.addEventListener("click", (event) => {
@@ -100,7 +101,7 @@ export class LookPanel {
     this.frame.hidden = !hasPicture;
     this.element.classList.toggle("words-only", this.patches.grids.length === 0);
     const drawn = look.values !== null && look.why === "";
-    this.scaleRow.hidden = !drawn;
+    this.scaleRow.classList.toggle("empty", !drawn); // it keeps its room, so that words do not move under the pointer
     this.legend.textContent = look.why !== "" ? look.why : look.legend;
     this.legend.hidden = this.legend.textContent === "";
     this.paintWords();
@@ -279,7 +280,7 @@ export class LookPanel {
     const draw = (pen, x, y) => {
       if (look === null) return;
       pen.text(x, y + 10, look.heading, { colour: inks.ink, size: 14, bold: true });
-      let at = y + 28;
+      let at = y + (hasPicture ? 28 : 40);
       if (hasPicture) this.drawPicture(pen, { x, y: at, w: size.width, h: size.height }, -1);
       at += size.height + (hasPicture ? 14 : 0);
       if (drawn) {
@@ -301,7 +302,7 @@ export class LookPanel {
         at += EXPORTED_LINE;
       }
     };
-    return { width: EXPORTED_SIDE, height: 40 + size.height + (hasPicture ? 14 : 0) + under + words.length * EXPORTED_LINE, draw };
+    return { width: EXPORTED_SIDE, height: 52 + size.height + (hasPicture ? 14 : 0) + under + words.length * EXPORTED_LINE, draw };
   }
 
   /** The words of an exported picture, in the order of the text: all where they are few, else the largest. */
