@@ -73,7 +73,7 @@ def hover(page: Opened, token: int, side: str = "key") -> Any:
     return idle(page)
 
 
-# --- what is offered -------------------------------------------------------------------------------------------------
+# --- what is offered ---
 
 
 def test_the_view_is_the_first_one_of_records_with_pictures(opened: Callable[..., Opened]) -> None:
@@ -100,7 +100,7 @@ def test_every_kind_of_record_is_drawn_in_every_view(opened: Callable[..., Opene
     shown(page, view="picture", head=-1)
 
 
-# --- both directions ---------------------------------------------------------------------------------------------------
+# --- both directions ---
 
 
 def test_a_word_under_the_pointer_shows_where_it_looks(opened: Callable[..., Opened]) -> None:
@@ -128,9 +128,7 @@ def test_a_patch_under_the_pointer_shows_who_looks_there(opened: Callable[..., O
     np.testing.assert_allclose(looked_at_by(numbers), page.record.places[2].tile(0)[:, 20].numpy(), atol=1e-4)
     assert numbers["looks_at"] is None and numbers["subject"] == {"side": "key", "tokens": [20]}
     chips = page.page.locator(".picture-word .number").all_inner_texts()
-    assert [float(one) for one in chips] == pytest.approx(
-        page.record.places[2].tile(0)[:, 20].tolist(), abs=1e-4
-    )
+    assert [float(one) for one in chips] == pytest.approx(page.record.places[2].tile(0)[:, 20].tolist(), abs=1e-4)
     page.shot("picture-caption-patch")
 
 
@@ -170,9 +168,9 @@ def test_a_click_pins_and_releases(opened: Callable[..., Opened]) -> None:
     after = hover(page, 3)
     assert after["subject"] == before["subject"], "what is pinned stays while the pointer moves"
     tip = page.page.inner_text(".picture-frame .tip:visible")
-    assert float(tip.split("patch")[0]) == pytest.approx(
-        float(page.record.places[2].tile(0)[4, 3]), abs=1e-4
-    ), "the tip is the weight of the patch"
+    assert float(tip.split("patch")[0]) == pytest.approx(float(page.record.places[2].tile(0)[4, 3]), abs=1e-4), (
+        "the tip is the weight of the patch"
+    )
     page.page.mouse.click(*point(page, 3))
     assert idle(page)["subject"] == {"side": "key", "tokens": [3]}
     page.wait("() => location.hash.includes('side=key')")
@@ -187,7 +185,7 @@ def test_a_click_pins_and_releases(opened: Callable[..., Opened]) -> None:
     assert idle(page)["subject"] == {"side": "query", "tokens": [0]}
 
 
-# --- heads and layers ----------------------------------------------------------------------------------------------------
+# --- heads and layers ---
 
 
 def test_every_head_is_a_small_picture(opened: Callable[..., Opened]) -> None:
@@ -210,7 +208,7 @@ def test_every_head_is_a_small_picture(opened: Callable[..., Opened]) -> None:
     page.shot("picture-layers")
 
 
-# --- what is drawn --------------------------------------------------------------------------------------------------------
+# --- what is drawn ---
 
 
 def test_the_overlay_can_be_changed(opened: Callable[..., Opened]) -> None:
@@ -235,7 +233,7 @@ def test_the_overlay_can_be_changed(opened: Callable[..., Opened]) -> None:
     page.page.click("button:text-is('Contours')")
     page.page.click("button:text-is('Smooth')")
     idle(page)
-    state = page.do("() => { const { palette, opacity, contours, blocks } = regard.state.shown; return [palette, opacity, contours, blocks]; }")
+    state = page.do("() => ['palette', 'opacity', 'contours', 'blocks'].map((name) => regard.state.shown[name])")
     assert state == ["yellow", 60, True, True] and page.do(PIXELS) != bare
     assert shown(page, palette="nonsense")["looks_at"] is not None
 
@@ -304,7 +302,7 @@ def test_boxes_and_patches_without_a_token(opened: Callable[..., Opened]) -> Non
     """A whole picture and its parts are two layers; the last patch of the last part has no token."""
     page = opened("picture-mixed")
     idle(page)
-    assert page.page.locator("select[name=grid] option").all_inner_texts() == ["4 × 4", "4 parts"]
+    assert page.page.locator("select[name=grid] option").all_inner_texts() == ["4 \N{MULTIPLICATION SIGN} 4", "4 parts"]
     page.page.select_option("select[name=grid]", "1")
     idle(page)
     token = int(page.record.axes[0].grids[2].tokens[1, 2])  # upper right
@@ -315,14 +313,19 @@ def test_boxes_and_patches_without_a_token(opened: Callable[..., Opened]) -> Non
     page.shot("picture-boxes")
 
 
-# --- measures --------------------------------------------------------------------------------------------------------------
+# --- measures ---
 
 
 def test_the_measures_of_the_other_views(opened: Callable[..., Opened]) -> None:
     page = opened("picture-vit", "#query=50&head=1&place=1")
     idle(page)
     names = page.page.locator("select[name=measure] option").all_inner_texts()
-    assert names == ["weights", "weight × length of value", "weight × gradient", "attention rollout"]
+    assert [name.replace("\N{MULTIPLICATION SIGN}", "x") for name in names] == [
+        "weights",
+        "weight x length of value",
+        "weight x gradient",
+        "attention rollout",
+    ]
     place = page.record.places[1]
     for name, factor in (("norms", place.value_norms[1]), ("gradient", place.gradient(1).abs())):
         page.page.select_option("select[name=measure]", name)
@@ -372,7 +375,7 @@ def test_statistics_alone_show_what_is_known(opened: Callable[..., Opened]) -> N
     assert "cannot be computed again" in page.status and "Only the largest" in page.page.inner_text(".looks")
 
 
-# --- keyboard, screen readers, themes, phones --------------------------------------------------------------------------------
+# --- keyboard, screen readers, themes, phones ---
 
 
 def test_the_view_by_keyboard(opened: Callable[..., Opened]) -> None:
@@ -446,7 +449,7 @@ def test_a_phone(browser: Any, made: Callable[[str], tuple[Record, Path]], name:
     context.close()
 
 
-# --- export, speed, security, server -------------------------------------------------------------------------------------------
+# --- export, speed, security, server ---
 
 
 @pytest.mark.parametrize("name", ["caption", "vit", "frames", "hostile"])
@@ -579,7 +582,9 @@ def test_maps_that_stay_on_the_server(browser: Any, served: tuple[str, Record]) 
     page.close()
 
 
-def test_the_page_in_a_sandboxed_frame(opened: Callable[..., Opened], made: Callable[[str], tuple[Record, Path]]) -> None:
+def test_the_page_in_a_sandboxed_frame(
+    opened: Callable[..., Opened], made: Callable[[str], tuple[Record, Path]]
+) -> None:
     """As in a notebook."""
     from browser.test_views import FRAMED
 

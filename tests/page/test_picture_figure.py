@@ -57,7 +57,9 @@ def test_the_values_are_those_of_the_record(monkeypatch: pytest.MonkeyPatch, tmp
     mean = torch.stack([place.tile(0), place.tile(1)]).mean(0)
     np.testing.assert_allclose(drawn(), mean[0], atol=1e-5)
     np.testing.assert_allclose(drawn(query=9, head=1), place.tile(1)[9], atol=1e-5)
-    np.testing.assert_allclose(drawn(key="[REG 1]", place=record.places[0].name, head=0), record.places[0].tile(0)[:, 2], atol=1e-5)
+    np.testing.assert_allclose(
+        drawn(key="[REG 1]", place=record.places[0].name, head=0), record.places[0].tile(0)[:, 2], atol=1e-5
+    )
     raw = place.tile(0) * place.value_norms[0]
     norms = raw / raw.sum(-1, keepdim=True)
     np.testing.assert_allclose(drawn(measure="norms", head=0, query=5), norms[5], atol=1e-5)
@@ -69,7 +71,7 @@ def test_the_values_are_those_of_the_record(monkeypatch: pytest.MonkeyPatch, tmp
 def test_what_cannot_be_drawn_is_refused_in_words(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     view = View(picture_records.caption())
-    with pytest.raises(RegardError, match="Unknown token 'crosss'.*cross"):
+    with pytest.raises(RegardError, match=r"Unknown token 'crosss'.*cross"):
         view.save(path, query="crosss")
     with pytest.raises(SettingError, match="0 to 63"):
         view.save(path, key=64)

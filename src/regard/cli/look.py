@@ -57,14 +57,14 @@ def look(
     ] = None,
     draw_key: Annotated[
         str | None,
-        typer.Option(
-            "--draw-key", metavar="TOKEN", help="Instead of a query: the token to which the others attend."
-        ),
+        typer.Option("--draw-key", metavar="TOKEN", help="Instead of a query: the token to which the others attend."),
     ] = None,
     draw_measure: Annotated[
         str,
         typer.Option(
-            "--draw-measure", metavar="NAME", help="What is drawn over a picture: weights, norms, gradient or a --measure."
+            "--draw-measure",
+            metavar="NAME",
+            help="What is drawn over a picture: weights, norms, gradient or a --measure.",
         ),
     ] = "weights",
     max_new_tokens: Annotated[
@@ -124,9 +124,7 @@ def look(
         atlas=atlas,
         measures=measures or (),
     )
-    path = view.save(
-        out, place=draw_place, head=draw_head, query=draw_query, key=draw_key, measure=draw_measure
-    )
+    path = view.save(out, place=draw_place, head=draw_head, query=draw_query, key=draw_key, measure=draw_measure)
     record = view.record
     if as_json:
         entries = [

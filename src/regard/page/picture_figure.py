@@ -268,6 +268,7 @@ class _Drawing:
         axes.barh(range(len(words)), values, color="#d95f02", height=0.7)
         axes.set_yticks(range(len(words)), names, fontsize=8)
         axes.set_ylim(max(len(words), MAX_WORDS / 2) - 0.5, -0.5)
+        axes.locator_params(axis="x", nbins=3)
         axes.tick_params(axis="x", labelsize=7)
         axes.spines[["top", "right"]].set_visible(False)
 
