@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from browser import picture_records
 from page import sample
 from regard.inspection.record.record import Record
 from regard.page.render import save_page
@@ -71,7 +72,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Reco
 
     @cache
     def make(name: str) -> tuple[Record, Path]:
-        record = sample.ALL[name]()
+        record = (sample.ALL | picture_records.ALL)[name]()
         save_page(record, folder / f"{name}.html")
         return record, folder / f"{name}.html"
 

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from browser import picture_records
 from page import sample
 from regard.errors import RecordError
 from regard.page.payload import pack_payload
 from regard.page.render import (
+    TYPE,
     GalleryItem,
     bundle_modules,
     declared_names,
@@ -95,6 +97,19 @@ def test_a_bundle_is_one_script_without_imports(entry: str) -> None:
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
+def test_a_bundle_has_the_code_of_its_modules_without_their_comments(entry: str) -> None:
+    """Line by line: nothing but imports and whole comments is left out."""
+    bundled = Counter(bundle_modules(entry).splitlines())
+    for name in reachable_modules(entry):
+        for line in read_static(name).splitlines():
+            code = line.strip()
+            if code and not code.startswith(("//", "/**", "* ", "*/", "import ")):
+                bare = TYPE.sub("", line.removeprefix("export "))
+                assert bundled[bare] or bundled[line], f"{name}: {line}"
+    assert not any(line.lstrip().startswith("//") for line in bundled)
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
 def test_a_bundle_is_a_module_that_can_be_read(entry: str, tmp_path: Path) -> None:
     node = shutil.which("node")
     if node is None:
@@ -102,6 +117,13 @@ def test_a_bundle_is_a_module_that_can_be_read(entry: str, tmp_path: Path) -> No
     path = tmp_path / "bundle.mjs"
     path.write_text(bundle_modules(entry), encoding="utf-8")
     subprocess.run([node, "--check", str(path)], check=True, timeout=60)
+
+
+def test_the_page_of_a_text_has_no_code_for_pictures() -> None:
+    texts, pictures = render_record(sample.bert()), render_record(picture_records.caption())
+    assert "class PictureView" not in texts and "const PictureView = null" in texts and "createImageBitmap" not in texts
+    assert "class PictureView" in pictures and "createImageBitmap" in pictures
+    assert "class PictureView" in bundle_modules() and "class PictureView" in bundle_modules("widget.js")
 
 
 def test_modules_come_after_those_that_they_import() -> None:

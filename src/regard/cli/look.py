@@ -47,6 +47,26 @@ def look(
         int | None,
         typer.Option("--draw-head", metavar="N", min=0, help="Head that an .svg or .png picture shows."),
     ] = None,
+    draw_query: Annotated[
+        str | None,
+        typer.Option(
+            "--draw-query",
+            metavar="TOKEN",
+            help="In a record of pictures, the token (text or number) whose attention an .svg or .png shows.",
+        ),
+    ] = None,
+    draw_key: Annotated[
+        str | None,
+        typer.Option("--draw-key", metavar="TOKEN", help="Instead of a query: the token to which the others attend."),
+    ] = None,
+    draw_measure: Annotated[
+        str,
+        typer.Option(
+            "--draw-measure",
+            metavar="NAME",
+            help="What is drawn over a picture: weights, norms, gradient or a --measure.",
+        ),
+    ] = "weights",
     max_new_tokens: Annotated[
         int,
         typer.Option(
@@ -104,7 +124,7 @@ def look(
         atlas=atlas,
         measures=measures or (),
     )
-    path = view.save(out, place=draw_place, head=draw_head)
+    path = view.save(out, place=draw_place, head=draw_head, query=draw_query, key=draw_key, measure=draw_measure)
     record = view.record
     if as_json:
         entries = [

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.errors import RecordError
+from regard.errors import RecordError, SettingError
 from regard.files import write_atomic
 from regard.inspection import MATPLOTLIB_SETTINGS, PlaceRecord, Record, draw_map, figure_label, save_drawing
+from regard.page.picture_figure import Look, save_picture, shows_patches
 
 MAX_LABELLED = 60  # tokens a side, up to which rows and columns are labelled
 NAME_INCHES = 0.062  # a letter of the name of a place beside its row of heads
@@ -23,9 +24,17 @@ MAX_DRAWN = 512  # tokens a side, beyond which means are drawn
 MAX_WEIGHTS = 2**22  # of all maps in one file; beyond them it has statistics only
 
 
-def save_figure(record: Record, path: Path, place: str | None = None, head: int | None = None) -> Path:
+def save_figure(record: Record, path: Path, look: Look = Look()) -> Path:
     """Draw the map of a place, of one head or the mean over the stored heads. The default place is the last one with
-    cross-attention; a model without draws a grid of all heads."""
+    cross-attention; a model without draws a grid of all heads. Where queries or keys are patches of pictures, draw the
+    pictures."""
+    place, head = look.place, look.head
+    if shows_patches(record, look):
+        return save_picture(record, path, look)
+    if not look.is_default:
+        problem = "The record has no picture to draw a query, a key or a measure over"
+        advice = "Draw a map with `place` and `head`, or save the page (.html), which draws them."
+        raise SettingError(problem, where="save", advice=advice)
     cross = [one for one in record.places if one.kind == "cross"]
     if place is None and head is None and not cross:
         return _draw_all_heads(record, path)

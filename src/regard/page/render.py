@@ -30,9 +30,14 @@ li {{ border-top: 1px solid var(--line); padding: 1rem 0; overflow-wrap: anywher
 p {{ margin: .2rem 0; unicode-bidi: isolate }}
 """
 
+PICTURE_MODULES = ("picture_view.js",)  # without which the page of a text does, and without all that they import
+
 # bundling of the page's ES modules into one script
 IMPORT = re.compile(r'^import\s+\{[^}]*\}\s+from\s+"\./([a-z0-9_]+\.js)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async function|function|class|const|let)\b)", re.MULTILINE)
+# comments that have lines of their own, and types within a line
+COMMENT = re.compile(r"^[ \t]*(?://[^\n]*|/\*\*(?:(?!\*/).)*\*/)[ \t]*\n", re.MULTILINE | re.DOTALL)
+TYPE = re.compile(r"/\*\* @type \{(?:(?!\*/)[^\n])*\*/ ?")
 DECLARED = re.compile(
     r"^(?:export )?(?:async function\*?|function\*?|class|const|let)\s+([A-Za-z_$][\w$]*)", re.MULTILINE
 )
@@ -52,7 +57,7 @@ def render_record(record: Record, title: str | None = None, max_bytes: int = MAX
         title if title is not None else page_title(record),
         ROOT + html.embed_bytes("regard-payload", content),
         style=read_static("page.css"),
-        script=bundle_modules(),
+        script=bundle_modules(without=() if record.pictures else PICTURE_MODULES),
         script_type="module",
         images="data: blob:",
         head=HEAD,
@@ -88,17 +93,23 @@ def read_static(name: str) -> str:
     return files("regard.page").joinpath("static", name).read_text(encoding="utf-8")
 
 
-def bundle_modules(entry: str = "main.js") -> str:
-    """One script from the module `entry` and all its imports; an `export default` of the entry stays."""
-    sources = {name: read_static(name) for name in reachable_modules(entry)}
-    return "\n".join(EXPORT.sub("", IMPORT.sub("", sources[name])) for name in import_order(sources, entry))
+def bundle_modules(entry: str = "main.js", without: Sequence[str] = ()) -> str:
+    """One script from the module `entry` and all its imports, without its comments and types; an
+    `export default` of the entry stays. Names of modules that are left out are null.
+    """
+    sources = {name: read_static(name) for name in reachable_modules(entry, without)}
+    for name in without:
+        sources[name] = "".join(f"const {one} = null;\n" for one in declared_names(read_static(name)))
+    bare = (EXPORT.sub("", IMPORT.sub("", sources[name])) for name in import_order(sources, entry))
+    return "\n".join(TYPE.sub("", COMMENT.sub("", source)) for source in bare)
 
 
-def reachable_modules(entry: str) -> list[str]:
-    """The module and all that it imports, directly or not."""
+def reachable_modules(entry: str, without: Sequence[str] = ()) -> list[str]:
+    """The module and all that it imports, directly or not, except through those that are left out."""
     found, waiting = {entry}, [entry]
     while waiting:
-        new = set(IMPORT.findall(read_static(waiting.pop()))) - found
+        name = waiting.pop()
+        new = set() if name in without else set(IMPORT.findall(read_static(name))) - found
         found |= new
         waiting += sorted(new)
     return sorted(found)

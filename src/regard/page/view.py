@@ -61,19 +61,34 @@ class View:
         """Every head of a place in a few numbers: entropy, mean distance, shares on the first token and neighbours."""
         return all_head_statistics(self.record.place(place))
 
-    def save(self, path: str | os.PathLike[str], *, place: str | None = None, head: int | None = None) -> Path:
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        place: str | None = None,
+        head: int | None = None,
+        query: int | str | None = None,
+        key: int | str | None = None,
+        measure: str = "weights",
+    ) -> Path:
         """Write a file: .html, .svg, .png, .json, .npz or .regard.
 
-        `place` and `head`: the map that a picture shows; by default thumbnails of all heads, or with cross-attention
-        the last such place, the mean of its heads.
+        `place` and `head`: the map that an .svg or .png shows; by default thumbnails of all heads, or with
+        cross-attention the last such place, the mean of its heads. A record of pictures shows them with attention laid
+        over them: where the `query` looks, or who looks at the `key`, tokens by number or text; by default the class
+        token or the first word. `measure`: weights, norms, gradient, or a stored map.
+
+        >>> view.save("cross.png", query="cross", head=3)         # doctest: +SKIP
         """
         from regard.page import export
+        from regard.page.picture_figure import Look
 
         path = expect_suffix(Path(path))
+        look = Look(place, head, query, key, measure)
         writers: dict[str, Callable[[Path], object]] = {
             ".html": lambda path: save_page(self.record, path),
-            ".svg": lambda path: export.save_figure(self.record, path, place, head),
-            ".png": lambda path: export.save_figure(self.record, path, place, head),
+            ".svg": lambda path: export.save_figure(self.record, path, look),
+            ".png": lambda path: export.save_figure(self.record, path, look),
             ".json": lambda path: export.save_json(self.record, path),
             ".npz": lambda path: export.save_arrays(self.record, path),
             ".regard": self.record.save,

@@ -11,17 +11,19 @@ import { Heads } from "./heads.js";
 import { Layers } from "./rollout_view.js";
 import { Matrix } from "./matrix.js";
 import { PairView } from "./pair.js";
+import { PictureView } from "./picture_view.js";
 import { Sentence } from "./sentence.js";
-import { MAP_PREFIX, measureMap, shortPlaceNames } from "./record.js";
+import { hasPictures, MAP_PREFIX, measureMap, shortPlaceNames } from "./record.js";
+import { canRollOut } from "./rollout.js";
 import { ALL_HEADS } from "./source.js";
-import { headLabel, ViewContext } from "./view_context.js";
+import { headLabel, ROLLOUT, ViewContext } from "./view_context.js";
 import { VIEWS } from "./state.js";
 import { Table } from "./table.js";
 import { visibleText } from "./text.js";
 import { InterventionPanel } from "./intervention.js";
 
 /** The classes of the views. @type {Record<import("./state.js").ViewName, new (context: ViewContext) => View>} */
-const VIEW_CLASSES = { sentence: Sentence, heads: Heads, matrix: Matrix, pair: PairView, layers: Layers, generation: Generation };
+const VIEW_CLASSES = { picture: PictureView, sentence: Sentence, heads: Heads, matrix: Matrix, pair: PairView, layers: Layers, generation: Generation };
 
 const HELP = "←/→ previous or next head; ↑/↓ previous or next place; j/k next or previous query token; [/] previous or next key token; w whole words; m next measure; t table of numbers; d toggles dark mode; Escape clears the selection.";
 
@@ -37,7 +39,7 @@ export class App {
     this.colours = colours;
     this.statusLine = make("p", { class: "status", role: "status", "aria-live": "polite" });
     this.context = this.makeContext(null);
-    const shown = VIEWS.filter((name) => name !== "generation" || source.info.steps.length > 0);
+    const shown = VIEWS.filter((name) => (name !== "generation" || source.info.steps.length > 0) && (name !== "picture" || hasPictures(source.info)));
     /** @type {View[]} */
     this.views = shown.map((name) => new VIEW_CLASSES[name](this.makeContext(name)));
     this.table = new Table(this.context);
@@ -74,8 +76,9 @@ export class App {
     const names = new Set((source.info.measures ?? []).map((one) => MAP_PREFIX + one.name));
     for (const name of names) {
       const map = measureMap(source.info, place, name);
-      if (map !== null && (view === "matrix" || source.fits(place, name))) known.push([name, visibleText(map.title, 60)]);
+      if (map !== null && (view === "matrix" || view === "picture" || source.fits(place, name))) known.push([name, visibleText(map.title, 60)]);
     }
+    if (view === "picture" && canRollOut(source)) known.push([ROLLOUT, "attention rollout"]);
     return known;
   }
 
@@ -125,8 +128,9 @@ export class App {
     view.update(changed);
     const generation = view instanceof Generation ? view : null;
     const query = Math.min(shown.query, this.source.info.places[shown.place].T - 1); // a stored map may have other rows
-    this.table.update(generation?.queryOfStep() ?? Math.max(0, query));
-    this.interventions?.update(generation === null ? query : generation.hasQueries() ? generation.queryOfStep() : -1);
+    const chosen = view.shownQuery?.() ?? query;
+    this.table.update(generation?.queryOfStep() ?? Math.max(0, chosen));
+    this.interventions?.update(generation === null ? chosen : generation.hasQueries() ? generation.queryOfStep() : -1);
   }
 
   updateControls() {
@@ -141,17 +145,17 @@ export class App {
     }
     head.select.value = String(shown.head);
     const known = this.measures;
-    measure.element.hidden = !["sentence", "matrix", "generation"].includes(this.view.name) || known.length === 1;
+    measure.element.hidden = !["picture", "sentence", "matrix", "generation"].includes(this.view.name) || known.length === 1;
     if ([...measure.select.options].map((one) => one.value).join() !== known.map(([name]) => name).join()) {
       measure.select.replaceChildren(...known.map(([name, title]) => make("option", { value: name }, title)));
     }
     measure.select.value = this.context.shownMeasure();
     const sentence = this.view.name === "sentence";
-    place.element.hidden = head.element.hidden = this.view.name === "layers"; // rollout uses every layer
+    place.element.hidden = head.element.hidden = this.view.name === "layers" || this.context.shownMeasure() === ROLLOUT; // it uses every layer
     const { queries, keys } = places[shown.place];
     part.element.hidden = !sentence || axes[queries].segments === null || axes[keys].segments === null || !axes[keys].segments.includes(1);
     part.select.value = shown.part;
-    words.hidden = !sentence;
+    words.hidden = !sentence && !(this.view.name === "picture" && [queries, keys].some((axis) => axes[axis].words.some((word, n) => word >= 0 && word === axes[axis].words[n - 1])));
     words.setAttribute("aria-pressed", String(shown.words));
     table.setAttribute("aria-pressed", String(shown.table));
     theme.setAttribute("aria-pressed", String(this.colours.theme === "dark"));
@@ -188,7 +192,7 @@ export class App {
       j: () => state.set({ query: query + 1 }), k: () => state.set({ query: Math.max(0, query - 1) }),
       "]": () => state.set({ query: chosen, key: at + 1 }), "[": () => state.set({ query: chosen, key: at - 1 }),
       w: () => state.set({ words: !words }), m: () => state.set({ measure: measures[(measures.indexOf(this.context.shownMeasure()) + 1) % measures.length] }),
-      t: () => state.set({ table: !table }), d: () => this.colours.toggleTheme(), Escape: () => state.set({ query: -1 }),
+      t: () => state.set({ table: !table }), d: () => this.colours.toggleTheme(), Escape: () => state.set({ query: -1, side: "query" }),
     };
     const view = this.views[Number(key) - 1];
     const action = actions[key] ?? (view === undefined ? undefined : () => state.set({ view: view.name }));

@@ -6,6 +6,8 @@ const ANCHORS = {
   light: [[0.985, -0.004, 0.012], [0.9, -0.045, 0.075], [0.76, -0.085, 0.035], [0.6, -0.062, -0.045], [0.42, -0.02, -0.105], [0.25, 0.02, -0.1]],
   dark: [[0.215, 0.0, -0.022], [0.34, -0.008, -0.085], [0.48, -0.045, -0.075], [0.64, -0.085, -0.01], [0.8, -0.085, 0.085], [0.96, -0.025, 0.115]],
 };
+/** Colour maps to lay over pictures, whose lightness has nothing to do with the theme: dark red to yellow, and those of the page. */
+const HEAT = [[0.22, 0.03, -0.07], [0.38, 0.13, -0.06], [0.56, 0.18, 0.06], [0.73, 0.11, 0.13], [0.88, 0.0, 0.16], [0.97, -0.03, 0.09]];
 const LEVELS = 256;
 
 /** @param {number[]} lab @returns {number[]} sRGB, 0 to 255 */
@@ -36,6 +38,36 @@ function scaleOf(anchors) {
 }
 
 const SCALES = { light: scaleOf(ANCHORS.light), dark: scaleOf(ANCHORS.dark) };
+
+/** The colour maps of overlays, by name, and their titles. "spotlight": what gets nothing is darkened. */
+export const PALETTES = { heat: "heat", blue: "blue to yellow", yellow: "yellow to blue", spotlight: "spotlight" };
+
+/** @typedef {keyof typeof PALETTES} Palette */
+/** @type {Record<Palette, Uint8ClampedArray>} */
+const OVERLAY_SCALES = { heat: scaleOf(HEAT), blue: SCALES.dark, yellow: SCALES.light, spotlight: new Uint8ClampedArray(LEVELS * 3).fill(8) };
+/** The colour of negative values, which some measures have. @type {Record<Palette, number[]>} */
+const NEGATIVE = { heat: [0, 178, 255], blue: [222, 60, 160], yellow: [222, 60, 160], spotlight: [0, 178, 255] };
+
+/** Numbers as pixels to lay over a picture, on a square-root scale: the larger, the more opaque. @param {ArrayLike<number>} values @param {number} peak
+ * @param {Palette} palette @param {number} opacity 0 to 1 */
+export function overlayPixels(values, peak, palette, opacity) {
+  const pixels = new Uint8ClampedArray(values.length * 4);
+  const scale = OVERLAY_SCALES[palette];
+  const factor = peak > 0 ? 1 / peak : 0;
+  const spotlight = palette === "spotlight";
+  for (let at = 0, to = 0; at < values.length; at++, to += 4) {
+    const value = values[at];
+    if (Number.isNaN(value)) continue;
+    const share = Math.sqrt(Math.min(1, Math.abs(value) * factor));
+    const level = Math.round(share * (LEVELS - 1)) * 3;
+    const negative = value < 0;
+    pixels[to] = negative ? NEGATIVE[palette][0] : scale[level];
+    pixels[to + 1] = negative ? NEGATIVE[palette][1] : scale[level + 1];
+    pixels[to + 2] = negative ? NEGATIVE[palette][2] : scale[level + 2];
+    pixels[to + 3] = 255 * opacity * (spotlight && !negative ? 0.9 * (1 - share) : Math.min(1, 1.1 * share ** 1.4));
+  }
+  return pixels;
+}
 
 /** @typedef {{ink: string, faint: string, line: string, ground: string, panel: string, accent: string, warm: string}} Inks */
 /** The same values as in page.css, for canvases. @type {Record<"light" | "dark", Inks>} */

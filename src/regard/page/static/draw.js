@@ -8,7 +8,8 @@ import { isolateBidi } from "./text.js";
  * @property {(x: number, y: number, w: number, h: number, colour: string) => void} rect
  * @property {(x1: number, y1: number, x2: number, y2: number, colour: string, width: number, opacity: number) => void} curve
  * @property {(x: number, y: number, text: string, style: TextStyle) => void} text
- * @property {(x: number, y: number, w: number, h: number, image: HTMLCanvasElement, part?: number[]) => void} image
+ * @property {(x: number, y: number, w: number, h: number, image: HTMLCanvasElement, part?: number[], smooth?: boolean) => void} image
+ * @property {(lines: number[][], colour: string, width: number) => void} segments lines as [x1, y1, x2, y2]
  * @property {(x: number, y: number, w: number, h: number, draw: () => void) => void} clipped
  */
 /** @typedef {{width: number, height: number, draw: (pen: Pen) => void}} Picture */
@@ -87,10 +88,27 @@ export class CanvasPen {
     c.restore();
   }
 
-  /** @param {number} x @param {number} y @param {number} w @param {number} h @param {HTMLCanvasElement} image @param {number[]} [part] */
-  image(x, y, w, h, image, part) {
+  /** @param {number} x @param {number} y @param {number} w @param {number} h @param {HTMLCanvasElement} image @param {number[]} [part] @param {boolean} [smooth] */
+  image(x, y, w, h, image, part, smooth = false) {
     const [sx, sy, sw, sh] = part ?? [0, 0, image.width, image.height];
+    this.context.imageSmoothingEnabled = smooth;
+    this.context.imageSmoothingQuality = "high";
     if (sw > 0 && sh > 0) this.context.drawImage(image, sx, sy, sw, sh, x, y, w, h);
+    this.context.imageSmoothingEnabled = false;
+  }
+
+  /** @param {number[][]} lines @param {string} colour @param {number} width */
+  segments(lines, colour, width) {
+    const c = this.context;
+    c.strokeStyle = colour;
+    c.lineWidth = width;
+    c.lineCap = "round";
+    c.beginPath();
+    for (const [x1, y1, x2, y2] of lines) {
+      c.moveTo(x1, y1);
+      c.lineTo(x2, y2);
+    }
+    c.stroke();
   }
 
   /** @param {number} x @param {number} y @param {number} w @param {number} h @param {() => void} draw */
@@ -140,8 +158,14 @@ export class SvgPen {
     this.parts.push(`<text x="${rounded(x)}" y="${rounded(y)}" dominant-baseline="central" text-anchor="${anchor}" font-size="${style.size ?? 13}" fill="${style.colour}"${weight}${rotation}>${escapeXml(drawnText(text))}</text>`);
   }
 
-  /** @param {number} x @param {number} y @param {number} w @param {number} h @param {HTMLCanvasElement} image @param {number[]} [part] */
-  image(x, y, w, h, image, part) {
+  /** @param {number[][]} lines @param {string} colour @param {number} width */
+  segments(lines, colour, width) {
+    const path = lines.map(([x1, y1, x2, y2]) => `M${rounded(x1)} ${rounded(y1)}L${rounded(x2)} ${rounded(y2)}`).join("");
+    if (path !== "") this.parts.push(`<path d="${path}" fill="none" stroke="${colour}" stroke-width="${rounded(width)}" stroke-linecap="round"/>`);
+  }
+
+  /** @param {number} x @param {number} y @param {number} w @param {number} h @param {HTMLCanvasElement} image @param {number[]} [part] @param {boolean} [smooth] */
+  image(x, y, w, h, image, part, smooth = false) {
     const cut = document.createElement("canvas");
     const [sx, sy, sw, sh] = part ?? [0, 0, image.width, image.height];
     if (!(sw > 0 && sh > 0)) return;
@@ -149,7 +173,7 @@ export class SvgPen {
     const context = /** @type {CanvasRenderingContext2D} */ (cut.getContext("2d"));
     context.imageSmoothingEnabled = false;
     context.drawImage(image, sx, sy, sw, sh, 0, 0, cut.width, cut.height);
-    this.parts.push(`<image x="${rounded(x)}" y="${rounded(y)}" width="${rounded(w)}" height="${rounded(h)}" preserveAspectRatio="none" image-rendering="pixelated" href="${cut.toDataURL()}"/>`);
+    this.parts.push(`<image x="${rounded(x)}" y="${rounded(y)}" width="${rounded(w)}" height="${rounded(h)}" preserveAspectRatio="none"${smooth ? "" : ' image-rendering="pixelated"'} href="${cut.toDataURL()}"/>`);
   }
 
   /** @param {number} x @param {number} y @param {number} w @param {number} h @param {() => void} draw */
@@ -159,6 +183,11 @@ export class SvgPen {
     draw();
     this.parts.push("</g>");
   }
+}
+
+/** The four sides of a rectangle, as segments. @param {number} x @param {number} y @param {number} w @param {number} h @returns {number[][]} */
+export function sides(x, y, w, h) {
+  return [[x, y, x + w, y], [x + w, y, x + w, y + h], [x + w, y + h, x, y + h], [x, y + h, x, y]];
 }
 
 /** @param {number} value */

@@ -44,8 +44,9 @@ function open(source) {
 
 /** @param {Source} source */
 function title(source) {
-  const { facts, axes } = source.info;
-  const text = String(facts.inputs ?? axes[0]?.text ?? "");
+  const { facts, axes, pictures } = source.info;
+  const written = axes.find((axis) => axis.text.trim() !== "")?.text;
+  const text = String(facts.inputs ?? written ?? (pictures ?? []).map((one) => one.title).filter(Boolean).join(", "));
   const begins = visibleText(text.trim().slice(0, 160).replace(/\s+/g, " "), 80);
   return make("header", { class: "title" }, make("h1", {}, visibleText(String(facts.model ?? "regard"), 60)), make("p", {}, bidiText(begins)));
 }
@@ -64,7 +65,7 @@ async function openRemote(id) {
 async function look(request) {
   const id = await postLook(request);
   lastLook = request;
-  state.set({ record: id, query: -1, key: 0, box: null, step: 0 });
+  state.set({ record: id, query: -1, key: 0, side: "query", picture: 0, box: null, step: 0 });
   await handle.ready;
 }
 
@@ -83,7 +84,7 @@ async function startServed() {
   const [all, records] = await Promise.all([fetchRuns(), fetchRecords()]);
   const choose = (/** @type {string} */ id) => {
     lastLook = null;
-    state.set({ record: id, query: -1, key: 0, box: null, step: 0 });
+    state.set({ record: id, query: -1, key: 0, side: "query", picture: 0, box: null, step: 0 });
   };
   if (records.length > 0) root.prepend(recordList(records, choose));
   if (all.length > 0) {

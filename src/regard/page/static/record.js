@@ -1,6 +1,9 @@
 // Parsing of the payload: a JSON header, and tensors as typed arrays.
 
-/** @typedef {{name: string, text: string, tokens: string[], spans: [number, number][], words: number[], segments: number[] | null, numbered?: boolean}} TokenAxis */
+/** @typedef {{name: string, text: string, tokens: string[], spans: [number, number][], words: number[], segments: number[] | null, numbered?: boolean, grids?: StoredGrid[]}} TokenAxis */
+/** The patches of a picture: a raster from token `first`, or the token of every patch (-1: none). `box`: left, top, right, bottom as shares of its sides.
+ * @typedef {{picture: number, rows: number, cols: number, box: [number, number, number, number], first?: number, tokens?: number[]}} StoredGrid */
+/** A picture that the model looked at; `content`: base64. @typedef {{title: string, width: number, height: number, type: string, content: string}} StoredPicture */
 /** @typedef {{heads: number[], key_heads: number[], score: "dot" | "additive", bias: "distance" | "key" | "pair" | "block" | null, half_width: number | null, cap: number | null, alpha: number | null}} StoredQK */
 /** @typedef {{name: string, layer: number, kind: "self" | "cross", queries: number, keys: number, heads: number, T: number, S: number, why: string, stored: StoredQK | null, value_heads: number[] | null,
  *   joined?: "windows" | "chunks", note?: string}} Place */
@@ -8,7 +11,7 @@
 /** An attribution map computed in advance, such as value zeroing: of one place, or (null) of the whole
  * model. `rows`, `cols`: indices of axes; `values`: base64 of float32, little-endian.
  * @typedef {{name: string, title: string, place: string | null, rows: number, cols: number, shape: [number, number], values: string}} MeasureMap */
-/** @typedef {{facts: Record<string, any>, axes: TokenAxis[], places: Place[], steps: Step[], remote?: boolean, measures?: MeasureMap[], notes?: string[]}} RecordInfo */
+/** @typedef {{facts: Record<string, any>, axes: TokenAxis[], places: Place[], steps: Step[], remote?: boolean, measures?: MeasureMap[], notes?: string[], pictures?: StoredPicture[]}} RecordInfo */
 /** @typedef {Float32Array | Int16Array | Int32Array | Uint8Array} Numbers */
 /** @typedef {{readonly numbers: Numbers, shape: number[]}} Tensor */
 /** @typedef {{info: RecordInfo, tensors: Map<string, Tensor>}} Parsed */
@@ -40,6 +43,19 @@ export const MAP_PREFIX = "map:";
 export function measureMap(info, number, measure) {
   const all = (info.measures ?? []).filter((one) => MAP_PREFIX + one.name === measure);
   return all.find((one) => one.place === info.places[number].name) ?? all.find((one) => one.place === null) ?? null;
+}
+
+/** Whether the record has pictures and says which tokens are patches of them. @param {RecordInfo} info */
+export function hasPictures(info) {
+  return (info.pictures ?? []).length > 0 && info.axes.some((axis) => (axis.grids ?? []).length > 0);
+}
+
+/** The place that is shown first: the last one that attends across, in a record of pictures the last one with patches. @param {RecordInfo} info */
+export function defaultPlace(info) {
+  const patched = (/** @type {number} */ axis) => (info.axes[axis].grids ?? []).length > 0;
+  const ofPatches = info.places.map((place) => hasPictures(info) && (patched(place.keys) || patched(place.queries)));
+  const cross = info.places.map((place, n) => place.kind === "cross" && (ofPatches[n] || !ofPatches.includes(true))).lastIndexOf(true);
+  return Math.max(0, cross >= 0 ? cross : ofPatches.lastIndexOf(true));
 }
 
 /** How many axes are texts; positions without tokens come after them. @param {RecordInfo} info */

@@ -9,6 +9,7 @@ import { ALL_HEADS } from "./source.js";
 /** A step, and the mass of each token of each stream after it. @typedef {{step: PlaceStep, masses: Map<number, Float64Array>}} RolloutStep */
 
 const ROWS_PER_TILE = 64; // rows of a map requested at once
+const MAX_PICTURE_TOKENS = 2048;
 const RESIDUAL = 0.5; // as in inspection/attribution/rollout.py
 
 /** The steps from the last place back to the first place of layer `first`. @param {RecordInfo} info @param {number} first @returns {PlaceStep[]} */
@@ -35,6 +36,13 @@ export function rolloutProblem(info, steps) {
     }
   }
   return "";
+}
+
+/** Whether attention can be rolled out through all layers, in seconds. @param {Source} source */
+export function canRollOut(source) {
+  const steps = rolloutSteps(source.info, -1);
+  const few = source.info.places.every((place) => Math.max(place.T, place.S) <= MAX_PICTURE_TOKENS);
+  return steps.length > 1 && few && rolloutProblem(source.info, steps) === "" && steps.every((step) => source.heads(step.place).length > 0);
 }
 
 /** For each axis the axis that represents its stream: a decoder's outputs are its inputs shifted by one position, two

@@ -31,6 +31,8 @@ export class Source {
     this.estimatesFirst = false;
     /** @type {Map<string, Promise<Float32Array>>} */
     this.rows = new Map();
+    /** @type {Map<string, Promise<Float32Array>>} */
+    this.columns = new Map();
     /** Decoded values of stored attribution maps. @type {Map<import("./record.js").MeasureMap, Float32Array>} */
     this.maps = new Map();
   }
@@ -142,6 +144,25 @@ export class Source {
     this.rows.set(name, pending);
     pending.catch(() => this.rows.delete(name));
     if (this.rows.size > MAX_ROWS) this.rows.delete(/** @type {string} */ (this.rows.keys().next().value));
+    return pending;
+  }
+
+  /**
+   * The weights of all queries for a key; NaN where they are unknown.
+   * @param {number} number @param {number} head @param {number} key @param {Measure} [measure] @returns {Promise<Float32Array>}
+   */
+  column(number, head, key, measure = "weights") {
+    const name = `${number} ${head} ${key} ${measure}`;
+    const known = this.columns.get(name);
+    if (known !== undefined) return known;
+    const map = measureMap(this.info, number, measure);
+    const T = map?.shape[0] ?? this.info.places[number].T;
+    const box = { top: 0, bottom: T, left: key, right: key + 1 };
+    const readable = map !== null || this.readable(number, head);
+    const pending = readable ? this.tile(number, head, box, T, 1, measure).then(({ values }) => values) : Promise.resolve(new Float32Array(T).fill(NaN));
+    this.columns.set(name, pending);
+    pending.catch(() => this.columns.delete(name));
+    if (this.columns.size > MAX_ROWS) this.columns.delete(/** @type {string} */ (this.columns.keys().next().value));
     return pending;
   }
 

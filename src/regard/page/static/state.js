@@ -2,26 +2,30 @@
 
 /** @import { RecordInfo } from "./record.js" */
 /** @import { Measure } from "./source.js" */
-import { measureMap } from "./record.js";
+import { defaultPlace, hasPictures, measureMap } from "./record.js";
 
 /** @typedef {typeof VIEWS[number]} ViewName */
 /** @typedef {"all" | "ab" | "ba" | "aa" | "bb"} Part */
 /** place -1: the default place of the record; head -1: the mean over heads; query -1: none selected; box: the visible part of the matrix, null for all.
- * @typedef {{view: ViewName, place: number, head: number, query: number, key: number, measure: Measure, words: boolean,
- *   part: Part, box: number[] | null, first: number, step: number, table: boolean, record: string}} Shown */
+ * Of pictures: `side`: whether the pinned token is a query or a key; `picture`, `grid`: what is shown of several; `opacity` in percent; `without`: the
+ * kinds of keys that are left out, joined by commas. `view` "": the first view of the record.
+ * @typedef {{view: ViewName | "", place: number, head: number, query: number, key: number, measure: Measure, words: boolean,
+ *   part: Part, box: number[] | null, first: number, step: number, table: boolean, record: string,
+ *   side: "query" | "key", picture: number, grid: number, opacity: number, palette: string, blocks: boolean, contours: boolean, without: string, layers: boolean}} Shown */
 /** Where the state is stored: the URL of the page, or a trait of the widget.
  * @typedef {{read: () => string, write: (text: string, push: boolean) => void, onChange: (listener: () => void) => void}} Address */
 
 /** In the order of the tabs, and of the shortcuts 1, 2, 3 ... */
-export const VIEWS = /** @type {const} */ (["sentence", "heads", "matrix", "pair", "layers", "generation"]);
+export const VIEWS = /** @type {const} */ (["picture", "sentence", "heads", "matrix", "pair", "layers", "generation"]);
 const SEGMENT_PAIRS = ["all", "ab", "ba", "aa", "bb"];
 /** A change of one of these makes an entry in the browser's history. @type {(keyof Shown)[]} */
 const HISTORY_KEYS = ["view", "place", "head", "record"];
 
 /** @type {Shown} */
 const DEFAULTS = {
-  view: "sentence", place: -1, head: 0, query: -1, key: 0, measure: "weights", words: false, part: "all", box: null,
+  view: "", place: -1, head: 0, query: -1, key: 0, measure: "weights", words: false, part: "all", box: null,
   first: 0, step: 0, table: false, record: "",
+  side: "query", picture: 0, grid: 0, opacity: 80, palette: "heat", blocks: false, contours: false, without: "", layers: false,
 };
 
 /** Parse a URL fragment. @param {string} text @returns {Shown} */
@@ -44,6 +48,9 @@ export function readShown(text) {
     box: box.length === 4 && box.every(Number.isFinite) ? box : null,
     first: integer("first", 0), step: integer("step", 0), table: params.get("table") === "1",
     record: params.get("record") ?? "",
+    side: params.get("side") === "key" ? "key" : "query", picture: integer("picture", 0), grid: integer("grid", 0),
+    opacity: integer("opacity", DEFAULTS.opacity), palette: params.get("palette") ?? DEFAULTS.palette,
+    blocks: params.get("blocks") === "1", contours: params.get("contours") === "1", without: params.get("without") ?? "", layers: params.get("layers") === "1",
   };
 }
 
@@ -103,19 +110,27 @@ export class State {
   clamped(shown) {
     if (this.info === null || this.info.places.length === 0) return shown;
     const { places, steps } = this.info;
-    const lastCross = places.map((one) => one.kind).lastIndexOf("cross"); // the default of a translation
-    const place = shown.place < 0 ? Math.max(0, lastCross) : clamp(shown.place, 0, places.length - 1);
-    const map = shown.view === "matrix" ? measureMap(this.info, place, shown.measure) : null;
+    const place = shown.place < 0 ? defaultPlace(this.info) : clamp(shown.place, 0, places.length - 1);
+    const view = this.availableView(shown.view);
+    const map = view === "matrix" || view === "picture" ? measureMap(this.info, place, shown.measure) : null;
     const { heads } = places[place];
     const [T, S] = map?.shape ?? [places[place].T, places[place].S];
     const last = Math.max(0, ...places.map((one) => one.layer));
     return {
-      ...shown, place,
-      view: shown.view === "generation" && steps.length === 0 ? "sentence" : shown.view,
+      ...shown, place, view,
       head: clamp(shown.head, -1, heads - 1), query: clamp(shown.query, -1, T - 1),
       key: clamp(shown.key, 0, Math.max(0, S - 1)), first: clamp(shown.first, 0, last),
       step: clamp(shown.step, 0, Math.max(0, steps.length - 1)),
+      picture: clamp(shown.picture, 0, Math.max(0, (this.info.pictures ?? []).length - 1)), opacity: clamp(shown.opacity, 0, 100),
     };
+  }
+
+  /** A view that this record has: this one, else its first. @param {ViewName | ""} view @returns {ViewName} */
+  availableView(view) {
+    const info = /** @type {RecordInfo} */ (this.info);
+    const missing = view === "" || (view === "generation" && info.steps.length === 0) || (view === "picture" && !hasPictures(info));
+    if (!missing) return view;
+    return view !== "generation" && hasPictures(info) ? "picture" : "sentence";
   }
 }
 

@@ -5,7 +5,11 @@
 /** @import { State, ViewName } from "./state.js" */
 /** @import { Colours } from "./colours.js" */
 import { measureMap } from "./record.js";
+import { canRollOut } from "./rollout.js";
 import { ALL_HEADS } from "./source.js";
+
+/** The measure of the picture view that goes through all layers. */
+export const ROLLOUT = "rollout";
 
 /**
  * @typedef {object} View
@@ -16,6 +20,7 @@ import { ALL_HEADS } from "./source.js";
  * @property {(event: KeyboardEvent) => boolean} key
  * @property {() => Picture} picture
  * @property {() => object} numbers
+ * @property {() => number} [shownQuery] the query whose weights are shown, where it is not the selected one; -1: none
  */
 
 export class ViewContext {
@@ -32,10 +37,11 @@ export class ViewContext {
     return this.source.has(place, selected) ? selected : "weights";
   }
 
-  /** The measure that the current view draws: the matrix draws any stored map, the other views only those of the place's size. */
+  /** The measure that the current view draws: matrix and picture draw any stored map, the other views only those of the place's size. */
   shownMeasure() {
     const { view, place, measure } = this.state.shown;
-    return view === "matrix" && measureMap(this.source.info, place, measure) !== null ? measure : this.measure(place, measure);
+    if (view === "picture" && measure === ROLLOUT && canRollOut(this.source)) return ROLLOUT;
+    return (view === "matrix" || view === "picture") && measureMap(this.source.info, place, measure) !== null ? measure : this.measure(place, measure);
   }
 
   /** The axes whose tokens label the rows and the columns of the current map. */
