@@ -145,7 +145,7 @@ class Run(os.PathLike[str]):
     @cached_property
     def labels(self) -> Labels | Scale | None:
         """The labels of a classifier, or the scale of a regression model; None for other tasks."""
-        if self.task != "classification":
+        if self.task not in ("classification", "image-classification"):
             return None
         from regard.text import Labels, Scale
 
