@@ -1,6 +1,6 @@
 """Phrase grounding: a phrase points at the region of a picture to which it refers; the attention is the prediction.
 
-    x = blocks(phrase, patches);   ln p = ln softmax(score(x_[CLS], patches))
+    x = blocks(phrase, patches);   ln p = ln softmax(W x_[CLS] . patches / sqrt(D))
 
 The words of the phrase attend to each other and to the patches (cross-attention) in a few blocks, so that "the circle
 left of the blue square" can first find the square; then the state of [CLS] points, by one attention at the place
@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from regard.attention import Observe, Tap
 from regard.attention.masks import Padding
-from regard.attention.scores import Bilinear
 from regard.models.blocks import InputEmbedding
 
 
@@ -33,19 +32,21 @@ class PhrasePointer(nn.Module):
         self.encoder, self.embedding, self.blocks = encoder, embedding, blocks
         self.final_norm = nn.Identity() if final_norm is None else final_norm
         width = cast(Any, encoder).width
-        self.score = Bilinear(embedding.tokens.embedding_dim, width)
+        self.query = nn.Linear(embedding.tokens.embedding_dim, width)
         self.pointer = Tap()
 
     def forward(self, pixels: Tensor, phrases: Tensor, lengths: Tensor) -> Tensor:
         """pixels (B, H, W, 3), phrases (B, T) of which `lengths` (B,) are real: ln of the weight of each patch, (B, S)."""
         rows = len(pixels)
         if not rows:
-            pixels, phrases, lengths = pixels.new_zeros(1, *pixels.shape[1:]), phrases.new_zeros(1, 1), lengths.new_ones(1)
+            pixels = pixels.new_zeros(1, *pixels.shape[1:])
+            phrases, lengths = phrases.new_zeros(1, 1), lengths.new_ones(1)
         patches = self.encoder(pixels).states
         x = self.embedding(phrases)
         for block in self.blocks:
             x = block(x, patches, mask=Padding(lengths))
-        got = self.pointer(self.final_norm(x)[:, :1], patches, score=self.score, observe=Observe(weights=True))
+        query = self.query(self.final_norm(x)[:, :1])
+        got = self.pointer(query, patches, observe=Observe(weights=True))
         weights = got.weights.squeeze(1)[:rows]
         # the smallest normal number keeps the logarithm of a weight that rounds to zero finite
         return weights.clamp(min=torch.finfo(weights.dtype).tiny).log()

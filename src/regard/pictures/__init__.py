@@ -35,7 +35,9 @@ if TYPE_CHECKING:
         PointingCollator as PointingCollator,
     )
     from regard.pictures.image_files import (
+        ENDINGS as ENDINGS,
         MAX_PIXELS as MAX_PIXELS,
+        Fit as Fit,
         decode_image as decode_image,
         read_image as read_image,
         resize_box as resize_box,
@@ -102,7 +104,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "PointingBatch",
             "PointingCollator",
         ),
-        "image_files": ("MAX_PIXELS", "decode_image", "read_image", "resize_box", "resize_image"),
+        "image_files": ("ENDINGS", "Fit", "MAX_PIXELS", "decode_image", "read_image", "resize_box", "resize_image"),
         "image_store": ("NO_REGION", "FileImages", "ImageStore", "SceneImages"),
         "patches": ("PatchGrid", "Picture"),
         "render": ("bounding_box", "decode_runs", "encode_runs"),

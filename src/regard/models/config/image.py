@@ -13,7 +13,7 @@ from regard.errors import SettingError
 from regard.models.blocks import LLAMA, VIT, InputEmbedding, decoder_blocks
 from regard.models.config.names import CellName
 from regard.models.decoders import Bahdanau
-from regard.models.embedding import WordEmbedding
+from regard.models.embedding import OutputProjection, WordEmbedding
 from regard.models.image_captioners import RecurrentCaptioner, TransformerCaptioner
 from regard.models.image_classifier import ImageClassifier, ImagePooling
 from regard.models.image_encoders import ConvEncoder, PatchEncoder, vit_blocks
@@ -122,8 +122,12 @@ class TransformerCaptionerConfig(_ImageModel):
 
     def build(self) -> TransformerCaptioner:
         embedding, blocks = _phrase_parts(self.vocabulary, self.width, self.heads, self.decoder_layers, self.dropout)
+        # without a matrix before the tied softmax it would start by repeating the last word
+        project = nn.Linear(self.width, self.width, bias=False)
+        output = OutputProjection(self.width, self.vocabulary, embedding.tokens, project=project)
+        norm = LLAMA.final_norm(self.width)
         return TransformerCaptioner(
-            self._encoder(), embedding, blocks, LLAMA.final_norm(self.width), alignment_layer=self.alignment_layer
+            self._encoder(), embedding, blocks, norm, output, alignment_layer=self.alignment_layer
         )
 
 
