@@ -66,8 +66,9 @@ class RecurrentCaptioner(Seq2Seq):
         return Seq2SeqState(self.decoder.initial_state(self._encode(inputs)), rows, rows)
 
     def _encode(self, pixels: Tensor) -> EncoderOutput:
-        states, values, summary = self.encoder(pixels)
-        return EncoderOutput(self.dropout(states), self.dropout(values), None, summary)
+        states, summary = self.encoder(pixels)
+        states = self.dropout(states)
+        return EncoderOutput(states, states, None, summary)
 
 
 class TransformerCaptioner(Transformer):

@@ -23,10 +23,9 @@ STD_POSITIONS = 0.02  # of fresh learned positions and tokens (Dosovitskiy et al
 
 
 class ImageStates(NamedTuple):
-    """The encoded picture: a state for each patch, the values that attention to it averages, a vector for the whole."""
+    """The encoded picture: a state for each patch, and a vector for the whole."""
 
     states: Tensor  # (B, S, D), row by row
-    values: Tensor  # (B, S, D)
     summary: Tensor  # (B, D)
 
 
@@ -87,8 +86,7 @@ class PatchEncoder(nn.Module):
     def forward(self, pixels: Tensor) -> ImageStates:
         """pixels (B, size, size, 3): the states of the patches, and that of the class token."""
         states = self.encode(self.embed(pixels))
-        patches = states[:, len(self.prefix) :]
-        return ImageStates(patches, patches, states[:, 0])
+        return ImageStates(states[:, len(self.prefix) :], states[:, 0])
 
     def embed(self, pixels: Tensor) -> Tensor:
         """The patch embeddings with their positions, (B, S, D)."""
@@ -114,7 +112,7 @@ class ConvEncoder(nn.Module):
     ConvEncoder(64, 4, 64, layers=4)
 
     Strided convolutions, then residual ones whose dilation is 1, 2, 4, 1, ..., so that a state knows of its neighbours;
-    2-D sine positions are added at the end. Values are what the strided convolutions see plus those states.
+    2-D sine positions are added at the end.
     """
 
     def __init__(self, size: int, patch: int, width: int, layers: int = 4) -> None:
@@ -146,9 +144,8 @@ class ConvEncoder(nn.Module):
         for layer in self.layers:
             x = layer(x)
         states = self.norm(x).flatten(1, 2)
-        summary = states.mean(1)
         states = states + self.place(sine_positions(self.rows, self.cols, self.width).to(states))
-        return ImageStates(states, states, summary)
+        return ImageStates(states, states.mean(1))
 
 
 DILATIONS = (1, 2, 4, 1)
