@@ -144,13 +144,7 @@ class CaptionerAdapter(ImageModelAdapter):
         assert self.tokenizer is not None
         tokenizer, pixels = self.tokenizer, self.pixels(picture)
         start, end = (tokenizer.special.need(role) for role in ("start", "end"))
-        if text is not None and prefix is None:
-            tokens = list(tokenizer.encode(text).ids)
-        else:
-            first = torch.tensor([start], device=self.device)
-            given = check_prefix(prefix or [], len(tokenizer))
-            given = given[: given.index(end)] if end in given else given
-            tokens = generate_greedy(self.model, self.model.start(pixels), first, given, end, MAX_CAPTION)
+        tokens = self._tokens(pixels, text, prefix)
         target = torch.tensor([[start, *tokens]], device=self.device)
 
         def decode(number: int) -> str:
@@ -165,6 +159,19 @@ class CaptionerAdapter(ImageModelAdapter):
             return ModelOutput(axes, total, predicted, pictures=(Picture.of(picture),))
 
         return ForwardPass(max(map(len, axes)), forward)
+
+    def _tokens(self, pixels: Tensor, text: str | None, prefix: Sequence[int] | None) -> list[int]:
+        """The tokens of the caption, without its end."""
+        assert self.tokenizer is not None
+        special = self.tokenizer.special
+        end = special.need("end")
+        if text is not None and prefix is None:
+            return list(self.tokenizer.encode(text).ids)
+        tokens = check_prefix(prefix or [], len(self.tokenizer))
+        if end in tokens:
+            return tokens[: tokens.index(end)]
+        first = torch.tensor([special.need("start")], device=self.device)
+        return generate_greedy(self.model, self.model.start(pixels), first, tokens, end, MAX_CAPTION)
 
     def _axes(self, picture: np.ndarray, text: str | None, words: Sequence[str]) -> tuple[TokenRow, ...]:
         assert self.tokenizer is not None

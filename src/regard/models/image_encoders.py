@@ -122,7 +122,7 @@ class ConvEncoder(nn.Module):
             raise SettingError(f"patch={patch}", "2, 4, 8 or another power of two", where="ConvEncoder")
         self.size, self.patch, self.width = size, patch, width
         self.rows = self.cols = grid_side(size, patch, "ConvEncoder")
-        widths = [3, *(max(16, width >> (halvings - 1 - level)) for level in range(halvings))]
+        widths = [3, *(max(16, width >> (halvings - 1 - level)) for level in range(halvings - 1)), width]
         self.stem = nn.ModuleList(
             nn.Conv2d(before, after, 5 if number == 0 else 3, 2, 2 if number == 0 else 1)
             for number, (before, after) in enumerate(zip(widths[:-1], widths[1:], strict=True))
