@@ -202,9 +202,9 @@ def vit(**more) -> PatchEncoder:
     return large(PatchEncoder(16, 4, 16, vit_blocks(2, 16, 2, 32, VIT), VIT.final_norm(16), **more))
 
 
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
-def test_the_order_of_patches_is_in_their_positions_alone(positions: str) -> None:
-    encoder = vit(positions=positions, registers=3)
+@pytest.mark.parametrize(("positions", "stem"), [("learned", "linear"), ("sinusoidal", "conv")])
+def test_the_order_of_patches_is_in_their_positions_alone(positions: str, stem: str) -> None:
+    encoder = vit(positions=positions, stem=stem, registers=3)
     embedded = encoder.embed(pictures())
     order = torch.randperm(16, generator=torch.Generator().manual_seed(5))
     plain, shuffled = encoder.encode(embedded), encoder.encode(embedded[:, order])
@@ -290,5 +290,7 @@ def test_what_does_not_fit_is_refused_in_words() -> None:
         ImageClassifierConfig(classes=3, encoder="conv", registers=2, **SMALL).build()
     with pytest.raises(SettingError, match="positions='rotary'"):
         vit(positions="rotary")
+    with pytest.raises(SettingError, match="Unknown stem 'pool'"):
+        vit(stem="pool")
     with pytest.raises(ShapeError, match=r"pixels \(1, 8, 8, 3\), expected \(B, 16, 16, 3\)"):
         vit()(pictures(1, 8))

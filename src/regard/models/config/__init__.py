@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         PatchPositions as PatchPositions,
         PhrasePointerConfig as PhrasePointerConfig,
         RecurrentCaptionerConfig as RecurrentCaptionerConfig,
+        StemName as StemName,
         TransformerCaptionerConfig as TransformerCaptionerConfig,
     )
     from regard.models.config.language_model import (
@@ -123,6 +124,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "PatchPositions",
             "PhrasePointerConfig",
             "RecurrentCaptionerConfig",
+            "StemName",
             "TransformerCaptionerConfig",
         ),
         "language_model": (

@@ -20,6 +20,7 @@ from regard.models.image_encoders import ConvEncoder, PatchEncoder, vit_blocks
 from regard.models.image_pointer import PhrasePointer
 
 ImageEncoderName = Literal["conv", "vit"]
+StemName = Literal["linear", "conv"]
 PatchPositions = Literal["learned", "sinusoidal"]
 
 
@@ -33,6 +34,7 @@ class _ImageModel:
     width, layers    of the encoder: its states, and its blocks or residual convolutions
     heads            of the self-attention of a vit
     feedforward_dim  of its feed-forward layers, by default 4 x width
+    stem             of a vit: how pixels become patch embeddings, by a linear layer or by strided convolutions
     positions        of a vit: learned, or fixed 2-D sine positions
     registers        of a vit: learned tokens beside the patches
     """
@@ -44,6 +46,7 @@ class _ImageModel:
     layers: int = 4
     heads: int = 4
     feedforward_dim: int | None = None
+    stem: StemName = "linear"
     positions: PatchPositions = "learned"
     registers: int = 0
     dropout: float = 0.0
@@ -61,6 +64,7 @@ class _ImageModel:
             self.width,
             blocks,
             VIT.final_norm(self.width),
+            stem=self.stem,
             positions=self.positions,
             registers=self.registers,
             dropout=self.dropout,

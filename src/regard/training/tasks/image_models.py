@@ -15,6 +15,7 @@ from regard.models.config import (
     PhrasePointerConfig,
     QueryName,
     RecurrentCaptionerConfig,
+    StemName,
     TransformerCaptionerConfig,
 )
 from regard.training.section import Count, Fraction, RecipeSection
@@ -24,7 +25,8 @@ class _ImageModel(RecipeSection):
     """The image encoder: a convolutional feature grid ("conv"), or self-attention over patches ("vit").
 
     `patch`: pixels of a side of each patch, or cell of the grid. A vit has `heads`, `feedforward_dim` (4 x width where
-    it is not given), `positions` and `registers`, learned tokens beside the patches.
+    it is not given), a `stem` that makes patch embeddings by a linear layer or by strided convolutions, `positions`, and
+    `registers`, learned tokens beside the patches.
     """
 
     encoder: ImageEncoderName = RecurrentCaptionerConfig.encoder
@@ -33,6 +35,7 @@ class _ImageModel(RecipeSection):
     layers: Count = RecurrentCaptionerConfig.layers
     heads: Count = RecurrentCaptionerConfig.heads
     feedforward_dim: Count | None = RecurrentCaptionerConfig.feedforward_dim
+    stem: StemName = RecurrentCaptionerConfig.stem
     positions: PatchPositions = RecurrentCaptionerConfig.positions
     registers: Annotated[int, Field(ge=0)] = RecurrentCaptionerConfig.registers
     dropout: Fraction = RecurrentCaptionerConfig.dropout
