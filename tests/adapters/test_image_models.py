@@ -61,7 +61,11 @@ def test_the_words_of_a_caption_look_at_the_patches() -> None:
     record = collect(adapter(model, TOKENIZER), picture(), text)
     [place] = record.places
     words, patches = record.axes[place.queries], record.axes[place.keys]
-    assert (place.kind, words.tokens[:-1], patches.tokens[:2]) == ("cross", tuple(text.split()), ("patch 0,0", "patch 0,1"))
+    assert (place.kind, words.tokens[:-1], patches.tokens[:2]) == (
+        "cross",
+        tuple(text.split()),
+        ("patch 0,0", "patch 0,1"),
+    )
     [grid], [shown] = patches.grids, record.pictures
     assert (grid.rows, grid.cols) == (4, 4) and grid.box == pytest.approx((1 / 6, 0, 5 / 6, 1))
     assert np.array_equal(shown.pixels(), picture())

@@ -32,7 +32,9 @@ close = torch.testing.assert_close
 SMALL = {"size": 16, "width": 16, "layers": 2, "heads": 2}
 
 CAPTIONERS: dict[str, Callable[[], nn.Module]] = {
-    "recurrent": lambda: RecurrentCaptionerConfig(vocabulary=12, word_dim=6, hidden=8, attention_dim=5, **SMALL).build(),
+    "recurrent": lambda: RecurrentCaptionerConfig(
+        vocabulary=12, word_dim=6, hidden=8, attention_dim=5, **SMALL
+    ).build(),
     "gru, no gate, with the word": lambda: RecurrentCaptionerConfig(
         vocabulary=12, word_dim=6, hidden=8, cell="gru", gate=False, query="state and word", **SMALL
     ).build(),
@@ -280,7 +282,9 @@ def test_the_attention_of_the_recurrent_captioner_is_the_definition() -> None:
 
 
 def test_what_does_not_fit_is_refused_in_words() -> None:
-    with pytest.raises(SettingError, match=r"PatchEncoder: got patches of 5 pixels in pictures of 16, expected a divisor"):
+    with pytest.raises(
+        SettingError, match=r"PatchEncoder: got patches of 5 pixels in pictures of 16, expected a divisor"
+    ):
         PatchEncoder(16, 5, 16, vit_blocks(1, 16, 2, 32, VIT))
     with pytest.raises(SettingError, match="patches of 32 pixels in pictures of 16"):
         ConvEncoder(16, 32, 16)

@@ -97,7 +97,9 @@ def test_unreadable_files_are_refused_or_skipped(tmp_path) -> None:
 
 
 def test_too_many_pictures_are_refused_before_any_is_made(tmp_path) -> None:
-    with pytest.raises(SettingError, match=r"2,000,000 pictures of 64 pixels a side, 22\.9 GiB, expected at most 16 GiB"):
+    with pytest.raises(
+        SettingError, match=r"2,000,000 pictures of 64 pixels a side, 22\.9 GiB, expected at most 16 GiB"
+    ):
         ImageStore.build(tmp_path / "s", SceneImages("captioned", 2_000_000))
     with pytest.raises(CorpusError, match="There are no pictures"):
         ImageStore.build(tmp_path / "s", SceneImages("captioned", 0))

@@ -1,7 +1,7 @@
 """Adapters of regard's models that look at pictures: image classifier, captioners, phrase pointer.
 
-The axes of their maps are the patches of the picture (behind class token and registers inside a vit), and the words of a
-caption or phrase. A picture may be of any size; its patches cover what the model was given of it.
+The axes of their maps are the patches of the picture (behind class token and registers inside a vit), and the words of
+a caption or phrase. A picture may be of any size; its patches cover what the model was given of it.
 """
 
 from __future__ import annotations

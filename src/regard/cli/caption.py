@@ -19,9 +19,7 @@ def caption(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of a captioner.")],
     images: Annotated[list[str], typer.Argument(metavar="IMAGE...", help="Image files: PNG, JPEG or WebP.")],
     beam: Annotated[int, typer.Option("--beam", metavar="N", min=1, help="Beam width; 1 is greedy search.")] = 1,
-    max_length: Annotated[
-        int, typer.Option("--max-length", metavar="N", min=1, help="Maximum length in tokens.")
-    ] = 64,
+    max_length: Annotated[int, typer.Option("--max-length", metavar="N", min=1, help="Maximum length in tokens.")] = 64,
     attention: Annotated[
         bool, typer.Option("--attention", help="Also print the patch that each token attends to most.")
     ] = False,

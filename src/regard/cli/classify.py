@@ -73,6 +73,10 @@ def _classify_images(run: Run, images: Sequence[str], as_json: bool) -> None:
     for path in images:
         [found] = classifier([read_image(path, classifier.size)])
         if as_json:
-            typer.echo(json.dumps({"image": path, "label": found.label, "probabilities": found.probabilities}, ensure_ascii=False))
+            typer.echo(
+                json.dumps(
+                    {"image": path, "label": found.label, "probabilities": found.probabilities}, ensure_ascii=False
+                )
+            )
         else:
             typer.echo(f"{path}\t{found.label}  {100 * found.probabilities[str(found.label)]:.1f}%")

@@ -15,11 +15,14 @@ from regard.errors import SettingError
 def look(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, or Hugging Face checkpoint folder.")],
     text: Annotated[
-        str, typer.Argument(metavar="TEXT|IMAGE", help="The text, or an image file; - reads a text from standard input.")
+        str,
+        typer.Argument(metavar="TEXT|IMAGE", help="The text, or an image file; - reads a text from standard input."),
     ],
     text2: Annotated[
         str | None,
-        typer.Argument(metavar="TEXT2", help="A second text, the translation, or the caption.", show_default="the model translates"),
+        typer.Argument(
+            metavar="TEXT2", help="A second text, the translation, or the caption.", show_default="the model translates"
+        ),
     ] = None,
     out: Annotated[
         Path,

@@ -1,4 +1,4 @@
-"""Captions of pictures by a trained captioner, and scores of given captions (teacher forcing).
+"""Captions of pictures by a trained captioner: greedy, sampled or by beam, with what each word attended to.
 
 captioner = Captioner(model, tokenizer)
 [[best, ...], ...] = captioner([read_image("photo.jpg")], Beam(3))

@@ -22,7 +22,7 @@ ROWS = 32  # texts in a batch
 
 @dataclass(frozen=True, repr=False)
 class ClassifiedText:
-    """The most likely label of a text or picture, and the probability of each; where labels are numbers, the estimate."""
+    """The likeliest label of a text or picture, and the probability of each; where labels are numbers, the estimate."""
 
     label: str | float
     probabilities: dict[str, float]

@@ -176,7 +176,7 @@ class Bahdanau(Decoder):
         return DecoderOutput(torch.tanh(self.vector(features)), features, weights), state
 
     def _has_loop(self, state: DecoderState, observe: Observe) -> bool:
-        """Whether `fused_bahdanau` applies: training, a GRU without coverage or gate, no one reads or replaces weights."""
+        """Whether `fused_bahdanau` applies: training, a GRU without coverage and gate, no one reads or sets weights."""
         assert state.memory is not None
         supported = self.cell.kind == "gru" and self.coverage is None and self.gate is None
         unobserved = observe == OBSERVE_NOTHING and not self.tap.is_replaceable and torch.is_grad_enabled()

@@ -1,4 +1,4 @@
-"""Image classification: a vision Transformer (ViT) or a convolutional grid, pooled to one vector, and a linear classifier.
+"""Image classification: a vision Transformer (ViT) or a convolutional grid, pooled to one vector, and a linear layer.
 
     logits = W pool(encoder(pixels)) + b
 

@@ -9,6 +9,7 @@ and one vector for the whole picture; what is no patch (class token, registers) 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import torch
@@ -75,7 +76,9 @@ class PatchEncoder(nn.Module):
         table = sine_positions(self.rows, self.cols, width)
         self.positions: nn.Parameter | None = None
         if positions == "learned":
-            self.positions = nn.Parameter(STD_POSITIONS * table)  # as sines, so that neighbours are alike from the start
+            self.positions = nn.Parameter(
+                STD_POSITIONS * table
+            )  # as sines, so that neighbours are alike from the start
         elif positions != "sinusoidal":
             raise SettingError(f"positions={positions!r}", "'learned' or 'sinusoidal'", where="PatchEncoder")
         self.prefix = nn.Parameter(torch.randn(1 + registers, width) * STD_POSITIONS)
@@ -96,12 +99,14 @@ class PatchEncoder(nn.Module):
     def embed(self, pixels: Tensor) -> Tensor:
         """The patch embeddings with their positions, (B, S, D)."""
         patches = self.stem(normalised(pixels, self.size, "PatchEncoder")).flatten(1, 2)
-        table = sine_positions(self.rows, self.cols, self.width).to(patches) if self.positions is None else self.positions
+        table = (
+            sine_positions(self.rows, self.cols, self.width).to(patches) if self.positions is None else self.positions
+        )
         embedded: Tensor = self.dropout(patches + table)
         return embedded
 
     def encode(self, patches: Tensor) -> Tensor:
-        """Embedded patches (B, S, D): the states of the class token, the registers and the patches, (B, 1 + R + S, D)."""
+        """Embedded patches (B, S, D): the states of class token, R registers and patches, (B, 1 + R + S, D)."""
         x = torch.cat((self.prefix.expand(len(patches), -1, -1), patches), 1)
         for block in self.blocks:
             x = block(x)
@@ -137,7 +142,7 @@ class ConvPatches(nn.Module):
         widths = [3, *(max(16, width >> (halvings - 1 - level)) for level in range(halvings - 1)), width]
         self.convs = nn.ModuleList(
             nn.Conv2d(before, after, 5 if number == 0 else 3, 2, 2 if number == 0 else 1)
-            for number, (before, after) in enumerate(zip(widths[:-1], widths[1:], strict=True))
+            for number, (before, after) in enumerate(pairwise(widths))
         )
         self.norm = nn.LayerNorm(width)
         for conv in self.convs:

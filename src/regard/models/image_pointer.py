@@ -36,7 +36,7 @@ class PhrasePointer(nn.Module):
         self.pointer = Tap()
 
     def forward(self, pixels: Tensor, phrases: Tensor, lengths: Tensor) -> Tensor:
-        """pixels (B, H, W, 3), phrases (B, T) of which `lengths` (B,) are real: ln of the weight of each patch, (B, S)."""
+        """pixels (B, H, W, 3), phrases (B, T) of which `lengths` (B,) are real: ln weight of each patch, (B, S)."""
         rows = len(pixels)
         if not rows:
             pixels = pixels.new_zeros(1, *pixels.shape[1:])

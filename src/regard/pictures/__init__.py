@@ -5,7 +5,8 @@
         pixels, text = example.scene.draw(), example.caption.text
 
 Read `scene` for what a picture contains, `captions` for the rule of captions, `scene_views` for the other views,
-`image_files` and `folder` for reading images from disk, `image_store` and `image_batches` for training on them. Public names load on first use.
+`image_files` and `folder` for reading images from disk, `image_store` and `image_batches` for training on them. Public
+names load on first use.
 """
 
 from typing import TYPE_CHECKING

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from multiprocessing import get_context
 from pathlib import Path
@@ -43,7 +43,7 @@ SceneView = Literal["captioned", "labelled", "phrase"]
 
 
 class StoredImage(NamedTuple):
-    """A picture, uint8 (H, W, 3), its text, R gold regions, bool (R, H, W), and the region of each word or NO_REGION."""
+    """A picture, uint8 (H, W, 3), its text, gold regions, bool (R, H, W), and the region of each word or NO_REGION."""
 
     pixels: np.ndarray
     text: str
@@ -77,7 +77,7 @@ class SceneImages:
     count: int
     split: str = "train"
     seed: int = 0
-    settings: SceneSettings = SceneSettings()
+    settings: SceneSettings = field(default_factory=SceneSettings)
     gold: bool = False
 
     @property
@@ -113,9 +113,7 @@ class SceneImages:
             return StoredImage(scene.draw(), caption.text)
         both = (caption.target, caption.landmark)
         regions = np.stack([scene.region([one]) for one in both])
-        words = tuple(
-            both.index(word.objects[0]) if word.kind in GOLD_KINDS else NO_REGION for word in caption.words
-        )
+        words = tuple(both.index(word.objects[0]) if word.kind in GOLD_KINDS else NO_REGION for word in caption.words)
         return StoredImage(scene.draw(), caption.text, regions, words)
 
 

@@ -172,7 +172,9 @@ def test_exact_captions_are_those_that_greedy_search_finds(tmp_path) -> None:
         given = target.where(target != IGNORED, 0).roll(1, 1)
         given[:, 0] = batch.target_in[0, 0]
         lengths = torch.tensor([len(some) + 1 for some in ids])
-        said = CaptionBatch(batch.indices, batch.pixels, given, target, lengths, batch.regions, torch.full_like(target, NO_REGION))
+        said = CaptionBatch(
+            batch.indices, batch.pixels, given, target, lengths, batch.regions, torch.full_like(target, NO_REGION)
+        )
         found = prepared.objective.summary(prepared.objective.measure(model, said, None).sums)
     assert found["exact"] == pytest.approx(sum(best.finished for (best,) in written) / len(written))
 
@@ -259,8 +261,8 @@ def test_what_does_not_fit_is_refused_in_words(tmp_path) -> None:
     (tmp_path / "u.tsv").write_text("image\ttext\none/cat/0.png\ta cat\n")
     with pytest.raises(CorpusError, match=r"caption"):
         RECIPES["captioning"](data=CaptionTable(train=tmp_path / "u.tsv")).prepare(tmp_path / "f")
+    model = ImageClassifierModel(patch=32, **SMALL)
     with pytest.raises(SettingError, match="patches of 32 pixels in pictures of 16"):
-        model = ImageClassifierModel(patch=32, **SMALL)
         RECIPES["image-classification"](data=ImageFolderData(train=two, size=16), model=model).prepare(tmp_path / "g")
     with pytest.raises(SettingError, match=r"augment: got scale"):
         RECIPES["image-classification"](augment=RandomAugment(scale=(0.9, 0.1))).prepare(tmp_path / "h")

@@ -1,4 +1,4 @@
-"""Image captioning with teacher forcing: cross-entropy of the next word, exact captions, BLEU-4, gold weight.
+"""Image captioning: the loss of each next word of a caption, exact captions, BLEU-4, gold weight.
 
 The gold weight of a word is the attention mass inside the region of which it speaks, where that is known.
 """

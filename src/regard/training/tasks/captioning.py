@@ -51,9 +51,7 @@ class CaptioningRecipe(Recipe):
 
         def batches(store: ImageStore, train: bool, rank: int, ranks: int) -> Batches[CaptionBatch]:
             collate = CaptionCollator(store, tokenizer, self.batches.max_length, augment if train else None)
-            return Batches(
-                self.batches.plan(len(store)), collate, self.train.seed, rank, ranks, self.train.prefetch
-            )
+            return Batches(self.batches.plan(len(store)), collate, self.train.seed, rank, ranks, self.train.prefetch)
 
         train, valid = batches(split.train, True, rank, ranks), split.valid
         notes = [f"a vocabulary of {len(tokenizer):,}"]

@@ -50,9 +50,7 @@ class ImageClassificationRecipe(Recipe):
 
         def batches(store: ImageStore, train: bool, rank: int, ranks: int) -> Batches[ImageLabelBatch]:
             collate = ImageLabelCollator(store, labels, augment if train else None)
-            return Batches(
-                self.batches.plan(len(store)), collate, self.train.seed, rank, ranks, self.train.prefetch
-            )
+            return Batches(self.batches.plan(len(store)), collate, self.train.seed, rank, ranks, self.train.prefetch)
 
         train, valid = batches(split.train, True, rank, ranks), split.valid
         for store in (split.train, valid):  # labels that the recipe does not list are refused now

@@ -1,4 +1,4 @@
-"""The section [data] of tasks that look at pictures: built-in scenes, class folders, tables of image files; [augment]."""
+"""The section [data] of tasks on pictures: built-in scenes, class folders, tables of image files; [augment]."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ImageSplit:
 
 
 class _SceneData(RecipeSection):
-    """Scenes of the built-in picture corpus, drawn before training: `examples` and `valid` of them, `size` pixels a side.
+    """Scenes of the built-in picture corpus, drawn before training: `examples` and `valid`, `size` pixels a side.
 
     `objects`, `clutter`: least and most in a scene. `noise`: standard deviations in grey levels, one for each scene.
     """
@@ -58,7 +58,7 @@ class _SceneData(RecipeSection):
     examples: Count = 20_000
     valid: Annotated[int, Field(ge=0)] = 1000
     seed: Annotated[int, Field(ge=0)] = 0
-    size: Annotated[int, Field(ge=64, le=128)] = SceneSettings.__dataclass_fields__["size"].default
+    size: Annotated[int, Field(ge=64, le=128)] = SceneSettings().size
     objects: Range = (3, 5)
     clutter: Range = (0, 4)
     noise: tuple[float, ...] = (0.0, 3.0, 6.0)
@@ -207,7 +207,7 @@ class CaptionBatches(ImageBatches):
 def hold_out(
     files: Sequence[ImageFile], share: float, where: Path
 ) -> tuple[tuple[ImageFile, ...], tuple[ImageFile, ...]]:
-    """The files for training and those for validation: a share of the images of each class, at random by their number."""
+    """The files for training and those for validation: a share of the images of each class, at random."""
     if not share:
         return tuple(files), ()
     classes: dict[str | None, dict[Path, None]] = {}

@@ -25,8 +25,8 @@ class _ImageModel(RecipeSection):
     """The image encoder: a convolutional feature grid ("conv"), or self-attention over patches ("vit").
 
     `patch`: pixels of a side of each patch, or cell of the grid. A vit has `heads`, `feedforward_dim` (4 x width where
-    it is not given), a `stem` that makes patch embeddings by a linear layer or by strided convolutions, `positions`, and
-    `registers`, learned tokens beside the patches.
+    it is not given), a `stem` that makes patch embeddings by a linear layer or by strided convolutions, `positions`,
+    and `registers`, learned tokens beside the patches.
     """
 
     encoder: ImageEncoderName = RecurrentCaptionerConfig.encoder

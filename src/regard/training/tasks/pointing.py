@@ -30,9 +30,7 @@ class PointingRecipe(Recipe):
 
         def batches(store: ImageStore, rank: int, ranks: int) -> Batches[PointingBatch]:
             plan = self.batches.plan(len(store))
-            return Batches(
-                plan, PointingCollator(store, tokenizer), self.train.seed, rank, ranks, self.train.prefetch
-            )
+            return Batches(plan, PointingCollator(store, tokenizer), self.train.seed, rank, ranks, self.train.prefetch)
 
         valid = split.valid
         return PreparedTask(
