@@ -8,6 +8,8 @@ import torch
 
 from regard.pictures import write_pictures
 from regard.text.grammar.corpus_files import write_corpus
+from regard.training import read_recipe, train
+from regard.training.tasks import TASKS
 
 ROOT = Path(__file__).parents[1]
 
@@ -63,6 +65,16 @@ def test_the_pictures_of_the_book(
     exec(blocks("docs/pictures.md", "Image files of one's own"), names)
     assert names["pixels"].shape == (48, 48, 3)  # type: ignore[attr-defined]
     assert capsys.readouterr().out.endswith("(32, 32, 3)\n")
+
+
+def test_the_captioner_of_the_book(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = ["data.examples=30", "data.valid=5", "train.steps=1", "model.width=8", "model.layers=1", "train.threads=1"]
+    train(read_recipe("captioner", small, tasks=TASKS), tmp_path / "runs" / "captioner", notify=lambda text: None)
+    exec(blocks("docs/pictures.md", "Using them"), {})
+    assert "View(" in capsys.readouterr().out
 
 
 def test_the_batches_of_the_book(folder: Path) -> None:

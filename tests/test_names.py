@@ -91,14 +91,20 @@ FOUND_IN = {  # a term, as a pattern: the modules that implement it
     r"class folders": ["pictures/folder"],
     r"png, jpeg": ["pictures/image_files"],
     r"anti.aliased": ["pictures/render"],
+    r"vision transformer|\bvit\b": ["models/image_encoders", "models/image_classifier"],
+    r"show, attend and tell|image captioning": ["models/image_captioners"],
+    r"phrase grounding": ["models/image_pointer"],
+    r"memory.mapped file": ["pictures/image_store"],
 }
 
 GERUNDS = {  # the field's own words
     "averaging",
+    "captioning",
     "early_stopping",
     "embedding",
     "masking",
     "packing",
+    "pointing",
     "pooling",
     "pruning",
     "sampling",

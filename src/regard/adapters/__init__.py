@@ -22,6 +22,11 @@ if TYPE_CHECKING:
         MaskedLMAdapter as MaskedLMAdapter,
     )
     from regard.adapters.factory import adapter as adapter, run_adapter as run_adapter
+    from regard.adapters.image_models import (
+        CaptionerAdapter as CaptionerAdapter,
+        ImageClassifierAdapter as ImageClassifierAdapter,
+        PhrasePointerAdapter as PhrasePointerAdapter,
+    )
     from regard.adapters.tensor_inputs import expect_row as expect_row
     from regard.adapters.token_row import NO_SPAN as NO_SPAN, NO_WORD as NO_WORD, TokenRow as TokenRow
     from regard.adapters.translator import TranslatorAdapter as TranslatorAdapter
@@ -35,6 +40,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "case": ("Case", "Example", "InputRow"),
         "encoder": ("ClassifierAdapter", "EncoderAdapter", "MaskedLMAdapter"),
         "factory": ("adapter", "run_adapter"),
+        "image_models": ("CaptionerAdapter", "ImageClassifierAdapter", "PhrasePointerAdapter"),
         "tensor_inputs": ("expect_row",),
         "token_row": ("NO_SPAN", "NO_WORD", "TokenRow"),
         "translator": ("TranslatorAdapter",),

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -162,6 +163,16 @@ class ModelAdapter(ABC):
             f"{self.name} reads text, and got tensors ({', '.join(inputs)})",
             where="look",
             advice="Models of transformers and other torch modules take tensors; give this one a text.",
+        )
+
+    def prepare_image(
+        self, picture: np.ndarray, text: str | None = None, prefix: Sequence[int] | None = None
+    ) -> ForwardPass:
+        """A forward pass over a picture, uint8 (H, W, 3), with a text: a caption, a phrase, a question."""
+        raise SettingError(
+            f"{self.name} reads text, and got a picture",
+            where="look",
+            advice="Models with an image encoder take pictures; give this one a text.",
         )
 
     def axes_of(self, place: str) -> Axes:

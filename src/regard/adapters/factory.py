@@ -19,6 +19,12 @@ from regard.adapters.base import ModelAdapter
 from regard.adapters.causal_lm import CausalLMAdapter
 from regard.adapters.encoder import ClassifierAdapter, ELMoAdapter, EncoderAdapter, MaskedLMAdapter
 from regard.adapters.hub_tokenizer import as_its_tokenizer, load_hub_tokenizer
+from regard.adapters.image_models import (
+    CaptionerAdapter,
+    ImageClassifierAdapter,
+    ImageModelAdapter,
+    PhrasePointerAdapter,
+)
 from regard.adapters.torch_module import TorchAdapter
 from regard.adapters.transformers_model import (
     TransformersAdapter,
@@ -35,7 +41,20 @@ from regard.adapters.translator import TranslatorAdapter
 from regard.decoding import Translator
 from regard.errors import PlaceError, SettingError
 from regard.hub import has_transformers, load, load_own, origin, run_of
-from regard.models import Bert, ELMo, MaskedLM, PoolingClassifier, Seq2Seq, SequenceClassifier, Tagger, Transformer
+from regard.models import (
+    Bert,
+    ELMo,
+    ImageClassifier,
+    MaskedLM,
+    PhrasePointer,
+    PoolingClassifier,
+    RecurrentCaptioner,
+    Seq2Seq,
+    SequenceClassifier,
+    Tagger,
+    Transformer,
+    TransformerCaptioner,
+)
 from regard.runs import TOKENIZER, Run, is_run
 from regard.text import Labels, Scale, Tokenizer
 
@@ -89,6 +108,8 @@ def _regard_adapter(model: Any, tokenizers: tuple[Any, ...], source: _Source, ma
     """The adapter of a model that is not from transformers."""
     name, about = source.name, source.description
     first, last = (tokenizers[0], tokenizers[-1]) if tokenizers else (None, None)
+    if (images := _image_adapter(model, first, source)) is not None:
+        return images
     if isinstance(model, Seq2Seq | Transformer):
         return TranslatorAdapter(Translator(model, _expect_tokenizer(first), _expect_tokenizer(last)), name, about)
     if isinstance(model, SequenceClassifier | PoolingClassifier):
@@ -104,6 +125,19 @@ def _regard_adapter(model: Any, tokenizers: tuple[Any, ...], source: _Source, ma
     if type(model).__module__.startswith("regard."):
         raise _no_attention(model)
     return TorchAdapter(model, first, name)
+
+
+def _image_adapter(model: Any, tokenizer: Any, source: _Source) -> ImageModelAdapter | None:
+    """The adapter of a model of ours that looks at pictures."""
+    name, about = source.name, source.description
+    fit = "crop" if source.run is None else source.run.section("data").get("fit", "crop")
+    if isinstance(model, ImageClassifier):
+        return ImageClassifierAdapter(model, None, name, about, fit, source.labels)  # type: ignore[arg-type]
+    if isinstance(model, RecurrentCaptioner | TransformerCaptioner):
+        return CaptionerAdapter(model, _expect_tokenizer(tokenizer), name, about, fit)
+    if isinstance(model, PhrasePointer):
+        return PhrasePointerAdapter(model, _expect_tokenizer(tokenizer), name, about, fit)
+    return None
 
 
 def _transformers_adapter(model: Any) -> type[TransformersAdapter]:

@@ -12,6 +12,7 @@ from regard.cli import (
     align,
     atlas,
     audit,
+    caption,
     classify,
     corpus,
     curves,
@@ -59,6 +60,7 @@ app.command("atlas", cls=Command)(atlas.atlas)
 app.command("audit", cls=Command)(audit.audit)
 app.command("serve", cls=Command)(serve.serve)
 app.command("fill", cls=Command)(fill.fill)
+app.command("caption", cls=Command)(caption.caption)
 app.command("classify", cls=Command)(classify.classify)
 app.command("embed", cls=Command)(embed.embed)
 app.command("score", cls=Command)(score.score)

@@ -1,4 +1,4 @@
-"""`regard look`: the attention of a model on a text, as a page, a picture or numbers."""
+"""`regard look`: the attention of a model on a text or an image, as a page, a picture or numbers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ from regard.errors import SettingError
 
 def look(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, or Hugging Face checkpoint folder.")],
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The text; - reads standard input.")],
+    text: Annotated[
+        str,
+        typer.Argument(metavar="TEXT|IMAGE", help="The text, or an image file; - reads a text from standard input."),
+    ],
     text2: Annotated[
         str | None,
-        typer.Argument(metavar="TEXT2", help="A second text, or the translation.", show_default="the model translates"),
+        typer.Argument(
+            metavar="TEXT2", help="A second text, the translation, or the caption.", show_default="the model translates"
+        ),
     ] = None,
     out: Annotated[
         Path,
@@ -102,16 +107,16 @@ def look(
     Runs the model on the text and saves its attention: a page to explore, a picture, or the numbers.
     With --json, prints a summary of what was recorded.
     """
-    from regard.cli.inputs import MAX_PASSAGE, expect_length, read_lines
+    from regard.cli.inputs import MAX_PASSAGE, expect_length, image_path, read_lines
     from regard.cli.process_tuning import prepare_machine
     from regard.page import expect_suffix, look as looked
 
     prepare_machine()
     expect_suffix(out)
-    given = "\n".join(read_lines(Path("-"), MAX_PASSAGE)) if text == "-" else text
-    if not given.strip():
+    given = image_path(text) or ("\n".join(read_lines(Path("-"), MAX_PASSAGE)) if text == "-" else text)
+    if isinstance(given, str) and not given.strip():
         raise SettingError("The text is empty", where="look")
-    for words in (given, text2 or ""):
+    for words in (given if isinstance(given, str) else "", text2 or ""):
         expect_length(words, MAX_PASSAGE, "look")
     view = looked(
         run,

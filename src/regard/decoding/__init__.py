@@ -2,7 +2,7 @@
 
 Greedy, Sample and Beam are searches; Rules constrain what they may generate, a Hypothesis is a result. `greedy_decode`
 continues a prefix, `teacher_force` scores a given text (teacher forcing); `generate_text` and Translator map text to
-text.
+text, Captioner pictures to text.
 """
 
 from typing import TYPE_CHECKING
@@ -11,6 +11,12 @@ from regard.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from regard.decoding.beam import Beam as Beam, LengthPenalty as LengthPenalty
+    from regard.decoding.caption import (
+        MAX_CAPTION as MAX_CAPTION,
+        Captioned as Captioned,
+        Captioner as Captioner,
+        fit_pictures as fit_pictures,
+    )
     from regard.decoding.generate import (
         Continuation as Continuation,
         ban_unknown as ban_unknown,
@@ -30,6 +36,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
         "beam": ("Beam", "LengthPenalty"),
+        "caption": ("MAX_CAPTION", "Captioned", "Captioner", "fit_pictures"),
         "generate": ("Continuation", "generate_text", "ban_unknown"),
         "greedy": ("Greedy", "greedy_decode"),
         "sampling": ("Sample",),

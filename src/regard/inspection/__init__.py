@@ -58,7 +58,7 @@ if TYPE_CHECKING:
         Bootstrap as Bootstrap,
         ConfidenceInterval as ConfidenceInterval,
     )
-    from regard.inspection.classify import Classifier as Classifier
+    from regard.inspection.classify import Classifier as Classifier, PictureClassifier as PictureClassifier
     from regard.inspection.distances import (
         MAX_JSD as MAX_JSD,
         jsd as jsd,
@@ -131,7 +131,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "attribution.norms": ("transformed_norms",),
         "attribution.relevance": ("RelevanceLayer", "relevance"),
         "attribution.rollout": ("RolloutLayer", "rollout"),
-        "classify": ("Classifier",),
+        "classify": ("Classifier", "PictureClassifier"),
         "embeddings": ("Embedded", "Embedder", "Layer", "Pool", "concat_embedded", "save_embedded"),
         "fill_mask": ("MaskFiller",),
         "record_labels": ("with_head_labels", "find_head_labels"),

@@ -1,4 +1,4 @@
-"""Text classification with a trained run: the most likely label of each text, or the number of a regression model.
+"""Classification with a trained run: the most likely label of each text or picture, or the number of a regression.
 
 >>> Classifier.of("runs/bert-classifier")(["Even though the film was bad , the meal was good ."])[0].label
 'positive'
@@ -10,10 +10,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from regard.adapters import ClassifierAdapter, run_adapter
+from regard.adapters import ClassifierAdapter, ImageClassifierAdapter, run_adapter
 from regard.errors import SettingError
 
 ROWS = 32  # texts in a batch
@@ -21,7 +22,7 @@ ROWS = 32  # texts in a batch
 
 @dataclass(frozen=True, repr=False)
 class ClassifiedText:
-    """The most likely label of a text, and the probability of each; where labels are numbers, the estimate."""
+    """The likeliest label of a text or picture, and the probability of each; where labels are numbers, the estimate."""
 
     label: str | float
     probabilities: dict[str, float]
@@ -62,3 +63,29 @@ class Classifier:
             return ClassifiedText(found["estimate"], {})
         probabilities = dict(found["classes"])
         return ClassifiedText(max(probabilities, key=probabilities.__getitem__), probabilities)
+
+
+@dataclass(frozen=True, eq=False)
+class PictureClassifier:
+    """A trained image classifier, whose adapter has the names of its classes."""
+
+    adapter: ImageClassifierAdapter
+
+    @classmethod
+    def of(cls, run: str | os.PathLike[str]) -> PictureClassifier:
+        """The model of a run folder."""
+        return cls(run_adapter(run, ImageClassifierAdapter, "image-classification"))
+
+    @property
+    def size(self) -> int:
+        """The side of the pictures that the model takes."""
+        return int(self.adapter.model.encoder.size)
+
+    @torch.no_grad()
+    def __call__(self, pictures: Sequence[np.ndarray]) -> list[ClassifiedText]:
+        """The class of each picture, uint8 (H, W, 3) of any size."""
+        found = []
+        for picture in pictures:
+            shares = dict(self.adapter.probabilities(self.adapter.model(self.adapter.pixels(picture))[0]))
+            found.append(ClassifiedText(max(shares, key=shares.__getitem__), shares))
+        return found

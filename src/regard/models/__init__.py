@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from regard.models.blocks import (
         LLAMA as LLAMA,
+        VIT as VIT,
         BlockConfig as BlockConfig,
         InputEmbedding as InputEmbedding,
         SwiGLU as SwiGLU,
@@ -51,6 +52,21 @@ if TYPE_CHECKING:
     from regard.models.embedding import OutputProjection as OutputProjection, WordEmbedding as WordEmbedding
     from regard.models.encoder import Encoder as Encoder
     from regard.models.gpt import GPT as GPT
+    from regard.models.image_captioners import (
+        RecurrentCaptioner as RecurrentCaptioner,
+        TransformerCaptioner as TransformerCaptioner,
+        doubly_stochastic as doubly_stochastic,
+    )
+    from regard.models.image_classifier import ImageClassifier as ImageClassifier, ImagePooling as ImagePooling
+    from regard.models.image_encoders import (
+        ConvEncoder as ConvEncoder,
+        ImageEncoder as ImageEncoder,
+        ImageStates as ImageStates,
+        PatchEncoder as PatchEncoder,
+        sine_positions as sine_positions,
+        vit_blocks as vit_blocks,
+    )
+    from regard.models.image_pointer import PhrasePointer as PhrasePointer
     from regard.models.neural_cache import NeuralCache as NeuralCache
     from regard.models.packed_linear import pack_for_decoding as pack_for_decoding
     from regard.models.pooling import PoolingClassifier as PoolingClassifier
@@ -91,6 +107,7 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "InputEmbedding",
             "SwiGLU",
             "LLAMA",
+            "VIT",
             "BlockConfig",
             "gelu_feedforward",
             "encoder_blocks",
@@ -106,6 +123,17 @@ __getattr__, __dir__, __all__ = lazy_exports(
         ),
         "encoder": ("Encoder",),
         "gpt": ("GPT",),
+        "image_captioners": ("RecurrentCaptioner", "TransformerCaptioner", "doubly_stochastic"),
+        "image_classifier": ("ImageClassifier", "ImagePooling"),
+        "image_encoders": (
+            "ConvEncoder",
+            "ImageEncoder",
+            "ImageStates",
+            "PatchEncoder",
+            "sine_positions",
+            "vit_blocks",
+        ),
+        "image_pointer": ("PhrasePointer",),
         "neural_cache": ("NeuralCache",),
         "packed_linear": ("pack_for_decoding",),
         "pooling": ("PoolingClassifier",),

@@ -101,6 +101,7 @@ def gelu_feedforward(width: int, hidden: int, approximate: str = "none", bias: b
 VASWANI_2017 = BlockConfig()
 BERT = BlockConfig(norm=partial(nn.LayerNorm, eps=1e-12), feedforward=gelu_feedforward)
 GPT2 = BlockConfig(order="pre", feedforward=partial(gelu_feedforward, approximate="tanh"))
+VIT = BlockConfig(order="pre", norm=partial(nn.LayerNorm, eps=1e-6), feedforward=gelu_feedforward)
 LLAMA = BlockConfig(order="pre", norm=nn.RMSNorm, feedforward=SwiGLU, bias=False)
 
 

@@ -116,7 +116,8 @@ class Bahdanau(Decoder):
 
     `query_includes_input`: the query is the previous state and the previous word, concatenated (the score takes
     hidden + width). The state alone, as published, has not seen that word yet. `coverage`: the scores also take the
-    weight that each key has had so far (See et al. 2017, equation 11).
+    weight that each key has had so far (See et al. 2017, equation 11). `gate`: the context is multiplied by
+    beta = sigmoid(f(h_t-1)), so that a word that needs none can leave it out (Xu et al. 2015, 4.2.1).
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Bahdanau(Decoder):
         cell: str = "gru",
         coverage: bool = False,
         query_includes_input: bool = False,
+        gate: bool = False,
     ) -> None:
         super().__init__(width, hidden, encoder_dim, 1, cell)
         self.query_includes_input = query_includes_input
@@ -135,6 +137,7 @@ class Bahdanau(Decoder):
         self.cell = RecurrentCell(cell, width, hidden, step_input=encoder_dim)
         self.feature_dim = hidden + encoder_dim + width
         self.vector = nn.Linear(self.feature_dim, width)
+        self.gate = nn.Linear(hidden, 1) if gate else None
         self.tap = Tap()
         self.coverage: nn.Parameter | None = None
         if coverage:
@@ -143,7 +146,7 @@ class Bahdanau(Decoder):
             self.coverage = nn.Parameter(torch.zeros(self.score.query.out_features))
 
     def prepare_memory(self, source: EncoderOutput) -> PreparedKeys:
-        return PreparedKeys.of(source.states, source.values, score=self.score, mask=Padding(source.lengths))
+        return PreparedKeys.of(source.states, source.values, score=self.score, mask=_padding(source))
 
     def initial_state(self, source: EncoderOutput) -> DecoderState:
         state = super().initial_state(source)
@@ -173,9 +176,9 @@ class Bahdanau(Decoder):
         return DecoderOutput(torch.tanh(self.vector(features)), features, weights), state
 
     def _has_loop(self, state: DecoderState, observe: Observe) -> bool:
-        """Whether `fused_bahdanau` applies: training, a GRU without coverage, no one reads or replaces weights."""
+        """Whether `fused_bahdanau` applies: training, a GRU without coverage and gate, no one reads or sets weights."""
         assert state.memory is not None
-        supported = self.cell.kind == "gru" and self.coverage is None
+        supported = self.cell.kind == "gru" and self.coverage is None and self.gate is None
         unobserved = observe == OBSERVE_NOTHING and not self.tap.is_replaceable and torch.is_grad_enabled()
         return supported and unobserved and steps_unsupported_reason(state.memory, state.cells[0][0].dtype) is None
 
@@ -207,6 +210,8 @@ class Bahdanau(Decoder):
         query = torch.cat((cell[0], word), -1) if self.query_includes_input else cell[0]
         got = self.tap(query.unsqueeze(1), memory, observe=observe)
         context = got.output.squeeze(1)
+        if self.gate is not None:
+            context = context * torch.sigmoid(self.gate(cell[0]))
         weights = None if got.weights is None else got.weights.squeeze(1)
         feedback = state.feedback
         if self.coverage is not None and feedback is not None and weights is not None:
@@ -241,7 +246,7 @@ class Luong(Decoder):
         self.rnn = build_rnn(cell, width, self.hidden, layers, dropout=dropout)
 
     def prepare_memory(self, source: EncoderOutput) -> PreparedKeys:
-        return PreparedKeys.of(source.states, source.values, score=self.score, mask=Padding(source.lengths))
+        return PreparedKeys.of(source.states, source.values, score=self.score, mask=_padding(source))
 
     def forward(self, words: Tensor, state: DecoderState, observe: Observe = OBSERVE_NOTHING) -> DecoderOutput:
         assert state.memory is not None
@@ -302,6 +307,10 @@ class LuongInputFeeding(Luong):
             cells.append(cell(cell.inputs(self.dropout(cells[-1][0])), before))
         found = self._attend(cells[-1][0].unsqueeze(1), word.unsqueeze(1), state, observe)
         return found, replace(state, cells=tuple(cells), feedback=found.vectors.squeeze(1), position=state.position + 1)
+
+
+def _padding(source: EncoderOutput) -> Padding | None:
+    return None if source.lengths is None else Padding(source.lengths)
 
 
 def run_rnn(network: nn.RNNBase, words: Tensor, cells: tuple[CellState, ...]) -> tuple[Tensor, tuple[CellState, ...]]:

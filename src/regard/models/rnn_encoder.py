@@ -19,7 +19,7 @@ class EncoderOutput(NamedTuple):
 
     states: Tensor  # (B, S, M)
     values: Tensor  # (B, S, M)
-    lengths: Tensor  # (B,)
+    lengths: Tensor | None  # (B,); None: all are real
     last: Tensor  # (B, M)
 
 

@@ -120,7 +120,7 @@ class Transformer(nn.Module):
     def start(self, inputs: Tensor, lengths: Tensor) -> TransformerState:
         """The state before the first word: sources (B, S) are encoded, and every block caches their keys and values."""
         memory = self.encoder(inputs, lengths)
-        caches = tuple((KVCache(), _memory_cache(block, memory)) for block in self.decoder)
+        caches = tuple((KVCache(), memory_cache(block, memory)) for block in self.decoder)
         return TransformerState(memory, lengths, torch.arange(len(inputs), device=inputs.device), caches)
 
     def step(self, state: TransformerState, tokens: Tensor) -> tuple[Tensor, Tensor, TransformerState]:
@@ -249,7 +249,7 @@ def _init_queries_as_keys(project: Projections) -> None:
     queries.copy_(keys.unflatten(0, (project.key_heads, -1)).repeat_interleave(group, 0).flatten(0, 1))
 
 
-def _memory_cache(block: nn.Module, memory: Tensor) -> KVCache:
+def memory_cache(block: nn.Module, memory: Tensor) -> KVCache:
     """A KV cache of the encoder's states for the cross-attention of a block, filled once."""
     assert isinstance(block, DecoderBlock)
     cache = KVCache()

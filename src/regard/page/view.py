@@ -14,6 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 from regard.adapters import ModelAdapter, adapter
@@ -35,6 +36,7 @@ from regard.inspection import (
 from regard.inspection.atlas import Atlas
 from regard.page.payload import pack_payload
 from regard.page.render import bundle_modules, read_static, render_record, save_page
+from regard.pictures import read_image
 
 SUFFIXES = (".html", ".svg", ".png", ".json", ".npz", ".regard")
 
@@ -125,7 +127,7 @@ def expect_suffix(path: Path) -> Path:
 
 def look(
     model: nn.Module | str | os.PathLike[str],
-    text: str | Mapping[str, Tensor],
+    text: str | Path | np.ndarray | Mapping[str, Tensor],
     text2: str | None = None,
     *,
     tokenizer: Any = None,
@@ -140,7 +142,8 @@ def look(
     """The attention to a text, of a model of this library, of transformers, or any that calls torch's attention.
 
     model            a model, or the folder of a run or checkpoint
-    text2            a second text, or a translation, instead of the one that the model generates
+    text             a text; of models that look at pictures the Path of an image file, or its pixels, uint8 (H, W, 3)
+    text2            a second text, or a translation, instead of the one that the model generates; a caption or phrase
     places, heads    whose maps to store, for long texts and large models; heads=() stores statistics only
     max_new_tokens   tokens that a language model generates
     gradient         also store the gradient of the output with respect to each attention weight
@@ -149,6 +152,7 @@ def look(
     row              of a batch of tensors, counted from 0
     """
     found = adapter(model, tokenizer, max_new_tokens)
+    text = read_image(text) if isinstance(text, Path) else text
     expect_measures(measures)
     notes = find_head_labels(found, atlas)
     spec = RecordSpec(places, heads, gradient)

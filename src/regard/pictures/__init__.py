@@ -5,7 +5,8 @@
         pixels, text = example.scene.draw(), example.caption.text
 
 Read `scene` for what a picture contains, `captions` for the rule of captions, `scene_views` for the other views,
-`image_files` and `folder` for reading images from disk. Public names load on first use.
+`image_files` and `folder` for reading images from disk, `image_store` and `image_batches` for training on them. Public
+names load on first use.
 """
 
 from typing import TYPE_CHECKING
@@ -26,12 +27,28 @@ if TYPE_CHECKING:
         ImageTable as ImageTable,
         LoadedImage as LoadedImage,
     )
+    from regard.pictures.image_batches import (
+        CaptionBatch as CaptionBatch,
+        CaptionCollator as CaptionCollator,
+        ImageLabelBatch as ImageLabelBatch,
+        ImageLabelCollator as ImageLabelCollator,
+        PointingBatch as PointingBatch,
+        PointingCollator as PointingCollator,
+    )
     from regard.pictures.image_files import (
+        ENDINGS as ENDINGS,
         MAX_PIXELS as MAX_PIXELS,
+        Fit as Fit,
         decode_image as decode_image,
         read_image as read_image,
         resize_box as resize_box,
         resize_image as resize_image,
+    )
+    from regard.pictures.image_store import (
+        NO_REGION as NO_REGION,
+        FileImages as FileImages,
+        ImageStore as ImageStore,
+        SceneImages as SceneImages,
     )
     from regard.pictures.patches import PatchGrid as PatchGrid, Picture as Picture
     from regard.pictures.render import (
@@ -80,7 +97,16 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "augment": ("Augment",),
         "captions": ("WORD_KINDS", "SceneCaption", "SceneWord", "caption_scene"),
         "folder": ("ImageFile", "ImageFolder", "ImageTable", "LoadedImage"),
-        "image_files": ("MAX_PIXELS", "decode_image", "read_image", "resize_box", "resize_image"),
+        "image_batches": (
+            "CaptionBatch",
+            "CaptionCollator",
+            "ImageLabelBatch",
+            "ImageLabelCollator",
+            "PointingBatch",
+            "PointingCollator",
+        ),
+        "image_files": ("ENDINGS", "Fit", "MAX_PIXELS", "decode_image", "read_image", "resize_box", "resize_image"),
+        "image_store": ("NO_REGION", "FileImages", "ImageStore", "SceneImages"),
         "patches": ("PatchGrid", "Picture"),
         "render": ("bounding_box", "decode_runs", "encode_runs"),
         "scene": ("Scene",),

@@ -24,6 +24,8 @@ from regard.text import Tokenizer
 TOKENIZER = "tokenizer.json"
 MAX_SIZE = 1 << 24  # of a whole number in [model]
 TARGET_TOKENIZER = "target-tokenizer.json"  # of a translator with two vocabularies
+IMAGE_TASKS = ("captioning", "image-classification", "pointing")
+IMAGE_SIZE = 64  # pixels of a side, where [data] names no other
 Settings = Mapping[str, Any]
 Where = Callable[[Keys], str]
 
@@ -91,7 +93,9 @@ def model_config(settings: Settings, tokenizers: Sequence[Tokenizer], where: Whe
 
 
 def load_tokenizers(settings: Settings, folder: Path) -> tuple[Tokenizer, ...]:
-    """The tokenizer of a run folder, or those of source and target."""
+    """The tokenizer of a run folder, or those of source and target; none of a run without text."""
+    if settings.get("task") == "image-classification":
+        return ()
     source = _tokenizer(settings, "tokenizer", folder / TOKENIZER)
     if not section(settings, "target_tokenizer"):
         return (source,)
@@ -114,6 +118,8 @@ def section(settings: Settings, name: str, where: Where = dotted) -> Settings:
 
 def _from_outside_model(task: str, settings: Settings, tokenizers: Sequence[Tokenizer], where: Where) -> dict[str, Any]:
     """The fields of a configuration that [model] does not set: vocabulary, number of classes, sequence length."""
+    if task in IMAGE_TASKS:
+        return _from_outside_image_model(task, settings, tokenizers, where)
     source, target = tokenizers[0], tokenizers[-1]
     if task == "translation":
         from regard.models.config import VocabularySizes
@@ -128,14 +134,31 @@ def _from_outside_model(task: str, settings: Settings, tokenizers: Sequence[Toke
         given["vocabulary"] = _word_vocabulary(source, model.get("input") == "characters")
     if task in ("classification", "tagging"):
         name = "labels" if task == "classification" else "tags"
-        known = section(settings, "data", where).get(name)
-        if known is None or known == NONE:
-            problem = f"The recipe does not list its {name}, as the recipe.toml of a run does"
-            raise SettingError(problem, where=where(("data", name)))
+        known = _listed(settings, name, where)
         given["classes"] = len(known) if isinstance(known, list) else 1  # regression has one output
     if task == "language" and "sequence_length" in (batches := section(settings, "batches", where)):
         given["max_positions"] = batches["sequence_length"]
     return given
+
+
+def _from_outside_image_model(
+    task: str, settings: Settings, tokenizers: Sequence[Tokenizer], where: Where
+) -> dict[str, Any]:
+    """The same of models that look at pictures: the side of a picture, and vocabulary or number of classes."""
+    size = section(settings, "data", where).get("size", IMAGE_SIZE)
+    given = {"size": _value(size, int, ("data", "size"), where)}
+    if task == "image-classification":
+        return given | {"classes": len(_listed(settings, "labels", where))}
+    return given | {"vocabulary": len(tokenizers[0])}
+
+
+def _listed(settings: Settings, name: str, where: Where) -> Any:
+    """The labels or tags, which the recipe of a run lists."""
+    known = section(settings, "data", where).get(name)
+    if known is None or known == NONE:
+        problem = f"The recipe does not list its {name}, as the recipe.toml of a run does"
+        raise SettingError(problem, where=where(("data", name)))
+    return known
 
 
 def _word_vocabulary(tokenizer: Tokenizer, characters: bool) -> Any:

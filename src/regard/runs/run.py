@@ -28,7 +28,7 @@ from regard.runs.weights import FILE as WEIGHT_FILE, copy_weights, load_weights,
 from regard.text import Tokenizer
 
 if TYPE_CHECKING:
-    from regard.decoding import Translator
+    from regard.decoding import Captioner, Translator
     from regard.text import Labels, Scale
 
 VERSION = 1
@@ -145,7 +145,7 @@ class Run(os.PathLike[str]):
     @cached_property
     def labels(self) -> Labels | Scale | None:
         """The labels of a classifier, or the scale of a regression model; None for other tasks."""
-        if self.task != "classification":
+        if self.task not in ("classification", "image-classification"):
             return None
         from regard.text import Labels, Scale
 
@@ -171,6 +171,13 @@ class Run(os.PathLike[str]):
 
         self.expect_task("translation")
         return Translator(self.model(), self.tokenizer, self.target_tokenizer)
+
+    def captioner(self) -> Captioner:
+        """The captioner of a captioning run: the model with its tokenizer."""
+        from regard.decoding import Captioner
+
+        self.expect_task("captioning")
+        return Captioner(self.model(), self.tokenizer, self.section("data").get("fit", "crop"))
 
     @cached_property
     def provenance(self) -> Provenance:

@@ -12,6 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+import regard.pictures
 import regard.text
 from regard.errors import TrainingError
 from regard.files import write_atomic
@@ -52,6 +53,7 @@ def read_batch(path: Path) -> Batch:
     """A batch that `save_batch` wrote: objective.loss(model, read_batch(path), None) repeats what failed."""
     with safe_open(path, framework="pt") as file:
         header = json.loads(file.metadata()["batch"])
-    kind = getattr(regard.text, header.pop("kind"))
+    name = header.pop("kind")
+    kind = getattr(regard.pictures if name in regard.pictures.__all__ else regard.text, name)
     batch: Batch = kind(**load_file(path), **header)
     return batch

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -42,7 +43,8 @@ def collect(
     spec: RecordSpec = EVERYTHING,
     row: int = 0,
 ) -> Record:
-    """The attention of a model to a text, or to tensors where it takes other inputs; the model is restored afterwards.
+    """The attention of a model to a text, to a picture, uint8 (H, W, 3), or to tensors where it takes other inputs; the
+    model is restored afterwards.
 
     `other`: a second text, or a given translation. `prefix`: tokens that the generated text begins with. `row`: which
     row of a batch of tensors.
@@ -69,13 +71,15 @@ def collect(
 def _prepare(
     adapter: ModelAdapter, text: Any, other: str | None, prefix: Sequence[int] | None, row: int
 ) -> ForwardPass:
-    """A forward pass over a text, or over a mapping of tensors."""
+    """A forward pass over a text, a picture, or a mapping of tensors."""
     if isinstance(text, Mapping):
         if other is not None or prefix is not None:
             raise SettingError("Tensors and a second text or a prefix", "tensors alone", where="look")
         return adapter.prepare_tensors(text, row)
     if row:
         raise SettingError(f"row {row}", "row 0: a text is a batch of one row", where="look")
+    if isinstance(text, np.ndarray):
+        return adapter.prepare_image(text, other, prefix)
     return adapter.prepare(text, other, prefix)
 
 

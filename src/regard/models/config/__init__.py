@@ -29,6 +29,15 @@ if TYPE_CHECKING:
         WordTaggerConfig as WordTaggerConfig,
         WordVocabulary as WordVocabulary,
     )
+    from regard.models.config.image import (
+        ImageClassifierConfig as ImageClassifierConfig,
+        ImageEncoderName as ImageEncoderName,
+        PatchPositions as PatchPositions,
+        PhrasePointerConfig as PhrasePointerConfig,
+        RecurrentCaptionerConfig as RecurrentCaptionerConfig,
+        StemName as StemName,
+        TransformerCaptionerConfig as TransformerCaptionerConfig,
+    )
     from regard.models.config.language_model import (
         AttentiveLMConfig as AttentiveLMConfig,
         CopyName as CopyName,
@@ -90,6 +99,9 @@ KINDS: dict[str, dict[str, str]] = {
     "contextual": {"elmo": "ELMoConfig"},
     "masked": {"bert": "MaskedLMConfig"},
     "answering": {"bert": "SpanPredictorConfig"},
+    "captioning": {"recurrent": "RecurrentCaptionerConfig", "transformer": "TransformerCaptionerConfig"},
+    "image-classification": {"encoder": "ImageClassifierConfig"},
+    "pointing": {"pointer": "PhrasePointerConfig"},
 }
 """The kinds of models that each task of a recipe offers, and their configurations; the first kind is the default."""
 
@@ -106,6 +118,15 @@ __getattr__, __dir__, __all__ = lazy_exports(
             "TokenClassifierConfig",
         ),
         "elmo": ("ELMoConfig", "ELMoTaggerConfig", "InputName", "WordTaggerConfig", "WordVocabulary"),
+        "image": (
+            "ImageClassifierConfig",
+            "ImageEncoderName",
+            "PatchPositions",
+            "PhrasePointerConfig",
+            "RecurrentCaptionerConfig",
+            "StemName",
+            "TransformerCaptionerConfig",
+        ),
         "language_model": (
             "AttentiveLMConfig",
             "CopyName",
