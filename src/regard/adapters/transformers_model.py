@@ -40,6 +40,11 @@ from regard.adapters.tensor_inputs import (
     longest_input,
 )
 from regard.adapters.token_row import TokenRow
+from regard.adapters.transformers_images import image_pass
+from regard.adapters.vision.crops import HALF
+from regard.adapters.vision.images import GivenImage
+from regard.adapters.vision.layout import PIXELS, VisionLayout
+from regard.adapters.vision.preprocess import default_colours
 from regard.errors import RegardError, SettingError, unknown
 from regard.hub import reason_of
 
@@ -110,6 +115,7 @@ class TransformersAdapter(ModelAdapter):
         """Images, audio, or ids of a batch of texts."""
         rows = count_rows(inputs)
         expect_row(row, rows)
+        pictured = any(name in inputs for name in PIXELS)
 
         def forward() -> ModelOutput:
             output = self.model(**inputs)
@@ -120,10 +126,23 @@ class TransformersAdapter(ModelAdapter):
             target = None if classes is None else self._class_target(classes)
             facts = {} if classes is None else self._class_facts(classes)
             facts |= {"inputs": describe_inputs(inputs), "kind": "reads"}
-            known = KnownPositions(self.model, inputs, row, self.tokenizer)
-            return ModelOutput((), target, facts=facts, rows=(rows,), even=is_even(inputs, rows), known_axis=known.axis)
+            vision = VisionLayout(self.model, inputs, row, rows, default_colours(self.model) if pictured else HALF)
+            known = KnownPositions(self.model, inputs, vision, self.tokenizer)
+            return ModelOutput(
+                (),
+                target,
+                facts=facts,
+                rows=(rows,),
+                even=is_even(inputs, rows),
+                known_axis=known.axis,
+                pictures=vision.pictures,
+                notes=vision.notes,
+            )
 
         return ForwardPass(longest_input(inputs), forward)
+
+    def prepare_images(self, images: Sequence[GivenImage], text: str | None = None) -> ForwardPass:
+        return image_pass(self, images, text)
 
     def _target(self, output: Any, ids: Tensor) -> Tensor | None:
         """ln p of the most likely class; of a regression model, its number."""
