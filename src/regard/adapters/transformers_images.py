@@ -85,7 +85,7 @@ def _inputs(
         problem = f"regard does not know how many tokens of a text an image takes in models of the type {kind}"
         advice = "Pass the tensors that its processor makes: {'input_ids': ..., 'pixel_values': ...}."
         raise SettingError(problem, where="look", advice=advice)
-    found = plain_prompt(model, tokenizer, layout.image_tokens, len(images), text)
+    found = plain_prompt(model, tokenizer, layout.image_tokens, images, text)
     if kind == "mllama":
         crops = layout.crops
         tiles = [] if crops is None else [down * across for down, across in crops.tiles.values()]

@@ -62,15 +62,17 @@ def processed_prompt(processor: Any, images: Sequence[GivenImage], text: str) ->
     return {name: one for name, one in found.items() if isinstance(one, Tensor)}
 
 
-def plain_prompt(model: Any, tokenizer: Any, rows: Sequence[TokenRow], count: int, text: str | None) -> dict[str, Tensor]:
-    """Ids with the tokens of images before the text. `rows`: the tokens of each image, of which there are `count`."""
+def plain_prompt(
+    model: Any, tokenizer: Any, rows: Sequence[TokenRow], images: Sequence[GivenImage], text: str | None
+) -> dict[str, Tensor]:
+    """Ids with the tokens of images, or of videos, before the text. `rows`: the tokens of each of them."""
     config = model.config
     ids = [] if text is None else list(tokenize(_needed(tokenizer), text)["input_ids"])
     start = getattr(tokenizer, "bos_token_id", None)
     start = getattr(config.get_text_config(), "bos_token_id", None) if tokenizer is None else start
     head = ids[:1] if ids and ids[0] == start else [start] if not ids and isinstance(start, int) else []
-    image = image_token(config, any("video" in row.name for row in rows))
-    each = [len(row) for row in rows] if config.model_type != "mllama" else [1] * count
+    image = image_token(config, any(one.video for one in images))
+    each = [len(row) for row in rows] if config.model_type != "mllama" else [1] * len(images)
     places = [_bracketed(config, [image] * size) for size in each]
     body = [token for place in places for token in place]
     whole = [*body, *head, *ids[len(head) :]] if config.model_type == "paligemma" else [*head, *body, *ids[len(head) :]]
