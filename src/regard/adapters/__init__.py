@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from regard.adapters.factory import adapter as adapter, run_adapter as run_adapter
     from regard.adapters.tensor_inputs import expect_row as expect_row
     from regard.adapters.token_row import NO_SPAN as NO_SPAN, NO_WORD as NO_WORD, TokenRow as TokenRow
-    from regard.adapters.vision.images import given_images as given_images
     from regard.adapters.translator import TranslatorAdapter as TranslatorAdapter
+    from regard.adapters.vision.images import given_images as given_images, is_image_path as is_image_path
 
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
@@ -40,6 +40,6 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "tensor_inputs": ("expect_row",),
         "token_row": ("NO_SPAN", "NO_WORD", "TokenRow"),
         "translator": ("TranslatorAdapter",),
-        "vision.images": ("given_images",),
+        "vision.images": ("given_images", "is_image_path"),
     },
 )

@@ -119,7 +119,7 @@ class KnownPositions:
         self.vision.note(
             f"The patches have no grid: no test has found their order in encoders of the type {config.model_type}"
         )
-        row = TokenRow(f"picture of {high} x {wide} patches")
+        row = TokenRow(f"a picture of {high} x {wide} patches")
         return row.add_special(*before).add_words([f"{r},{c}" for r in range(high) for c in range(wide)])
 
     def _text(self, place: str, config: Any, count: int) -> TokenRow | None:
@@ -145,5 +145,7 @@ class KnownPositions:
     def _pieces(self, ids: Sequence[int]) -> list[str]:
         if self.tokenizer is None:
             return [str(at) for at in range(len(ids))]
-        return [str(token).removeprefix("\u2581").removeprefix("\u0120") or str(token) for token in
-                self.tokenizer.convert_ids_to_tokens(list(ids))]
+        return [
+            str(token).removeprefix("\u2581").removeprefix("\u0120") or str(token)
+            for token in self.tokenizer.convert_ids_to_tokens(list(ids))
+        ]

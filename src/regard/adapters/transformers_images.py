@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from regard.adapters.base import ForwardPass, ModelOutput, top_tokens
+from regard.adapters.hub_tokenizer import tokenize
 from regard.adapters.tensor_inputs import KnownPositions, count_rows, is_even, longest_input
 from regard.adapters.vision.images import GivenImage, describe_images
-from regard.adapters.vision.layout import VisionLayout, vision_config
-from regard.adapters.vision.preprocess import PixelInputs, load_image_processor, pixel_inputs
+from regard.adapters.vision.layout import IMAGE_IDS, VisionLayout, vision_config
+from regard.adapters.vision.preprocess import PixelInputs, colours_of, load_image_processor, pixel_inputs
 from regard.adapters.vision.prompt import (
     image_token,
     load_processor,
@@ -27,8 +29,6 @@ from regard.hub import origin, reason_of
 
 if TYPE_CHECKING:
     from regard.adapters.transformers_model import TransformersAdapter
-
-TWO_TOWERS = ("input_ids", "pixel_values")  # inputs of models such as CLIP
 
 
 def image_pass(adapter: TransformersAdapter, images: Sequence[GivenImage], text: str | None) -> ForwardPass:
@@ -47,6 +47,17 @@ def image_pass(adapter: TransformersAdapter, images: Sequence[GivenImage], text:
     return _pass(adapter, longer, pixels, describe_images(images, text), titles, longer["input_ids"].size(1) - before)
 
 
+def expect_text_alone(model: Any) -> None:
+    """Refuse a text without an image for a model that cannot do without one; a language model can."""
+    if reads_images(model) and not _writes(model):
+        name, both = type(model).__name__, "input_ids" in inspect.signature(model.forward).parameters
+        problem = f"A {name} reads an image with each text" if both else f"A {name} reads images, and got a text"
+        advice = (
+            "regard.look(model, image), or `regard look MODEL IMAGE`; an image is a path, a uint8 array or a PIL image."
+        )
+        raise SettingError(problem, where="look", advice=advice)
+
+
 def reads_images(model: Any) -> bool:
     """Whether a model of transformers takes pixels."""
     return "pixel_values" in inspect.signature(model.forward).parameters
@@ -57,9 +68,9 @@ def _inputs(
 ) -> tuple[PixelInputs, dict[str, Tensor]]:
     """The pixels, and all tensors of a forward pass."""
     model, tokenizer, folder = adapter.model, adapter.tokenizer, origin(adapter.model)
-    taken = inspect.signature(model.forward).parameters
+    taken, given = inspect.signature(model.forward).parameters, adapter.processor
     if "input_ids" not in taken:
-        pixels = pixel_inputs(model, load_image_processor(folder), images)
+        pixels = pixel_inputs(model, _image_processor(given, folder), images)
         if model.config.model_type == "vision-encoder-decoder":
             return pixels, pixels.tensors | _decoder_ids(adapter, text)
         if text is not None:
@@ -67,13 +78,11 @@ def _inputs(
             raise SettingError(problem, where="look")
         return pixels, pixels.tensors
     writes, videos = _writes(model), any(one.video for one in images)
-    processor = load_processor(folder) if writes and not videos else None
-    if processor is not None:
+    processor = given if hasattr(given, "image_processor") else load_processor(folder)
+    if writes and not videos and processor is not None:
         tensors = _taken(model, processed_prompt(processor, images, text or ""))
-        from regard.adapters.vision.preprocess import colours_of
-
         return PixelInputs(tensors, colours_of(processor.image_processor), []), tensors
-    pixels = pixel_inputs(model, load_image_processor(folder), images)
+    pixels = pixel_inputs(model, _image_processor(given, folder), images)
     if not writes:
         alone = {} if text is None else text_alone(model, tokenizer, text)
         if text is None and not hasattr(model, "get_image_features"):
@@ -93,6 +102,11 @@ def _inputs(
         found["cross_attention_mask"] = mllama_masks(found["input_ids"].cpu(), image_token(model.config), tiles, most)
         found["cross_attention_mask"] = found["cross_attention_mask"].to(model.device)
     return pixels, pixels.tensors | found
+
+
+def _image_processor(given: Any, folder: Path | None) -> Any:
+    """The image processor that was given, alone or in a processor, or that of the folder."""
+    return load_image_processor(folder) if given is None else getattr(given, "image_processor", given)
 
 
 def _pass(
@@ -190,28 +204,26 @@ def _continued(adapter: TransformersAdapter, inputs: dict[str, Tensor]) -> dict[
 
 
 def _writes(model: Any) -> bool:
-    """Whether images stand in, or beside, the text of a language model, rather than having a tower of their own."""
-    named = ("image_token_id", "image_token_index", "video_token_id")
-    return any(isinstance(getattr(model.config, name, None), int) for name in named) and hasattr(
-        model.config, "text_config"
-    ) and model.config.model_type != "blip"
+    """Whether images stand in the text of a language model, rather than beside a text that another tower reads."""
+    config = model.config
+    has_place = any(isinstance(getattr(config, name, None), int) for name in IMAGE_IDS)
+    return has_place and hasattr(config, "text_config") and config.model_type != "blip"
 
 
 def _decoder_ids(adapter: TransformersAdapter, text: str | None) -> dict[str, Tensor]:
     """What the decoder of an image captioner reads: its first token, and a text."""
     config, model = adapter.model.config, adapter.model
-    found = (getattr(one, name, None) for name in ("decoder_start_token_id", "bos_token_id")
-             for one in (config, config.decoder))
-    start = next((one for one in found if isinstance(one, int)), 0)
-    ids = [] if text is None else list(text_alone_ids(adapter, text))
-    return {"decoder_input_ids": torch.tensor([[start, *[one for one in ids if one != start]]], device=model.device)}
-
-
-def text_alone_ids(adapter: TransformersAdapter, text: str) -> list[int]:
-    from regard.adapters.hub_tokenizer import tokenize
-
-    adapter._expect_tokenizer("look")
-    return list(tokenize(adapter.tokenizer, text, add_special_tokens=False)["input_ids"])
+    each = [
+        getattr(one, name, None)
+        for name in ("decoder_start_token_id", "bos_token_id")
+        for one in (config, config.decoder)
+    ]
+    start = next((one for one in each if isinstance(one, int)), 0)
+    ids: list[int] = []
+    if text is not None:
+        adapter._expect_tokenizer("look")
+        ids = list(tokenize(adapter.tokenizer, text, add_special_tokens=False)["input_ids"])
+    return {"decoder_input_ids": torch.tensor([[start, *ids]], device=model.device)}
 
 
 def _first_token(model: Any) -> int:
@@ -228,4 +240,6 @@ def _taken(model: Any, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _patches(inputs: Mapping[str, Tensor]) -> int:
     """The patches of packed images, which are one sequence."""
-    return max((len(one) for name, one in inputs.items() if name.startswith("pixel_values") and one.dim() == 2), default=1)
+    return max(
+        (len(one) for name, one in inputs.items() if name.startswith("pixel_values") and one.dim() == 2), default=1
+    )

@@ -40,7 +40,7 @@ from regard.adapters.tensor_inputs import (
     longest_input,
 )
 from regard.adapters.token_row import TokenRow
-from regard.adapters.transformers_images import image_pass
+from regard.adapters.transformers_images import expect_text_alone, image_pass
 from regard.adapters.vision.crops import HALF
 from regard.adapters.vision.images import GivenImage
 from regard.adapters.vision.layout import PIXELS, VisionLayout
@@ -57,7 +57,8 @@ class TransformersAdapter(ModelAdapter):
     without a head.
 
     While an adapter borrows the model, it attends through "regard", unless its own attention implementation can be
-    captured (sdpa, regard).
+    captured (sdpa, regard). `processor`: makes tensors of images, and of texts beside them; by default that of the
+    folder of the model.
     """
 
     model: Any
@@ -65,6 +66,7 @@ class TransformersAdapter(ModelAdapter):
     name: str = "model"
     description: str = ""
     max_new_tokens: int = 0
+    processor: Any = None
 
     @property
     def decision(self) -> Decision:
@@ -76,6 +78,7 @@ class TransformersAdapter(ModelAdapter):
 
     def prepare(self, text: str, other: str | None = None, prefix: Sequence[int] | None = None) -> ForwardPass:
         """A forward pass over a text, with a second one or a translation."""
+        expect_text_alone(self.model)
         self._expect_tokenizer("look")
         size = self._embedded if prefix else None
         return self._of_text(text, other, list(prefix or ()) if size is None else check_prefix(prefix or (), size))

@@ -110,7 +110,7 @@ def expect_suffix(path: Path) -> Path:
 
 def look(
     model: nn.Module | str | os.PathLike[str],
-    text: str | Mapping[str, Tensor],
+    text: Any,
     text2: str | None = None,
     *,
     tokenizer: Any = None,
@@ -122,10 +122,14 @@ def look(
     measures: Sequence[str] = (),
     row: int = 0,
 ) -> View:
-    """The attention to a text, of a model of this library, of transformers, or any that calls torch's attention.
+    """The attention to a text or to images, of a model of this library, of transformers, or any that calls torch's
+    attention.
 
     model            a model, or the folder of a run or checkpoint
-    text2            a second text, or a translation, instead of the one that the model generates
+    text             a text; an image (path, uint8 array, PIL image), a list of images, in which a list is a video; or
+                     the tensors of a model, by name
+    text2            a second text, or a translation, instead of the one that the model generates; the text to images
+    tokenizer        instead of that of the folder; for images also a processor of transformers
     places, heads    whose maps to store, for long texts and large models; heads=() stores statistics only
     max_new_tokens   tokens that a language model generates
     gradient         also store the gradient of the output with respect to each attention weight

@@ -139,18 +139,14 @@ def packed_crops(
     return Crops(tuple(crops), tuple(pictures), video=video)
 
 
-def naflex_crops(
-    patches: Tensor, shapes: Tensor, side: int, colours: Colours, titles: Sequence[str] = ()
-) -> Crops:
+def naflex_crops(patches: Tensor, shapes: Tensor, side: int, colours: Colours, titles: Sequence[str] = ()) -> Crops:
     """SigLIP 2: patches (B, N, p x p x 3), row by row, of images of several shapes; the rest of N is padding."""
     pictures, crops = [], []
     for number, (rows, cols) in enumerate(shapes.tolist()):
         some = patches[number, : rows * cols].reshape(rows, cols, side, side, -1)
         whole = some.permute(4, 0, 2, 1, 3).reshape(-1, rows * side, cols * side)
         pictures.append(Picture.of(to_uint8(whole, colours), _title(number, len(shapes), titles)))
-        crops.append(
-            Crop(number, rows, cols, WHOLE, number, f"picture {number + 1}" if len(shapes) > 1 else "")
-        )
+        crops.append(Crop(number, rows, cols, WHOLE, number, f"picture {number + 1}" if len(shapes) > 1 else ""))
     return Crops(tuple(crops), tuple(pictures))
 
 

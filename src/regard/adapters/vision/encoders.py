@@ -76,7 +76,7 @@ def named(crop: Crop, token: str) -> str:
 def picture_name(crops: Sequence[Crop]) -> str:
     """The name of an axis over these crops."""
     if len(crops) == 1:
-        return f"picture of {crops[0].rows} x {crops[0].cols} patches"
+        return f"a picture of {crops[0].rows} x {crops[0].cols} patches"
     sizes = {(one.rows, one.cols) for one in crops}
     of = " x ".join(map(str, sizes.pop())) + " patches each" if len(sizes) == 1 else "patches of several sizes"
     noun = next((word for word in ("tile", "crop", "frame") if word in crops[-1].label), "picture")

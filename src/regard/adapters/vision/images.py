@@ -97,9 +97,7 @@ def _pixels(given: Any) -> np.ndarray:
 
 def describe_images(images: Sequence[GivenImage], text: str | None) -> str:
     """The images and the text, in words: the title of a record."""
-    names = [
-        one.title or (f"a video of {len(one.frames)} frames" if one.video else "an image") for one in images
-    ]
+    names = [one.title or (f"a video of {len(one.frames)} frames" if one.video else "an image") for one in images]
     if len(names) > 3 or (len(names) > 1 and len(set(names)) == 1):
         names = [f"{len(names)} images" if not any(one.video for one in images) else f"{len(names)} images and videos"]
     return ", ".join(names) + ("" if text is None else f": {text}")

@@ -31,7 +31,8 @@ def image_rows(config: Any, crops: Crops, specials: Sequence[str], sizes: Sequen
     kind, used = config.model_type, [one for one in crops.crops if one.used]
     if kind in MERGED:
         merge = int(config.vision_config.spatial_merge_size)
-        units = [list(some) for _, some in groupby(used, lambda crop: crop.unit)]
+        apart = crops.video and kind == "qwen3_vl"  # it reads the time before each frame
+        units = [[one] for one in used] if apart else [list(some) for _, some in groupby(used, lambda crop: crop.unit)]
         return [join_sequences([_merged(one, merge) for one in unit], picture_name(unit)) for unit in units]
     if kind in LLAVA:
         return [raster(one, _kept(config, specials)) for one in used]
