@@ -1,10 +1,10 @@
 """Memory of looking at a video: what a record of a vision-language model takes, beside eager attention's maps.
 
-    python benchmarks/pictures_memory.py [--frames 2 4 8 16] [--side 400]
+    python benchmarks/pictures_memory.py [--frames 2 4 8 16] [--side 200]
 
-A Qwen2-VL of random weights and tiny width (2 layers and 2 heads in each half, patches of 4 pixels, so that pixels take
-little) reads 16 frames of 400 x 400: 20,000 tokens of pictures in its text, 80,000 patches in its encoder. Each figure
-is the peak of the process's memory over what it had before the forward pass, in a process of its own:
+A Qwen2-VL of random weights and tiny width (a layer of 2 heads in each half; patches of 4 pixels, each a token of the
+text, so that a processor of two cores gets through) reads 16 frames of 200 x 200: 20,000 tokens of pictures. Each
+figure is the peak of the process's memory over what it had before the forward pass, in a process of its own:
 
 run       the model alone, with PyTorch's fused attention
 record    `regard.look`: every statistic, and the stored queries and keys of all heads
@@ -29,7 +29,7 @@ import torch
 from run_record import run_record
 
 RESULTS = Path(__file__).parent / "results" / "pictures-memory.json"
-LAYERS, HEADS, WIDTH, PATCH, PAIR = 2, 2, 32, 4, 2  # PAIR: the frames that one patch covers
+LAYERS, HEADS, WIDTH, PATCH, PAIR = 1, 2, 32, 4, 2  # PAIR: the frames that one patch covers
 CONTENDERS = ("run", "record", "eager")
 
 
@@ -37,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--frames", type=int, nargs="+", default=[2, 4, 8, 16])
     parser.add_argument("--eager", type=int, nargs="+", default=[2, 4], help="frames at which eager is measured")
-    parser.add_argument("--side", type=int, default=400, help="pixels of a frame")
+    parser.add_argument("--side", type=int, default=200, help="pixels of a frame")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     told = parser.parse_args()
     if told.one:
@@ -82,7 +82,11 @@ def measured(contender: str, frames: int, side: int) -> dict[str, Any]:
     run()
     seconds, peak = time.perf_counter() - began, status("VmHWM") - before
     count = int((inputs["input_ids"] == model.config.video_token_id).sum())
-    sizes = {"image_tokens": count, "tokens": inputs["input_ids"].size(1), "patches": len(inputs["pixel_values_videos"])}
+    sizes = {
+        "image_tokens": count,
+        "tokens": inputs["input_ids"].size(1),
+        "patches": len(inputs["pixel_values_videos"]),
+    }
     return {**sizes, f"{contender}_mb": peak / 1024, f"{contender}_seconds": seconds}
 
 
@@ -108,13 +112,14 @@ def build(contender: str, frames: int, side: int) -> tuple[Any, dict[str, torch.
     text = {"hidden_size": WIDTH, "intermediate_size": WIDTH, "num_hidden_layers": LAYERS, "vocab_size": 60}
     text |= {"num_attention_heads": HEADS, "num_key_value_heads": HEADS, "rope_parameters": rope}
     vision = {"depth": LAYERS, "embed_dim": WIDTH, "hidden_size": WIDTH, "num_heads": HEADS, "patch_size": PATCH}
+    vision |= {"spatial_merge_size": 1}
     config = transformers.Qwen2VLConfig(text_config=text, vision_config=vision, **ids)
     torch.manual_seed(0)
     how = {"attn_implementation": "eager" if contender == "eager" else "sdpa"}
     model = transformers.Qwen2VLForConditionalGeneration._from_config(config, **how).eval()
     across, pairs = side // PATCH, frames // PAIR
     pixels = torch.randn(pairs * across**2, 3 * PAIR * PATCH**2)
-    count = pairs * (across // 2) ** 2
+    count = pairs * across**2
     words = torch.tensor([[1, 52, *[51] * count, 53, 5, 6, 7, 8]])
     inputs = {"input_ids": words, "mm_token_type_ids": (words == 51).long() * 2, "pixel_values_videos": pixels}
     inputs |= {"attention_mask": torch.ones_like(words), "video_grid_thw": torch.tensor([[pairs, across, across]])}

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from regard.adapters.transformers_model import TransformersAdapter
 
 
+ADVICE = "Give it an image: `regard look MODEL IMAGE [TEXT]`; in Python a path, a uint8 array or a PIL image."
+
+
 def image_pass(adapter: TransformersAdapter, images: Sequence[GivenImage], text: str | None) -> ForwardPass:
     """A forward pass over these images. A language model reads the text after them, and goes on with it as far as the
     adapter says; a model of two towers reads it beside them."""
@@ -48,14 +51,9 @@ def image_pass(adapter: TransformersAdapter, images: Sequence[GivenImage], text:
 
 
 def expect_text_alone(model: Any) -> None:
-    """Refuse a text without an image for a model that cannot do without one; a language model can."""
-    if reads_images(model) and not _writes(model):
-        name, both = type(model).__name__, "input_ids" in inspect.signature(model.forward).parameters
-        problem = f"A {name} reads an image with each text" if both else f"A {name} reads images, and got a text"
-        advice = (
-            "regard.look(model, image), or `regard look MODEL IMAGE`; an image is a path, a uint8 array or a PIL image."
-        )
-        raise SettingError(problem, where="look", advice=advice)
+    """Refuse a text for a model that reads images alone."""
+    if reads_images(model) and "input_ids" not in inspect.signature(model.forward).parameters:
+        raise SettingError(f"A {type(model).__name__} reads images, and got a text", where="look", advice=ADVICE)
 
 
 def reads_images(model: Any) -> bool:

@@ -40,7 +40,7 @@ from regard.adapters.tensor_inputs import (
     longest_input,
 )
 from regard.adapters.token_row import TokenRow
-from regard.adapters.transformers_images import expect_text_alone, image_pass
+from regard.adapters.transformers_images import ADVICE, expect_text_alone, image_pass, reads_images
 from regard.adapters.vision.crops import HALF
 from regard.adapters.vision.images import GivenImage
 from regard.adapters.vision.layout import PIXELS, VisionLayout
@@ -112,7 +112,8 @@ class TransformersAdapter(ModelAdapter):
             raise
         except Exception as error:  # models of transformers raise errors of every kind
             problem = f"transformers' {type(self.model).__name__} cannot run on this text ({reason_of(error)})"
-            raise SettingError(problem, where="look") from error
+            advice = ADVICE if reads_images(self.model) else ""
+            raise SettingError(problem, where="look", advice=advice) from error
 
     def prepare_tensors(self, inputs: Mapping[str, Tensor], row: int = 0) -> ForwardPass:
         """Images, audio, or ids of a batch of texts."""

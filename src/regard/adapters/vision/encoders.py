@@ -23,8 +23,8 @@ REGISTER_TOKENS = ("register_tokens", "storage_tokens")
 RASTER = frozenset(  # model types that read the patches row by row, after their special tokens
     "vit deit dinov2 dinov2_with_registers dinov3_vit ijepa clip clip_vision_model siglip siglip_vision_model blip"
     " blip_vision_model blip_2_vision_model instructblip_vision_model metaclip_2_vision_model"
-    " chinese_clip_vision_model altclip_vision_model aimv2_vision_model idefics3_vision smolvlm_vision"
-    " internvl_vision".split()
+    " chinese_clip_vision_model altclip_vision_model idefics3_vision smolvlm_vision"
+    " internvl_vision beit data2vec-vision vit_msn mlcd_vision_model".split()
 )
 BLOCKS = frozenset(  # that read them in blocks of those which are merged later
     "qwen2_vl qwen2_vl_vision qwen2_5_vl qwen2_5_vl_vision qwen3_vl qwen3_vl_vision".split()
@@ -98,7 +98,7 @@ def join_sequences(rows: Sequence[TokenRow], name: str = "") -> TokenRow:
 
 
 def window_order(crop: Crop, merge: int, window: int, patch: int) -> np.ndarray:
-    """Qwen2.5-VL: the blocks of merged patches (rows / merge, cols / merge), window after window; the number of each."""
+    """Qwen2.5-VL: the numbers (rows / merge, cols / merge) of the blocks of merged patches, window after window."""
     side = max(1, window // merge // patch)
     rows, cols = crop.rows // merge, crop.cols // merge
     found, count = np.zeros((rows, cols), np.int64), 0

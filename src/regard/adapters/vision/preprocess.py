@@ -116,7 +116,8 @@ def _processor_class(config: Any) -> Any:
         if kind == "vision-encoder-decoder":
             kind = FAMILY.get(config.encoder.model_type, config.encoder.model_type)
         try:
-            return IMAGE_PROCESSOR_MAPPING[CONFIG_MAPPING[kind]].get("pil")
+            classes: Any = IMAGE_PROCESSOR_MAPPING[CONFIG_MAPPING[kind]]
+            return classes.get("pil")
         except (KeyError, AttributeError):
             return None
 

@@ -38,7 +38,7 @@ def load_processor(folder: Path | None) -> Any:
     with quiet_transformers():
         try:
             found = AutoProcessor.from_pretrained(folder, backend="pil", local_files_only=True, trust_remote_code=False)
-        except Exception:  # of any kind; the image processor and the tokenizer are then used by themselves
+        except Exception:  # noqa: BLE001  of any kind; the image processor and the tokenizer are then used alone
             return None
     return found if isinstance(found, ProcessorMixin) else None
 

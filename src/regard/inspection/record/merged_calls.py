@@ -122,10 +122,10 @@ def block_thumbnails(slices: Sequence[CallSlice], rows: int, cols: int) -> Tenso
         inputs, seen = one.inputs(), torch.arange(left, left + s)
         in_col = ((seen * C // S) == torch.arange(C).unsqueeze(-1)).float()
         wide = _range_of(in_col)
-        for rows in torch.arange(t).split(BLOCK_ROWS):  # a frame may have thousands of patches
-            tile = flatten_heads(inputs.tile(rows.to(inputs.grid.device))).float()
+        for some in torch.arange(t).split(BLOCK_ROWS):  # a frame may have thousands of patches
+            tile = flatten_heads(inputs.tile(some.to(inputs.grid.device))).float()
             found = torch.zeros(tile.size(0), R, C) if not found.numel() else found
-            in_row = (((top + rows) * R // T) == torch.arange(R).unsqueeze(-1)).float()
+            in_row = (((top + some) * R // T) == torch.arange(R).unsqueeze(-1)).float()
             high = _range_of(in_row)
             found[:, high, wide] += in_row[high] @ tile @ in_col[wide].mT
     counts = cell_assignment(T, R, found).sum(-1, keepdim=True) * cell_assignment(S, C, found).sum(-1)
