@@ -257,12 +257,12 @@ def labels(record: Record, place: int) -> tuple[str, ...]:
     return record.axes[record.places[place].keys].tokens
 
 
-GRID = tuple(f"{r},{c}" for r in range(4) for c in range(4))
+GRID = tuple(f"patch {r},{c}" for r in range(4) for c in range(4))
 ENCODERS = {
     "ViT": ({}, ("[CLS]", *GRID)),
     "SiglipVision": ({}, GRID),
     "DeiT": ({}, ("[CLS]", "[DIST]", *GRID)),
-    "Dinov2WithRegisters": ({"num_register_tokens": 2}, ("[CLS]", "[REG 0]", "[REG 1]", *GRID)),
+    "Dinov2WithRegisters": ({"num_register_tokens": 2}, ("[CLS]", "[register 1]", "[register 2]", *GRID)),
     "Yolos": ({"num_detection_tokens": 3, "image_size": [32, 32]}, tuple(map(str, range(20)))),
 }
 
@@ -280,7 +280,7 @@ def test_a_picture_that_is_not_square() -> None:
     model = lively("ViTModel", transformers.ViTConfig(**PICTURE, **WIDE))
     inputs = {**pictures(1, 16, 48), "interpolate_pos_encoding": True}
     tokens = labels(look(model, inputs).record, 0)
-    assert tokens == ("[CLS]", *(f"{r},{c}" for r in range(2) for c in range(6)))
+    assert tokens == ("[CLS]", *(f"patch {r},{c}" for r in range(2) for c in range(6)))
 
 
 def test_windows_of_some_layers_leave_the_order_of_the_others_uncertain() -> None:

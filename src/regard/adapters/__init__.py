@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         Kind as Kind,
         ModelAdapter as ModelAdapter,
         ModelOutput as ModelOutput,
+        Positions as Positions,
         PredictedTokens as PredictedTokens,
     )
     from regard.adapters.bert_inputs import pad_ids as pad_ids
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
     from regard.adapters.tensor_inputs import expect_row as expect_row
     from regard.adapters.token_row import NO_SPAN as NO_SPAN, NO_WORD as NO_WORD, TokenRow as TokenRow
     from regard.adapters.translator import TranslatorAdapter as TranslatorAdapter
+    from regard.adapters.vision.images import given_images as given_images, is_image_path as is_image_path
 
 __getattr__, __dir__, __all__ = lazy_exports(
     __name__,
     {
-        "base": ("CANDIDATES", "ForwardPass", "Kind", "ModelAdapter", "ModelOutput", "PredictedTokens"),
+        "base": ("CANDIDATES", "ForwardPass", "Kind", "ModelAdapter", "ModelOutput", "Positions", "PredictedTokens"),
         "bert_inputs": ("pad_ids",),
         "borrow": ("borrow_model",),
         "case": ("Case", "Example", "InputRow"),
@@ -44,5 +46,6 @@ __getattr__, __dir__, __all__ = lazy_exports(
         "tensor_inputs": ("expect_row",),
         "token_row": ("NO_SPAN", "NO_WORD", "TokenRow"),
         "translator": ("TranslatorAdapter",),
+        "vision.images": ("given_images", "is_image_path"),
     },
 )

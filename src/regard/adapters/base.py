@@ -19,15 +19,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from regard.adapters.borrow import borrow_model
 from regard.adapters.case import Case, Example, InputRow
 from regard.adapters.token_row import TokenRow
+from regard.adapters.vision.images import GivenImage
 from regard.decoding import Translator
 from regard.errors import SettingError
 from regard.pictures import Picture
@@ -39,6 +39,19 @@ Axes = tuple[int, int, Literal["self", "cross"]]
 
 TEXT = 0  # the axis of the input text
 SOURCE, DECODER_INPUT, DECODER_OUTPUT = range(3)  # the axes of a translator; its target, as decoder input and as output
+
+
+class Positions(NamedTuple):
+    """The queries or keys of a place: how many in each of its sequences, and how these are joined. `in_order`: False
+    where other places of the same part attend in windows, so that the order of positions is uncertain."""
+
+    place: str
+    sizes: tuple[int, ...]
+    join: str = "steps"
+    is_key: bool = False
+    in_order: bool = True
+
+
 CANDIDATES = 8  # alternatives reported for each predicted token
 
 
@@ -68,8 +81,9 @@ class ModelOutput:
     facts         other results: "classes", "estimate", "next"
     rows          how many rows the batch had, or several numbers that the inputs leave open
     even          whether every input had one entry for each row, so that several sequences of a call may be a row's own
-    known_axis    of inputs that were tensors: the labels of so many positions at a place, where they are known
+    known_axis    of inputs that were tensors: the tokens of positions at a place, where they are known
     pictures      what the model looked at: the pictures to which the grids of the axes refer
+    notes         what is not known of the inputs, in sentences; complete when all axes are known
     """
 
     axes: tuple[TokenRow, ...]
@@ -78,8 +92,9 @@ class ModelOutput:
     facts: Mapping[str, Any] = field(default_factory=dict)
     rows: tuple[int, ...] = (1,)
     even: bool = True
-    known_axis: Callable[[str, int], TokenRow | None] | None = None
+    known_axis: Callable[[Positions], TokenRow | None] | None = None
     pictures: tuple[Picture, ...] = ()
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,14 +180,14 @@ class ModelAdapter(ABC):
             advice="Models of transformers and other torch modules take tensors; give this one a text.",
         )
 
-    def prepare_image(
-        self, picture: np.ndarray, text: str | None = None, prefix: Sequence[int] | None = None
+    def prepare_images(
+        self, images: Sequence[GivenImage], text: str | None = None, prefix: Sequence[int] | None = None
     ) -> ForwardPass:
-        """A forward pass over a picture, uint8 (H, W, 3), with a text: a caption, a phrase, a question."""
+        """A forward pass over images, with a text for models that read one too: a caption, a phrase, a question."""
         raise SettingError(
-            f"{self.name} reads text, and got a picture",
+            f"{self.name} reads no images",
             where="look",
-            advice="Models with an image encoder take pictures; give this one a text.",
+            advice="Models with an image encoder take images; give this one a text.",
         )
 
     def axes_of(self, place: str) -> Axes:

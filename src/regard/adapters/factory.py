@@ -69,15 +69,16 @@ def adapter(
 ) -> ModelAdapter:
     """The adapter of a model, of its folder, or of a run.
 
-    `tokenizer`: of ours, of transformers, or for a translator a pair of ours; a model that was loaded from a folder has
-    the one in that folder. `max_new_tokens`: how many tokens a language model generates after a text.
-    `require_attention`: refuse a model without attention.
+    `tokenizer`: of ours, of transformers, or for a translator a pair of ours; for images also a processor of
+    transformers; a model that was loaded from a folder has the one in that folder. `max_new_tokens`: how many tokens
+    a language model generates after a text. `require_attention`: refuse a model without attention.
     """
     module = model if isinstance(model, nn.Module) else _load(model, tokenizer)
     source = _Source(module, origin(module), run_of(module))
     if hasattr(module, "config") and hasattr(module.config, "model_type"):
-        own = _transformers_tokenizer(module, origin(module)) if tokenizer is None else tokenizer
-        return _transformers_adapter(module)(module, own, source.name, max_new_tokens=max_new_tokens)
+        own, processor = _tokenizer_and_processor(module, tokenizer)
+        kind = _transformers_adapter(module)
+        return kind(module, own, source.name, max_new_tokens=max_new_tokens, processor=processor)
     given = source.tokenizers if tokenizer is None else tokenizer
     pair = tuple(given) if isinstance(given, tuple | list) else (given,)
     found = _regard_adapter(module, pair, source, max_new_tokens)
@@ -165,6 +166,15 @@ def _expect_tokenizer(tokenizer: Any) -> Tokenizer:
         raise SettingError("This model has no tokenizer", where="look", advice=advice)
     came = f"a tokenizer of type {type(tokenizer).__name__}"
     raise SettingError(came, "a regard.text.Tokenizer", where="look", advice=advice)
+
+
+def _tokenizer_and_processor(model: nn.Module, given: Any) -> tuple[Any, Any]:
+    """The tokenizer, and the processor of images where one was given: alone, or with a tokenizer in it."""
+    if hasattr(given, "image_processor") and hasattr(given, "tokenizer"):
+        return given.tokenizer, given
+    if hasattr(given, "image_mean") or hasattr(given, "do_resize"):
+        return _transformers_tokenizer(model, origin(model)), given
+    return (_transformers_tokenizer(model, origin(model)) if given is None else given), None
 
 
 def _transformers_tokenizer(model: nn.Module, folder: Path | None) -> Any:

@@ -25,6 +25,7 @@ from regard.adapters.base import (
     generate_greedy,
 )
 from regard.adapters.token_row import TokenRow
+from regard.adapters.vision.images import GivenImage
 from regard.attention import AttentionPooling
 from regard.decoding import MAX_CAPTION, fit_pictures
 from regard.errors import SettingError
@@ -55,6 +56,20 @@ class ImageModelAdapter(ModelAdapter):
             where="look",
             advice="Give an image file, which ends with .png, .jpg, .jpeg or .webp, and the text after it.",
         )
+
+    def prepare_images(
+        self, images: Sequence[GivenImage], text: str | None = None, prefix: Sequence[int] | None = None
+    ) -> ForwardPass:
+        if len(images) != 1 or images[0].video:
+            given = "a video" if len(images) == 1 else f"{len(images)} images"
+            raise SettingError(given, f"one image: {self.name} looks at one", where="look")
+        return self.prepare_image(images[0].pixels, text, prefix)
+
+    def prepare_image(
+        self, picture: np.ndarray, text: str | None = None, prefix: Sequence[int] | None = None
+    ) -> ForwardPass:
+        """A forward pass over a picture, uint8 (H, W, 3), with a text: a caption, a phrase."""
+        raise NotImplementedError
 
     def pixels(self, picture: np.ndarray) -> Tensor:
         """(1, size, size, 3), as the model takes it."""

@@ -6,18 +6,21 @@ give just that many; a map over the ids of a text is labelled by tokens. All oth
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
 
+from regard.adapters.base import Positions
 from regard.adapters.token_row import TokenRow
+from regard.adapters.vision.crops import patch_sides
+from regard.adapters.vision.encoders import KNOWN, special_tokens
+from regard.adapters.vision.layout import VisionLayout
 from regard.errors import SettingError
 
-CLASS_TOKENS = ("cls_token", "class_token", "class_embedding")  # parameters of encoders of pictures
-REGISTER_TOKENS = ("register_tokens", "storage_tokens")
 CLASS_TOKEN_LAST = ("llama4_vision_model",)  # model types whose class token comes after the patches
+TEXT_QUERIES = ("mllama", "blip", "vision-encoder-decoder")  # whose cross-attention is from the text to the picture
 PACKED = ("grid_thw", "cu_seqlens", "spatial_shapes")  # inputs beside which pictures lie in one row
 
 
@@ -62,19 +65,34 @@ def expect_row(row: int, rows: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class KnownPositions:
-    """What is known of the positions that the places of a model attend from and to, for one row of its inputs."""
+    """What is known of the positions that the places of a model attend from and to, for one row of its inputs.
+
+    `vision`: the pictures among the inputs, and the patches of families whose order is known.
+    """
 
     model: nn.Module
     inputs: Mapping[str, Tensor]
-    row: int = 0
+    vision: VisionLayout
     tokenizer: Any = None
+    texts: dict[int, TokenRow] = field(default_factory=dict)
 
-    def axis(self, place: str, count: int) -> TokenRow | None:
-        """The labels of `count` positions at a place; None where they are not known for certain."""
-        tower, config = self._tower(place)
+    def axis(self, asked: Positions) -> TokenRow | None:
+        """The tokens of positions at a place; None where they are not known for certain."""
+        tower, config = self._tower(asked.place)
         if config is None:
             return None
-        return self._picture(tower, config, count) or self._text(place, config, count)
+        count, whole = sum(asked.sizes), asked.join == "steps" or len(asked.sizes) == 1
+        if asked.is_key:  # the keys of cross-attention come from elsewhere
+            return self.vision.keys_of_cross_attention(count) if whole else None
+        kind = str(getattr(config, "model_type", ""))
+        if kind in KNOWN and kind == self.vision.kind and (row := self._encoder(tower, kind, asked)) is not None:
+            return row
+        if not whole or not asked.in_order:
+            return None
+        return self._picture(tower, config, count) or self._text(asked.place, config, count)
+
+    def _encoder(self, tower: nn.Module, kind: str, asked: Positions) -> TokenRow | None:
+        return self.vision.all_sequences(tower, kind, asked.sizes, asked.join)
 
     def _tower(self, place: str) -> tuple[nn.Module, Any]:
         """The part of the model that a place belongs to, with its config: the outermost with the innermost config."""
@@ -87,37 +105,47 @@ class KnownPositions:
         return modules[at], config
 
     def _picture(self, tower: nn.Module, config: Any, count: int) -> TokenRow | None:
-        """The patches of a picture, row by row, after the class and register tokens that the encoder has."""
-        picture, patch = self.inputs.get("pixel_values"), getattr(config, "patch_size", None)
-        size = (patch, patch) if isinstance(patch, int) else tuple(patch or ())
-        strided = getattr(config, "patch_stride", None) not in (None, patch)
-        if picture is None or picture.dim() != 4 or len(size) != 2 or strided:
+        """The patches of an encoder whose order is not known by its family: their names, if the picture and the size
+        of a patch give just that many, and no grid."""
+        picture, sides = self.inputs.get("pixel_values"), patch_sides(config)
+        if picture is None or picture.dim() != 4 or sides is None:
             return None
-        high, wide = (pixels // one for pixels, one in zip(picture.shape[-2:], size, strict=True))
-        before = _special_tokens(tower)
+        high, wide = (pixels // one for pixels, one in zip(picture.shape[-2:], sides, strict=True))
+        before = special_tokens(tower)
         if count == high * wide:
             before = []
         elif count != high * wide + len(before) or getattr(config, "model_type", "") in CLASS_TOKEN_LAST:
             return None
-        row = TokenRow(f"picture of {high} x {wide} patches")
+        self.vision.note(
+            f"The patches have no grid: no test has found their order in encoders of the type {config.model_type}"
+        )
+        row = TokenRow(f"a picture of {high} x {wide} patches")
         return row.add_special(*before).add_words([f"{r},{c}" for r in range(high) for c in range(wide)])
 
     def _text(self, place: str, config: Any, count: int) -> TokenRow | None:
-        """The tokens of the text, of an encoder or decoder that reads nothing else."""
-        ids = self.inputs.get("input_ids")
+        """The tokens of the text, of an encoder or decoder that reads nothing else; images may stand in it."""
         whole = getattr(self.model, "config", config)
-        if ids is None or self.tokenizer is None or ids.size(-1) != count or not hasattr(config, "vocab_size"):
+        kind = getattr(whole, "model_type", "")
+        ids = self.inputs.get("decoder_input_ids" if kind == "vision-encoder-decoder" else "input_ids")
+        if ids is None or ids.size(-1) != count or not hasattr(config, "vocab_size"):
             return None
-        if getattr(whole, "is_encoder_decoder", False) or "cross" in place or hasattr(config, "patch_size"):
+        if getattr(whole, "is_encoder_decoder", False) and kind != "vision-encoder-decoder":
             return None
-        tokens = self.tokenizer.convert_ids_to_tokens(ids[self.row].tolist())
-        return TokenRow("text").add_words([str(token) for token in tokens])
+        if ("cross" in place and kind not in TEXT_QUERIES) or hasattr(config, "patch_size"):
+            return None
+        if "text_encoder" in dict(self.model.named_children()) and "decoder" in place:
+            return None  # of BLIP, which reads another text there
+        row = ids[self.vision.row]
+        if self.tokenizer is None and not self.vision.has_images_in(row):
+            return None
+        if 0 not in self.texts:
+            self.texts[0] = self.vision.text(row, self._pieces(row.tolist()))
+        return self.texts[0]
 
-
-def _special_tokens(tower: nn.Module) -> list[str]:
-    """The tokens before the patches, as the parameters of an encoder tell."""
-    found = {path.rpartition(".")[2]: one for path, one in tower.named_parameters()}
-    tokens = ["[CLS]" for name in CLASS_TOKENS if name in found][:1]
-    tokens += ["[DIST]"] if "distillation_token" in found else []
-    registers = next((found[name] for name in REGISTER_TOKENS if name in found), None)
-    return tokens + [f"[REG {n}]" for n in range(0 if registers is None else registers.size(-2))]
+    def _pieces(self, ids: Sequence[int]) -> list[str]:
+        if self.tokenizer is None:
+            return [str(at) for at in range(len(ids))]
+        return [
+            str(token).removeprefix("\u2581").removeprefix("\u0120") or str(token)
+            for token in self.tokenizer.convert_ids_to_tokens(list(ids))
+        ]

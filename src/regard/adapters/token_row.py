@@ -65,10 +65,11 @@ class TokenRow:
             self.add_pieces([Piece(token, (start, start + len(token)), self.next_word)])
         return self
 
-    def add_patches(self, grid: PatchGrid) -> TokenRow:
-        """Add the patches of a picture that come next, in the order of their tokens."""
+    def add_patches(self, grid: PatchGrid, of: str = "") -> TokenRow:
+        """Add the patches of a picture that come next, in the order of their tokens. `of`: which of several it is."""
         place = {int(token): (row, col) for (row, col), token in np.ndenumerate(grid.tokens) if token >= 0}
-        self.add_special(*(f"patch {row},{col}" for _, (row, col) in sorted(place.items())))
+        before = f"{of}, " if of else ""
+        self.add_special(*(f"{before}patch {row},{col}" for _, (row, col) in sorted(place.items())))
         self.grids.append(grid)
         return self
 

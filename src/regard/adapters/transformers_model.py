@@ -40,6 +40,11 @@ from regard.adapters.tensor_inputs import (
     longest_input,
 )
 from regard.adapters.token_row import TokenRow
+from regard.adapters.transformers_images import ADVICE, expect_text_alone, image_pass, reads_images
+from regard.adapters.vision.crops import HALF
+from regard.adapters.vision.images import GivenImage
+from regard.adapters.vision.layout import PIXELS, VisionLayout
+from regard.adapters.vision.preprocess import default_colours
 from regard.errors import RegardError, SettingError, unknown
 from regard.hub import reason_of
 
@@ -52,7 +57,8 @@ class TransformersAdapter(ModelAdapter):
     without a head.
 
     While an adapter borrows the model, it attends through "regard", unless its own attention implementation can be
-    captured (sdpa, regard).
+    captured (sdpa, regard). `processor`: makes tensors of images, and of texts beside them; by default that of the
+    folder of the model.
     """
 
     model: Any
@@ -60,6 +66,7 @@ class TransformersAdapter(ModelAdapter):
     name: str = "model"
     description: str = ""
     max_new_tokens: int = 0
+    processor: Any = None
 
     @property
     def decision(self) -> Decision:
@@ -71,6 +78,7 @@ class TransformersAdapter(ModelAdapter):
 
     def prepare(self, text: str, other: str | None = None, prefix: Sequence[int] | None = None) -> ForwardPass:
         """A forward pass over a text, with a second one or a translation."""
+        expect_text_alone(self.model)
         self._expect_tokenizer("look")
         size = self._embedded if prefix else None
         return self._of_text(text, other, list(prefix or ()) if size is None else check_prefix(prefix or (), size))
@@ -104,12 +112,14 @@ class TransformersAdapter(ModelAdapter):
             raise
         except Exception as error:  # models of transformers raise errors of every kind
             problem = f"transformers' {type(self.model).__name__} cannot run on this text ({reason_of(error)})"
-            raise SettingError(problem, where="look") from error
+            advice = ADVICE if reads_images(self.model) else ""
+            raise SettingError(problem, where="look", advice=advice) from error
 
     def prepare_tensors(self, inputs: Mapping[str, Tensor], row: int = 0) -> ForwardPass:
         """Images, audio, or ids of a batch of texts."""
         rows = count_rows(inputs)
         expect_row(row, rows)
+        pictured = any(name in inputs for name in PIXELS)
 
         def forward() -> ModelOutput:
             output = self.model(**inputs)
@@ -120,10 +130,27 @@ class TransformersAdapter(ModelAdapter):
             target = None if classes is None else self._class_target(classes)
             facts = {} if classes is None else self._class_facts(classes)
             facts |= {"inputs": describe_inputs(inputs), "kind": "reads"}
-            known = KnownPositions(self.model, inputs, row, self.tokenizer)
-            return ModelOutput((), target, facts=facts, rows=(rows,), even=is_even(inputs, rows), known_axis=known.axis)
+            vision = VisionLayout(self.model, inputs, row, rows, default_colours(self.model) if pictured else HALF)
+            known = KnownPositions(self.model, inputs, vision, self.tokenizer)
+            return ModelOutput(
+                (),
+                target,
+                facts=facts,
+                rows=(rows,),
+                even=is_even(inputs, rows),
+                known_axis=known.axis,
+                pictures=vision.pictures,
+                notes=vision.notes,
+            )
 
         return ForwardPass(longest_input(inputs), forward)
+
+    def prepare_images(
+        self, images: Sequence[GivenImage], text: str | None = None, prefix: Sequence[int] | None = None
+    ) -> ForwardPass:
+        if prefix is not None:
+            raise SettingError("Images and a prefix", "images and a text", where="look")
+        return image_pass(self, images, text)
 
     def _target(self, output: Any, ids: Tensor) -> Tensor | None:
         """ln p of the most likely class; of a regression model, its number."""

@@ -42,14 +42,6 @@ def read_lines(path: Path, max_line: int = MAX_LINE) -> list[str]:
     return list(_bounded_lines(path, max_line))
 
 
-def image_path(text: str) -> Path | None:
-    """The path, if an argument is the name of an image file: by its ending, .png, .jpg, .jpeg or .webp."""
-    from regard.pictures import ENDINGS
-
-    is_name = text.lower().endswith(ENDINGS) and "\n" not in text and (" " not in text or os.path.exists(text))
-    return Path(text) if is_name else None
-
-
 def expect_length(text: str, max_line: int, where: str) -> None:
     """Refuse a text of more characters."""
     if len(text) > max_line:

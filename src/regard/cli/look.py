@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,13 +16,21 @@ def look(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder, or Hugging Face checkpoint folder.")],
     text: Annotated[
         str,
-        typer.Argument(metavar="TEXT|IMAGE", help="The text, or an image file; - reads a text from standard input."),
+        typer.Argument(
+            metavar="TEXT|IMAGE", help="The text, - to read standard input, or an image: .png, .jpg or .webp."
+        ),
     ],
     text2: Annotated[
         str | None,
         typer.Argument(
-            metavar="TEXT2", help="A second text, the translation, or the caption.", show_default="the model translates"
+            metavar="TEXT2",
+            help="A second text, the translation, or the text to an image.",
+            show_default="the model translates",
         ),
+    ] = None,
+    image: Annotated[
+        list[Path] | None,
+        typer.Option("--image", metavar="FILE", help="A further image (repeatable)."),
     ] = None,
     out: Annotated[
         Path,
@@ -104,20 +112,27 @@ def look(
 ) -> None:
     """Record a model's attention on a text as a page or figure.
 
-    Runs the model on the text and saves its attention: a page to explore, a picture, or the numbers.
+    Runs the model on the text, or on images, and saves its attention: a page to explore, a picture, or the numbers.
     With --json, prints a summary of what was recorded.
     """
-    from regard.cli.inputs import MAX_PASSAGE, expect_length, image_path, read_lines
+    from regard.adapters import is_image_path
+    from regard.cli.inputs import MAX_PASSAGE, expect_length, read_lines
     from regard.cli.process_tuning import prepare_machine
     from regard.page import expect_suffix, look as looked
 
     prepare_machine()
     expect_suffix(out)
-    given = image_path(text) or ("\n".join(read_lines(Path("-"), MAX_PASSAGE)) if text == "-" else text)
-    if isinstance(given, str) and not given.strip():
+    given: Any = "\n".join(read_lines(Path("-"), MAX_PASSAGE)) if text == "-" else text
+    if not given.strip():
         raise SettingError("The text is empty", where="look")
     for words in (given if isinstance(given, str) else "", text2 or ""):
         expect_length(words, MAX_PASSAGE, "look")
+    pictured = text != "-" and is_image_path(text)
+    if image and not pictured and text2 is not None:
+        raise SettingError("Two texts and an image", "one text", where="look")
+    if pictured or image:
+        text2 = text2 if pictured else given
+        given = [*([Path(text)] if pictured else []), *(image or [])]
     view = looked(
         run,
         given,

@@ -14,7 +14,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from torch import Tensor, nn
 
 from regard.adapters import ModelAdapter, adapter
@@ -127,7 +126,7 @@ def expect_suffix(path: Path) -> Path:
 
 def look(
     model: nn.Module | str | os.PathLike[str],
-    text: str | Path | np.ndarray | Mapping[str, Tensor],
+    text: Any,
     text2: str | None = None,
     *,
     tokenizer: Any = None,
@@ -139,11 +138,15 @@ def look(
     measures: Sequence[str] = (),
     row: int = 0,
 ) -> View:
-    """The attention to a text, of a model of this library, of transformers, or any that calls torch's attention.
+    """The attention to a text or to images, of a model of this library, of transformers, or any that calls torch's
+    attention.
 
     model            a model, or the folder of a run or checkpoint
-    text             a text; of models that look at pictures the Path of an image file, or its pixels, uint8 (H, W, 3)
-    text2            a second text, or a translation, instead of the one that the model generates; a caption or phrase
+    text             a text; an image (path, uint8 array, PIL image), a list of images, in which a list is a video; or
+                     the tensors of a model, by name
+    text2            a second text, or a translation, instead of the one that the model generates; a caption, a phrase,
+                     or the text to images
+    tokenizer        instead of that of the folder; for images also a processor of transformers
     places, heads    whose maps to store, for long texts and large models; heads=() stores statistics only
     max_new_tokens   tokens that a language model generates
     gradient         also store the gradient of the output with respect to each attention weight

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from regard.adapters import ModelAdapter, ModelOutput
+from regard.adapters import ModelAdapter, ModelOutput, Positions
 from regard.inspection.record.place import PlaceRecord
 from regard.inspection.record.sequences import PlaceCalls
 from regard.inspection.record.token_axis import TokenAxis, to_token_axis
@@ -48,13 +48,14 @@ class Axes:
         return self._positions(part, sizes, sequences)
 
     def _unnamed(self, part: PlaceCalls, sizes: Sequence[int], sequences: bool, is_key: bool = False) -> int:
-        """The axis of inputs that were tensors; the keys of cross-attention are from elsewhere and have numbers."""
-        known = self.output.known_axis
-        certain = part.join == "steps" and not is_key and _tower(part.module) not in self._windowed
-        row = known(part.module, sum(sizes)) if known is not None and certain else None
+        """The axis of inputs that were tensors or images."""
+        known, in_order = self.output.known_axis, _tower(part.module) not in self._windowed
+        asked = Positions(part.module, tuple(sizes), part.join, is_key, in_order)
+        row = None if known is None else known(asked)
         if row is None:
             return self._positions(part, sizes, sequences, is_key)
-        where = (_tower(part.module), row.name)
+        # the patches of a picture are one axis wherever they are; a text is that of its encoder or decoder
+        where = ("" if row.grids else _tower(part.module), row.name, tuple(row.tokens))
         if where not in self._numbers:
             self._numbers[where] = self._add(to_token_axis(row))
         return self._numbers[where]

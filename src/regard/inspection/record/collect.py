@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.adapters import CANDIDATES, ForwardPass, ModelAdapter, PredictedTokens, expect_row
+from regard.adapters import CANDIDATES, ForwardPass, ModelAdapter, PredictedTokens, expect_row, given_images
 from regard.attention import (
     Attended,
     attention_modules,
@@ -43,8 +42,8 @@ def collect(
     spec: RecordSpec = EVERYTHING,
     row: int = 0,
 ) -> Record:
-    """The attention of a model to a text, to a picture, uint8 (H, W, 3), or to tensors where it takes other inputs; the
-    model is restored afterwards.
+    """The attention of a model to a text, to images, or to tensors where it takes other inputs; the model is restored
+    afterwards.
 
     `other`: a second text, or a given translation. `prefix`: tokens that the generated text begins with. `row`: which
     row of a batch of tensors.
@@ -64,22 +63,28 @@ def collect(
     facts |= {"row": row, "rows": rows} if rows > 1 else {}
     if rows == 1 and len(output.rows) == 1 and output.rows[0] > 1:
         facts |= {"row": None, "rows": output.rows[0]}
+    facts |= {"notes": list(output.notes)} if output.notes else {}
     steps = () if output.predicted is None else generation_steps(output.predicted)
-    return Record(*axes.used_by(places), facts, steps, unheard=heard.unheard, pictures=output.pictures)
+    used, places = axes.used_by(places)
+    pictures = output.pictures if any(axis.grids for axis in used) else ()
+    return Record(used, places, facts, steps, unheard=heard.unheard, pictures=pictures)
 
 
 def _prepare(
     adapter: ModelAdapter, text: Any, other: str | None, prefix: Sequence[int] | None, row: int
 ) -> ForwardPass:
-    """A forward pass over a text, a picture, or a mapping of tensors."""
+    """A forward pass over a text, over images, or over a mapping of tensors."""
     if isinstance(text, Mapping):
         if other is not None or prefix is not None:
             raise SettingError("Tensors and a second text or a prefix", "tensors alone", where="look")
         return adapter.prepare_tensors(text, row)
+    images = given_images(text)
+    if images and row:
+        raise SettingError(f"row {row}", "row 0: images and a text are a batch of one row", where="look")
+    if images:
+        return adapter.prepare_images(images, other, prefix)
     if row:
         raise SettingError(f"row {row}", "row 0: a text is a batch of one row", where="look")
-    if isinstance(text, np.ndarray):
-        return adapter.prepare_image(text, other, prefix)
     return adapter.prepare(text, other, prefix)
 
 

@@ -58,6 +58,7 @@ def join_blocks(parts: Sequence[AttentionInputs]) -> MergedCalls:
     return MergedCalls(torch.cat(queries, 1), torch.cat(keys, 1), *terms, *normaliser_terms(last))
 
 
+BLOCK_ROWS = 256  # of a map that is computed at once
 LOST = -(2.0**24)  # a bias so low that float32 has no digits left for the scores beside it
 LOW = -1e4  # one so low that a log-sum-exp loses what distinguishes it from the scores
 
@@ -118,14 +119,23 @@ def block_thumbnails(slices: Sequence[CallSlice], rows: int, cols: int) -> Tenso
     for one, (t, s), top, left in zip(
         slices, sizes, block_starts([t for t, _ in sizes]), block_starts([s for _, s in sizes]), strict=True
     ):
-        tile = flatten_heads(one.inputs().tile()).float()
-        found = torch.zeros(tile.size(0), R, C) if not found.numel() else found
-        in_row = ((torch.arange(top, top + t) * R // T) == torch.arange(R).unsqueeze(-1)).float()
-        in_col = ((torch.arange(left, left + s) * C // S) == torch.arange(C).unsqueeze(-1)).float()
-        high, wide = (slice(int(at[0]), int(at[-1]) + 1) for at in (in_row.any(1).nonzero(), in_col.any(1).nonzero()))
-        found[:, high, wide] += in_row[high] @ tile @ in_col[wide].mT
+        inputs, seen = one.inputs(), torch.arange(left, left + s)
+        in_col = ((seen * C // S) == torch.arange(C).unsqueeze(-1)).float()
+        wide = _range_of(in_col)
+        for some in torch.arange(t).split(BLOCK_ROWS):  # a frame may have thousands of patches
+            tile = flatten_heads(inputs.tile(some.to(inputs.grid.device))).float()
+            found = torch.zeros(tile.size(0), R, C) if not found.numel() else found
+            in_row = (((top + some) * R // T) == torch.arange(R).unsqueeze(-1)).float()
+            high = _range_of(in_row)
+            found[:, high, wide] += in_row[high] @ tile @ in_col[wide].mT
     counts = cell_assignment(T, R, found).sum(-1, keepdim=True) * cell_assignment(S, C, found).sum(-1)
     return found / counts
+
+
+def _range_of(cells: Tensor) -> slice:
+    """The cells, one a row of these booleans, that hold something: they are consecutive."""
+    at = cells.any(1).nonzero()
+    return slice(int(at[0]), int(at[-1]) + 1)
 
 
 def normaliser_terms(part: AttentionInputs) -> tuple[float | None, float | None, Tensor | None]:

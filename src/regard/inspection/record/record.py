@@ -128,7 +128,7 @@ class Record:
             found.append(f"The {rows} rows of the batch are shown together: no place has a sequence for each")
         elif rows > 1:
             found.append(f"Row {row} of a batch of {rows} (rows are counted from 0)")
-        return found
+        return found + [str(note) for note in self.facts.get("notes", ())]
 
     def __repr__(self) -> str:
         model = self.facts.get("model", "")
