@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import regard
-from regard.faithfulness.picture_maps import PICTURE_METHODS, PictureClassifier, picture_maps
+from regard.faithfulness.picture_maps import PICTURE_METHODS, PatchClassifier, picture_maps
 from regard.faithfulness.picture_scores import (
     blanking_drop,
     gold_patches,
@@ -40,7 +40,7 @@ from regard.pictures import KEY_SHAPES, LabelledScene, PatchGrid, SceneCorpus, d
 
 MEAN, STD = 110.0, 70.0  # of pixels, roughly
 SEEDS = {"scenes": 0, "weights": 0}
-Named = tuple[PictureClassifier, tuple[str, ...]]
+Named = tuple[PatchClassifier, tuple[str, ...]]
 """A classifier and the names of its classes."""
 
 
@@ -49,7 +49,7 @@ def pixels_of(scenes: list[LabelledScene]) -> Tensor:
     return torch.from_numpy(np.stack([one.scene.draw() for one in scenes])).permute(0, 3, 1, 2).float()
 
 
-def ours(run: Path, device: str) -> tuple[PictureClassifier, tuple[str, ...]]:
+def ours(run: Path, device: str) -> tuple[PatchClassifier, tuple[str, ...]]:
     """The classifier of a run, and its classes."""
     model: Any = regard.load(run)
     model = model.to(device).eval()
@@ -57,10 +57,10 @@ def ours(run: Path, device: str) -> tuple[PictureClassifier, tuple[str, ...]]:
     names = tuple(regard.runs.Run.open(run).labels.names)
     first = len(encoder.prefix_tokens)
     grid = PatchGrid.raster(encoder.rows, encoder.cols, first)
-    return PictureClassifier(model, lambda x: model(x.permute(0, 2, 3, 1)), grid), names
+    return PatchClassifier(model, lambda x: model(x.permute(0, 2, 3, 1)), grid), names
 
 
-def transformers_vit(steps: int, device: str, examples: int) -> tuple[PictureClassifier, float]:
+def transformers_vit(steps: int, device: str, examples: int) -> tuple[PatchClassifier, float]:
     """transformers' ViT, trained on the same scenes, and the seconds that took."""
     from transformers import ViTConfig, ViTForImageClassification
 
@@ -91,11 +91,11 @@ def transformers_vit(steps: int, device: str, examples: int) -> tuple[PictureCla
             print(f"transformers' ViT, step {step + 1}: loss {float(loss.detach()):.3f}", flush=True)
     model.eval()
     logits: Callable[[Tensor], Tensor] = lambda x: model((x - MEAN) / STD).logits  # noqa: E731
-    return PictureClassifier(model, logits, PatchGrid.raster(8, 8, 1)), time.perf_counter() - started
+    return PatchClassifier(model, logits, PatchGrid.raster(8, 8, 1)), time.perf_counter() - started
 
 
 @torch.no_grad()
-def accuracy(classifier: PictureClassifier, names: tuple[str, ...], scenes: list[LabelledScene], device: str) -> float:
+def accuracy(classifier: PatchClassifier, names: tuple[str, ...], scenes: list[LabelledScene], device: str) -> float:
     right = 0
     for start in range(0, len(scenes), 100):
         some = scenes[start : start + 100]
@@ -105,7 +105,7 @@ def accuracy(classifier: PictureClassifier, names: tuple[str, ...], scenes: list
 
 
 def examine(
-    classifier: PictureClassifier, names: tuple[str, ...], single: list[LabelledScene], double: list[LabelledScene],
+    classifier: PatchClassifier, names: tuple[str, ...], single: list[LabelledScene], double: list[LabelledScene],
     device: str,
 ) -> dict[str, dict[str, list[float]]]:  # fmt: skip
     """For every method, its scores scene by scene."""

@@ -13,7 +13,7 @@ from transformers import ViTConfig, ViTForImageClassification
 from regard.errors import ShapeError
 from regard.faithfulness.picture_maps import (
     PICTURE_METHODS,
-    PictureClassifier,
+    PatchClassifier,
     blank_patches,
     integrated_pixels,
     mean_colour,
@@ -46,15 +46,15 @@ def vit() -> nn.Module:
 
 
 @pytest.fixture
-def classifier(vit: nn.Module) -> PictureClassifier:
-    return PictureClassifier(vit, lambda x: vit(x).logits, GRID)
+def classifier(vit: nn.Module) -> PatchClassifier:
+    return PatchClassifier(vit, lambda x: vit(x).logits, GRID)
 
 
 def picture(seed: int = 0) -> Tensor:
     return torch.randn(1, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
 
 
-def test_every_method_gives_a_map_of_patches_and_restores_the_model(classifier: PictureClassifier) -> None:
+def test_every_method_gives_a_map_of_patches_and_restores_the_model(classifier: PatchClassifier) -> None:
     model = classifier.model.train()
     found = picture_maps(classifier, picture(), 1)
     assert tuple(found) == PICTURE_METHODS
@@ -64,14 +64,14 @@ def test_every_method_gives_a_map_of_patches_and_restores_the_model(classifier: 
     assert all(np.array_equal(one, again[name]) for name, one in found.items())
 
 
-def test_what_depends_on_the_class(classifier: PictureClassifier) -> None:
+def test_what_depends_on_the_class(classifier: PatchClassifier) -> None:
     first, second = (picture_maps(classifier, picture(), label) for label in (0, 2))
     for name in PICTURE_METHODS:
         same = name in ("attention", "rollout", "random")
         assert (sensitivity(first[name], second[name]) == 0) == same, name
 
 
-def test_integrated_gradients_are_complete(classifier: PictureClassifier) -> None:
+def test_integrated_gradients_are_complete(classifier: PatchClassifier) -> None:
     found = integrated_pixels(classifier, picture(), 1, steps=64)
     with torch.no_grad():
         change = classifier.score(picture(), 1) - classifier.score(mean_colour(picture()), 1)
@@ -80,7 +80,7 @@ def test_integrated_gradients_are_complete(classifier: PictureClassifier) -> Non
 
 
 def test_the_mean_of_patches_as_readout(vit: nn.Module) -> None:
-    found = picture_maps(PictureClassifier(vit, lambda x: vit(x).logits, GRID, readout=None), picture(), 0)
+    found = picture_maps(PatchClassifier(vit, lambda x: vit(x).logits, GRID, readout=None), picture(), 0)
     assert all(np.isfinite(one).all() for one in found.values())
 
 
@@ -111,7 +111,7 @@ class OnePatch(nn.Module):
 
 
 def test_planted_truth() -> None:
-    planted = PictureClassifier(OnePatch(), OnePatch(), PatchGrid.raster(4, 4))
+    planted = PatchClassifier(OnePatch(), OnePatch(), PatchGrid.raster(4, 4))
     pixels = picture()
     pixels[:, :, 8:16, 16:24] += 2
     region = np.zeros((32, 32), bool)
@@ -154,7 +154,7 @@ def test_sensitivity_is_a_share() -> None:
     assert sensitivity(-first, np.ones((1, 2))) == 0  # nothing supports the class: an even map
 
 
-def test_complaints(classifier: PictureClassifier) -> None:
+def test_complaints(classifier: PatchClassifier) -> None:
     with pytest.raises(ShapeError, match="one picture"):
         picture_maps(classifier, torch.zeros(2, 3, 32, 32), 0)
     with pytest.raises(ShapeError, match="class 7"):

@@ -1,6 +1,6 @@
 """Attribution maps of a classifier of pictures: one number a patch, from attention and from what it is compared with.
 
-    found = picture_maps(PictureClassifier(model, logits, grid, readout=0), pixels, label)    # name -> (rows, cols)
+    found = picture_maps(PatchClassifier(model, logits, grid, readout=0), pixels, label)    # name -> (rows, cols)
 
 Attention, norms and rollout do not know for which class they are asked; gradients, relevance and integrated gradients
 do. Larger numbers support the class more.
@@ -25,7 +25,7 @@ INTEGRATION_STEPS = 16
 
 
 @dataclass(frozen=True, eq=False)
-class PictureClassifier:
+class PatchClassifier:
     """A model that classifies pictures by attention over their patches.
 
     logits   runs the model: pixels (B, 3, H, W) -> logits (B, classes)
@@ -48,7 +48,7 @@ class PictureClassifier:
         return found[:, label].sum()
 
 
-def picture_maps(classifier: PictureClassifier, pixels: Tensor, label: int, seed: int = 0) -> dict[str, np.ndarray]:
+def picture_maps(classifier: PatchClassifier, pixels: Tensor, label: int, seed: int = 0) -> dict[str, np.ndarray]:
     """The maps (rows, cols) of every method, for one picture (1, 3, H, W) and one class."""
     if pixels.dim() != 4 or pixels.size(0) != 1:
         raise ShapeError(f"pixels {tuple(pixels.shape)}", "one picture (1, 3, H, W)", where="picture_maps")
@@ -72,7 +72,7 @@ def picture_maps(classifier: PictureClassifier, pixels: Tensor, label: int, seed
     return maps
 
 
-def _row(shares: Tensor, classifier: PictureClassifier) -> Tensor:
+def _row(shares: Tensor, classifier: PatchClassifier) -> Tensor:
     """The row of the token that decides, or the mean over all patches, of a map (T, T)."""
     if classifier.readout is not None:
         return shares[classifier.readout]
@@ -82,7 +82,7 @@ def _row(shares: Tensor, classifier: PictureClassifier) -> Tensor:
 
 
 def integrated_pixels(
-    classifier: PictureClassifier, pixels: Tensor, label: int, steps: int = INTEGRATION_STEPS
+    classifier: PatchClassifier, pixels: Tensor, label: int, steps: int = INTEGRATION_STEPS
 ) -> Tensor:
     """Integrated gradients (Sundararajan et al. 2017) of the pixels, (H, W), from a picture of their mean colour."""
     if steps < 1:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ShapeError
-from regard.faithfulness.picture_maps import PictureClassifier, blank_patches
+from regard.faithfulness.picture_maps import PatchClassifier, blank_patches
 from regard.pictures import PatchGrid
 
 GOLD_SHARE = 0.25
@@ -75,7 +75,7 @@ def score_maps(maps: Mapping[str, np.ndarray], gold: np.ndarray) -> dict[str, di
 
 
 @torch.no_grad()
-def blanking_drop(classifier: PictureClassifier, pixels: Tensor, label: int, patches: np.ndarray) -> float:
+def blanking_drop(classifier: PatchClassifier, pixels: Tensor, label: int, patches: np.ndarray) -> float:
     """How far the probability of a class falls when these patches, booleans (rows, cols), are blank."""
     both = torch.cat([pixels, blank_patches(pixels, classifier.grid, patches)])
     whole, some = classifier.logits(both).double().softmax(-1)[:, label].tolist()
