@@ -112,7 +112,7 @@ def test_the_looking_of_the_book(folder: Path) -> None:
     assert (folder / "train.html").read_text("utf-8").startswith("<!doctype html>")
 
 
-def test_the_pictures_of_the_book() -> None:
+def test_the_looking_at_pictures_of_the_book() -> None:
     names: dict[str, object] = {}
     exec("import regard\n" + blocks("docs/looking.md", "Look at pictures"), names)
     grid, axis = names["grid"], names["axis"]

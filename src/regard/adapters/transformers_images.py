@@ -70,7 +70,7 @@ def _inputs(adapter: Any, images: Sequence[GivenImage], text: str | None) -> tup
             raise SettingError(problem, where="look")
         return pixels, pixels.tensors
     writes, videos = _writes(model), any(one.video for one in images)
-    processor = given if hasattr(given, "image_processor") else load_processor(folder)
+    processor, reason = (given, "") if hasattr(given, "image_processor") else load_processor(folder)
     if writes and not videos and processor is not None:
         tensors = _taken(model, processed_prompt(processor, images, text or ""))
         return PixelInputs(tensors, colours_of(processor.image_processor), []), tensors
@@ -86,6 +86,8 @@ def _inputs(adapter: Any, images: Sequence[GivenImage], text: str | None) -> tup
         problem = f"regard does not know how many tokens of a text an image takes in models of the type {kind}"
         advice = "Pass the tensors that its processor makes: {'input_ids': ..., 'pixel_values': ...}."
         raise SettingError(problem, where="look", advice=advice)
+    if text is not None:
+        pixels.notes.append(f"No processor of the folder wrote the text{reason}: images come first, no chat template")
     found = plain_prompt(model, tokenizer, layout.image_tokens, images, text)
     if kind == "mllama":
         crops = layout.crops
