@@ -18,6 +18,7 @@ from torch import Tensor
 from regard.adapters.hub_tokenizer import expect_embedded, tokenize
 from regard.adapters.token_row import TokenRow
 from regard.adapters.vision.images import GivenImage
+from regard.adapters.vision.preprocess import FILES
 from regard.errors import SettingError
 from regard.hub import quiet_transformers, reason_of
 
@@ -32,7 +33,7 @@ TOKENIZERS = ("tokenizer.json", "tokenizer_config.json")
 def load_processor(folder: Path | None) -> tuple[Any, str]:
     """The processor of images and texts in a folder; None where there is none, or where it needs other packages, and
     then the reason."""
-    if folder is None or not any((folder / name).exists() for name in TOKENIZERS):
+    if folder is None or not all(any((folder / name).exists() for name in names) for names in (TOKENIZERS, FILES)):
         return None, ""
     from transformers import AutoProcessor, ProcessorMixin
 
