@@ -132,6 +132,13 @@ def test_groups_of_tokens() -> None:
     torch.testing.assert_close(context + new, torch.ones(1, 8, 40))
 
 
+def test_the_looking_at_pictures_of_the_book() -> None:
+    names: dict[str, object] = {}
+    exec("import regard\n" + blocks("docs/looking.md", "Look at pictures"), names)
+    grid, axis = names["grid"], names["axis"]
+    assert axis.tokens[:2] == ("[CLS]", "patch 0,0") and grid.tokens[0, 0] == 1  # type: ignore[attr-defined]
+
+
 def test_what_one_token_gets() -> None:
     names: dict[str, object] = {"torch": torch}
     exec(blocks("docs/attention.md", "What one token gets"), names)

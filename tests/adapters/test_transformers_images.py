@@ -163,6 +163,29 @@ def test_a_processor_can_be_given() -> None:
     assert record.axes[0].grids[0].tokens.shape == (2, 2) and "notes" not in record.facts
 
 
+CHAT = (
+    "{% for m in messages %}{% for c in m['content'] %}{% if c['type'] == 'image' %}<image> {% else %}{{ c['text'] }} ?"
+    "{% endif %}{% endfor %}{% endfor %}"
+)
+
+
+def test_the_processor_of_the_folder_writes_the_text(tmp_path: Path) -> None:
+    words = tokenizer()
+    words.add_tokens(["<image>"], special_tokens=True)
+    square = {"height": 32, "width": 32}
+    pixels = transformers.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size=square)
+    how = {"patch_size": 8, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
+    processor = transformers.LlavaProcessor(pixels, words, image_token="<image>", chat_template=CHAT, **how)
+    build("llava").save_pretrained(tmp_path)
+    processor.save_pretrained(tmp_path)
+    record = look(tmp_path, noise(40, 50), "what is this").record
+    axis = language_axis(record)
+    assert axis.tokens[-4:] == ("what", "is", "this", "?") and axis.grids[0].tokens.shape == (4, 4)
+    assert record.notes == []
+    plain = look(build("llava"), noise(40, 50), "what is this", tokenizer=tokenizer()).record
+    assert any("no chat template" in note for note in plain.notes)
+
+
 def test_tensors_have_grids_and_pictures_too() -> None:
     pixels = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
     record = look(build("vit"), {"pixel_values": pixels}, row=1).record

@@ -82,7 +82,7 @@ def test_both(family: str) -> None:
 @torch.no_grad()
 def test_a_picture_goes_in_as_tensors() -> None:
     record = look(made("vit", "regard"), {"pixel_values": torch.randn(1, 3, 16, 16)}).record
-    assert record.axes[0].tokens[:3] == ("[CLS]", "0,0", "0,1") and len(record.axes[0]) == 17
+    assert record.axes[0].tokens[:3] == ("[CLS]", "patch 0,0", "patch 0,1") and len(record.axes[0]) == 17
 
 
 def test_a_model_without_tokenizer_says_so() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,14 +27,10 @@ from regard.adapters.vision.prompt import (
 from regard.errors import RegardError, SettingError
 from regard.hub import origin, reason_of
 
-if TYPE_CHECKING:
-    from regard.adapters.transformers_model import TransformersAdapter
-
-
 ADVICE = "Give it an image: `regard look MODEL IMAGE [TEXT]`; in Python a path, a uint8 array or a PIL image."
 
 
-def image_pass(adapter: TransformersAdapter, images: Sequence[GivenImage], text: str | None) -> ForwardPass:
+def image_pass(adapter: Any, images: Sequence[GivenImage], text: str | None) -> ForwardPass:
     """A forward pass over these images. A language model reads the text after them, and goes on with it as far as the
     adapter says; a model of two towers reads it beside them."""
     model: Any = adapter.model
@@ -61,9 +57,7 @@ def reads_images(model: Any) -> bool:
     return "pixel_values" in inspect.signature(model.forward).parameters
 
 
-def _inputs(
-    adapter: TransformersAdapter, images: Sequence[GivenImage], text: str | None
-) -> tuple[PixelInputs, dict[str, Tensor]]:
+def _inputs(adapter: Any, images: Sequence[GivenImage], text: str | None) -> tuple[PixelInputs, dict[str, Tensor]]:
     """The pixels, and all tensors of a forward pass."""
     model, tokenizer, folder = adapter.model, adapter.tokenizer, origin(adapter.model)
     taken, given = inspect.signature(model.forward).parameters, adapter.processor
@@ -76,7 +70,7 @@ def _inputs(
             raise SettingError(problem, where="look")
         return pixels, pixels.tensors
     writes, videos = _writes(model), any(one.video for one in images)
-    processor = given if hasattr(given, "image_processor") else load_processor(folder)
+    processor, reason = (given, "") if hasattr(given, "image_processor") else load_processor(folder)
     if writes and not videos and processor is not None:
         tensors = _taken(model, processed_prompt(processor, images, text or ""))
         return PixelInputs(tensors, colours_of(processor.image_processor), []), tensors
@@ -92,6 +86,8 @@ def _inputs(
         problem = f"regard does not know how many tokens of a text an image takes in models of the type {kind}"
         advice = "Pass the tensors that its processor makes: {'input_ids': ..., 'pixel_values': ...}."
         raise SettingError(problem, where="look", advice=advice)
+    if text is not None:
+        pixels.notes.append(f"No processor of the folder wrote the text{reason}: images come first, no chat template")
     found = plain_prompt(model, tokenizer, layout.image_tokens, images, text)
     if kind == "mllama":
         crops = layout.crops
@@ -108,7 +104,7 @@ def _image_processor(given: Any, folder: Path | None) -> Any:
 
 
 def _pass(
-    adapter: TransformersAdapter,
+    adapter: Any,
     inputs: Mapping[str, Tensor],
     pixels: PixelInputs,
     title: str,
@@ -146,7 +142,7 @@ def _pass(
     return ForwardPass(max(longest_input(inputs), _patches(inputs)), forward)
 
 
-def _next_token(adapter: TransformersAdapter, logits: Tensor, ids: Tensor, new: int) -> tuple[Tensor, dict[str, Any]]:
+def _next_token(adapter: Any, logits: Tensor, ids: Tensor, new: int) -> tuple[Tensor, dict[str, Any]]:
     """ln p of the generated tokens, or of the most likely next one, which the facts tell."""
     logs = logits[-new - 1 :].float().log_softmax(-1)
     if new:
@@ -182,7 +178,7 @@ def _other_size(model: Any, inputs: Mapping[str, Tensor]) -> bool:
     return pixels is not None and pixels.dim() == 4 and len(sides) == 2 and tuple(pixels.shape[-2:]) != sides
 
 
-def _continued(adapter: TransformersAdapter, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+def _continued(adapter: Any, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     """The inputs with the tokens that the model writes after them."""
     written = adapter._generate(adapter.max_new_tokens, **inputs)
     length, more = inputs["input_ids"].size(1), written.size(1) - inputs["input_ids"].size(1)
@@ -208,7 +204,7 @@ def _writes(model: Any) -> bool:
     return has_place and hasattr(config, "text_config") and config.model_type != "blip"
 
 
-def _decoder_ids(adapter: TransformersAdapter, text: str | None) -> dict[str, Tensor]:
+def _decoder_ids(adapter: Any, text: str | None) -> dict[str, Tensor]:
     """What the decoder of an image captioner reads: its first token, and a text."""
     config, model = adapter.model.config, adapter.model
     each = [

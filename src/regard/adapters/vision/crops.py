@@ -15,8 +15,11 @@ import torch
 from torch import Tensor
 
 from regard.pictures import Picture
-from regard.pictures.patches import WHOLE, Box
 
+Box = tuple[float, float, float, float]
+"""A part of a picture: left, top, right, bottom, as shares of its sides."""
+
+WHOLE: Box = (0.0, 0.0, 1.0, 1.0)
 Colours = tuple[Sequence[float], Sequence[float]]
 """The mean and the standard deviation of each channel, by which an image processor normalised the pixels."""
 

@@ -1,4 +1,4 @@
-"""Which token of a vision model is which patch, at every place: of its encoder, of its text, of its decoder.
+"""Which token of a vision model is which patch: in its encoder, in its text, and for a decoder that looks at it.
 
 It follows from the tensors that the model is given, whoever made them. What does not follow for certain is left out,
 and a note says so.

@@ -18,6 +18,7 @@ from torch import Tensor
 from regard.adapters.hub_tokenizer import expect_embedded, tokenize
 from regard.adapters.token_row import TokenRow
 from regard.adapters.vision.images import GivenImage
+from regard.adapters.vision.preprocess import FILES
 from regard.errors import SettingError
 from regard.hub import quiet_transformers, reason_of
 
@@ -29,18 +30,19 @@ BRACKETS = (  # tokens of a configuration around those of an image
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json")
 
 
-def load_processor(folder: Path | None) -> Any:
-    """The processor of images and texts in a folder; None where there is none, or where it needs other packages."""
-    if folder is None or not any((folder / name).exists() for name in TOKENIZERS):
-        return None
+def load_processor(folder: Path | None) -> tuple[Any, str]:
+    """The processor of images and texts in a folder; None where there is none, or where it needs other packages, and
+    then the reason."""
+    if folder is None or not all(any((folder / name).exists() for name in names) for names in (TOKENIZERS, FILES)):
+        return None, ""
     from transformers import AutoProcessor, ProcessorMixin
 
     with quiet_transformers():
         try:
             found = AutoProcessor.from_pretrained(folder, backend="pil", local_files_only=True, trust_remote_code=False)
-        except Exception:  # noqa: BLE001  of any kind; the image processor and the tokenizer are then used alone
-            return None
-    return found if isinstance(found, ProcessorMixin) else None
+        except Exception as error:  # noqa: BLE001  of any kind; image processor and tokenizer are then used alone
+            return None, f" ({reason_of(error)})"
+    return (found if isinstance(found, ProcessorMixin) else None), ""
 
 
 def processed_prompt(processor: Any, images: Sequence[GivenImage], text: str) -> dict[str, Tensor]:

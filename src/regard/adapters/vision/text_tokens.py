@@ -1,4 +1,4 @@
-"""The tokens of pictures in a language model: those that stand in its text, and those that it only looks at.
+"""The tokens of pictures in a language model: those that stand in its text, and those that it looks at from there.
 
 Every function gives the tokens in the order of the text, or None where they are no patches: queries that a Q-Former or
 a resampler learned look at the whole picture.
