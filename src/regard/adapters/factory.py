@@ -130,7 +130,7 @@ def _regard_adapter(model: Any, tokenizers: tuple[Any, ...], source: _Source, ma
 def _image_adapter(model: Any, tokenizer: Any, source: _Source) -> ImageModelAdapter | None:
     """The adapter of a model of ours that looks at pictures."""
     name, about = source.name, source.description
-    fit = "crop" if source.run is None else source.run.section("data").get("fit", "crop")
+    fit: Any = "crop" if source.run is None else source.run.section("data").get("fit", "crop")
     if isinstance(model, ImageClassifier):
         return ImageClassifierAdapter(model, None, name, about, fit, source.labels)  # type: ignore[arg-type]
     if isinstance(model, RecurrentCaptioner | TransformerCaptioner):

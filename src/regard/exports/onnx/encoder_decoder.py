@@ -119,6 +119,7 @@ def _with_positions(decoder: Decoder, state: DecoderState, lengths: Tensor) -> D
 
 def _prepare_unchecked(decoder: Bahdanau | Luong, source: EncoderOutput) -> PreparedKeys:
     """A decoder's memory without data-dependent checks: every source has at least one word."""
+    assert source.lengths is not None
     real = torch.arange(source.states.size(1), device=source.states.device) < source.lengths.unsqueeze(-1)
     return PreparedKeys(decoder.score, decoder.score.keys(source.states), source.values, ~real.unsqueeze(1), None)
 
