@@ -16,6 +16,7 @@ from torch import Tensor
 
 from regard.adapters.base import (
     Axes,
+    Decision,
     ForwardPass,
     Kind,
     ModelAdapter,
@@ -55,6 +56,14 @@ class ImageModelAdapter(ModelAdapter):
             f"{self.name} looks at pictures, and got a text",
             where="look",
             advice="Give an image file, which ends with .png, .jpg, .jpeg or .webp, and the text after it.",
+        )
+
+    @property
+    def decision(self) -> Decision:
+        raise SettingError(
+            f"A {type(self.model).__name__} looks at pictures",
+            where="audit",
+            advice="The audit removes words of a text: use a model that reads text.",
         )
 
     def prepare_images(

@@ -134,7 +134,9 @@ class Run(os.PathLike[str]):
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the inputs."""
+        """The tokenizer of the inputs; a run whose model reads no text is refused."""
+        if not self.tokenizers:
+            raise RunError(f"{self.path}, a run of task {self.task!r}, has no tokenizer: its model reads no text")
         return self.tokenizers[0]
 
     @property
