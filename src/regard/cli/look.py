@@ -64,13 +64,13 @@ def look(
         str | None,
         typer.Option(
             "--draw-query",
-            metavar="TOKEN",
+            metavar="N|NAME",
             help="In a record of pictures, the token (text or number) whose attention an .svg or .png shows.",
         ),
     ] = None,
     draw_key: Annotated[
         str | None,
-        typer.Option("--draw-key", metavar="TOKEN", help="Instead of a query: the token to which the others attend."),
+        typer.Option("--draw-key", metavar="N|NAME", help="Instead of a query: the token to which the others attend."),
     ] = None,
     draw_measure: Annotated[
         str,

@@ -35,7 +35,6 @@ from regard.inspection import (
 from regard.inspection.atlas import Atlas
 from regard.page.payload import pack_payload
 from regard.page.render import bundle_modules, read_static, render_record, save_page
-from regard.pictures import read_image
 
 SUFFIXES = (".html", ".svg", ".png", ".json", ".npz", ".regard")
 
@@ -155,7 +154,6 @@ def look(
     row              of a batch of tensors, counted from 0
     """
     found = adapter(model, tokenizer, max_new_tokens)
-    text = read_image(text) if isinstance(text, Path) else text
     expect_measures(measures)
     notes = find_head_labels(found, atlas)
     spec = RecordSpec(places, heads, gradient)

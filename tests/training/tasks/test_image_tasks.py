@@ -114,8 +114,9 @@ def test_a_recipe_trains_every_weight_and_measures_what_it_says(task: str, tmp_p
 
 @by_task
 def test_a_resumed_training_equals_an_uninterrupted_one_bit_for_bit(task: str, tmp_path) -> None:
-    train(RECIPES[task](), tmp_path / "whole", notify=quiet)
-    train(RECIPES[task](train=TrainSettings(steps=2, threads=1)), tmp_path / "parts", notify=quiet)
+    often = EvaluateSettings(every=2)  # the best of the same evaluations
+    train(RECIPES[task](evaluate=often), tmp_path / "whole", notify=quiet)
+    train(RECIPES[task](train=TrainSettings(steps=2, threads=1), evaluate=often), tmp_path / "parts", notify=quiet)
     train(load_recipe(tmp_path / "parts", ["train.steps=4"]), tmp_path / "parts", resume=True, notify=quiet)
     whole, parts = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "parts"))
     assert all(torch.equal(whole[name], parts[name]) for name in whole | parts)
