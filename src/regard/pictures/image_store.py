@@ -161,7 +161,10 @@ class ImageStore:
 
     @classmethod
     def build(cls, folder: Path, source: ImageSource, workers: int = 1) -> ImageStore:
-        """The store of a source in a folder: the one that is there, or else a new one."""
+        """The store of a source in a folder: the one that is there, or else a new one.
+
+        `workers`: processes that make the pictures. A script that asks for several needs `if __name__ == "__main__"`.
+        """
         described = json.loads(json.dumps(source.describe()))
         if (folder / ABOUT).exists():
             return cls.open(folder, described)

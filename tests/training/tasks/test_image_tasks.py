@@ -42,7 +42,7 @@ from regard.training.tasks.pointing import PointingRecipe
 
 SMALL = {"width": 8, "layers": 1, "heads": 2}
 FEW = TrainSettings(steps=4, threads=1)
-OFTEN = CheckpointSettings(every=2)
+OFTEN, EACH = CheckpointSettings(every=2), EvaluateSettings(every=2)
 RECIPES = {
     "captioning": lambda **more: CaptioningRecipe(
         **{
@@ -53,6 +53,7 @@ RECIPES = {
             "batches": CaptionBatches(rows=8),
             "train": FEW,
             "checkpoint": OFTEN,
+            "evaluate": EACH,
             **more,
         }
     ),
@@ -65,6 +66,7 @@ RECIPES = {
             "augment": RandomAugment(flip=0.5),
             "train": FEW,
             "checkpoint": OFTEN,
+            "evaluate": EACH,
             **more,
         }
     ),
@@ -76,6 +78,7 @@ RECIPES = {
             "batches": ImageBatches(rows=8),
             "train": FEW,
             "checkpoint": OFTEN,
+            "evaluate": EACH,
             **more,
         }
     ),
@@ -118,6 +121,10 @@ def test_a_resumed_training_equals_an_uninterrupted_one_bit_for_bit(task: str, t
     train(RECIPES[task](evaluate=often), tmp_path / "whole", notify=quiet)
     train(RECIPES[task](train=TrainSettings(steps=2, threads=1), evaluate=often), tmp_path / "parts", notify=quiet)
     train(load_recipe(tmp_path / "parts", ["train.steps=4"]), tmp_path / "parts", resume=True, notify=quiet)
+    steps = [tmp_path / name / "state" / "step-00000004" / "tensors" for name in ("whole", "parts")]
+    for file in steps[0].iterdir():
+        one, other = load_file(file), load_file(steps[1] / file.name)
+        assert all(torch.equal(one[name], other[name]) for name in one | other), file.name
     whole, parts = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "parts"))
     assert all(torch.equal(whole[name], parts[name]) for name in whole | parts)
     loaded = Run.open(tmp_path / "whole").model()

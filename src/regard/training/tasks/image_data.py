@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -228,4 +229,10 @@ def hold_out(
 
 
 def _processes() -> int:
+    """How many processes draw: several on the command line, and one in a script or notebook, which new processes would
+    run again from its beginning."""
+    main = sys.modules.get("__main__")
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None) or ""
+    if not (spec is not None and spec.name.startswith("regard.")) and Path(file).name != "regard":
+        return 1
     return min(MAX_WORKERS, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
