@@ -87,7 +87,9 @@ def test_what_is_stored_is_read_back_and_shown(runs: dict[str, Path], views: dic
     for name in ("rollout", "value-zeroing"):
         for one, other in zip(back.measure(name), views["gpt"].measure(name), strict=True):
             np.testing.assert_allclose(one.values, other.values, atol=1e-6)
-    assert "value zeroing" in view.save(tmp_path / "a.html").read_text()
+    shown, _ = unpack_payload(pack_payload(view.record))
+    assert {one["name"] for one in shown["measures"]} == {"rollout", "value-zeroing"}
+    assert view.save(tmp_path / "a.html").read_text().startswith("<!doctype html>")
 
 
 def test_the_command_line_stores_them(

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from regard.models.config import KINDS, config_class
 from regard.training.tasks import TASKS
 
-GIVEN = {"vocabulary", "unknown", "classes"}  # the tokenizer and the data say these
+GIVEN = {"vocabulary", "unknown", "classes", "size"}  # the tokenizer and the data say these
 
 
 def sections(task: str) -> dict[str, type[BaseModel]]:
