@@ -14,6 +14,7 @@ from regard.errors import SettingError
 from regard.inspection.attribution.measure import FLOW_MAX_TOKENS, MAX_TOKENS, MEASURES
 from regard.inspection.attribution.rollout import rollout, rollout_layers
 from regard.inspection.record.record import Record
+from regard.page.payload import pack_payload, unpack_payload
 from regard.page.view import View
 from regard.runs import Run
 from regard.training import TASKS, read_recipe, train
